@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 const SCHEMA_VERSION: i64 = 1;
-/// That of a store striped over several directories, which earlier programs had. The next version is 3.
+/// The version of a store striped over several directories, which earlier programs had. The next version is 3.
 const STRIPED_VERSION: i64 = 2;
 /// "OBOR": marks the database as Oboro's.
 const APPLICATION_ID: i64 = 0x4f42_4f52;
@@ -66,7 +66,7 @@ impl Record {
     fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             id: DatasetId(row.get(0)?),
-            // A name that is damaged is for its reader to refuse: it must not hide the other rows.
+            // A damaged name is for its reader to refuse: it must not hide the other rows.
             name: String::from_utf8_lossy(row.get_ref(1)?.as_bytes()?).into_owned(),
             manifest: row.get(2)?,
         })
@@ -81,12 +81,12 @@ pub(crate) struct Catalogue {
 }
 
 impl Catalogue {
-    /// Opens the catalogue, making an empty one where there is none.
+    /// Opens the catalogue, creating an empty one if there is none.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
         let mut connection = Connection::open(path)?;
         connection.pragma_update(None, "synchronous", "EXTRA")?;
         let content = check_is_ours(&connection, path)?;
-        // Who sweeps by a catalogue should be able to believe it.
+        // Whoever sweeps by a catalogue must be able to trust it.
         check_integrity(&connection)?;
         if content == Content::Nothing {
             let transaction = connection.transaction()?;
@@ -106,8 +106,8 @@ impl Catalogue {
         }
     }
 
-    /// Makes `to` a copy of the catalogue `from`, as it is at one moment whatever another process does to
-    /// it, without its uploads.
+    /// Makes `to` a copy of the catalogue `from`, without its uploads, as of one moment, whatever another process does
+    /// to `from`.
     pub(crate) fn copy_published(from: &Path, to: &Path) -> Result<Self, StoreError> {
         // Not read-only: a transaction that a crash cut short is rolled back first.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -118,13 +118,13 @@ impl Catalogue {
         Ok(copy)
     }
 
-    /// Checks the file as a whole, not only what of it is in memory.
+    /// Checks the file as a whole, not only the part of it in memory.
     pub(crate) fn verify(&self) -> Result<(), StoreError> {
         self.connection.execute_batch("PRAGMA shrink_memory")?;
         check_integrity(&self.connection)
     }
 
-    /// Prepares a question about what is durable.
+    /// Prepares a query that sees durable state only.
     fn ask(&self, sql: &str) -> Result<CachedStatement<'_>, StoreError> {
         self.settle()?;
         Ok(self.connection.prepare_cached(sql)?)
@@ -146,8 +146,8 @@ impl Catalogue {
         Ok(changed?)
     }
 
-    /// What an earlier failure left open lasts from here on: a transaction has happened once its
-    /// journal is gone, and that is a matter of the directory.
+    /// What an earlier failure left open is durable from here on: a transaction is committed once its journal is gone,
+    /// which depends on the directory.
     fn settle(&self) -> Result<(), StoreError> {
         if self.unsettled.get() {
             sync_directory(&self.directory)?;
@@ -200,7 +200,7 @@ impl Catalogue {
         })
     }
 
-    /// Lets an upload under way go on with more segments.
+    /// Extends an upload in progress with more segments.
     pub(crate) fn extend_upload(
         &mut self,
         id: DatasetId,
@@ -223,13 +223,13 @@ impl Catalogue {
         })
     }
 
-    /// Makes a change of what is published.
+    /// Changes what is published.
     pub(crate) fn make(&mut self, change: Change) -> Result<(), StoreError> {
         self.change(|transaction| change.make(transaction))
     }
 
-    /// The bytes of a catalogue of what will be published after a change, which the server of this number
-    /// has. Nothing changes here, and nothing is written to disk.
+    /// The bytes of the catalogue as it will be after a change, marked with the number of this server. Nothing changes
+    /// here, and nothing is written to disk.
     pub(crate) fn image_after(
         &self,
         change: Option<Change>,
@@ -249,8 +249,8 @@ impl Catalogue {
         Ok(copy.serialize(MAIN_DB)?.to_vec())
     }
 
-    /// Makes what is published here what it is in an image that came from `from`; the number of the server
-    /// that had it. Uploads stay that can go on.
+    /// Replaces what is published here by what an image that came from `from` publishes; returns the number of the
+    /// server that wrote it. Uploads that can be resumed stay.
     pub(crate) fn adopt(&mut self, image: &[u8], from: &str) -> Result<i64, StoreError> {
         let mut theirs = Connection::open_in_memory()?;
         theirs.deserialize_read_exact(MAIN_DB, image, image.len(), true)?;
@@ -266,7 +266,7 @@ impl Catalogue {
             ids.collect::<Result<Vec<_>, _>>()?
         };
         self.change(|transaction| {
-            // An upload that was begun against something else would not fit.
+            // An upload that was begun against another version would not fit.
             transaction.execute("DELETE FROM tombstone", [])?;
             for id in deleted {
                 transaction.execute("INSERT INTO tombstone (id) VALUES (?1)", [id])?;
@@ -322,7 +322,7 @@ impl Change {
     }
 }
 
-/// Whether the database is one that this program understands, empty or not.
+/// Whether this program understands the database, empty or not.
 fn check_is_ours(connection: &Connection, path: &Path) -> Result<Content, StoreError> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let (application, found) = (pragma("application_id")?, pragma("user_version")?);

@@ -98,14 +98,14 @@ pub enum CatalogueError {
     Missing { path: PathBuf },
 }
 
-/// Why an upload does not go on.
+/// Why an upload cannot continue.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum UploadError {
     #[error("the manifest was refused: it {corruption}. {}", corruption.remedy())]
     ManifestRefused { corruption: Corruption },
     #[error(
-        "no upload of dataset {dataset} is under way. Begin the upload again; it goes on where it stopped."
+        "no upload of dataset {dataset} is in progress. Begin the upload again; it resumes where it stopped."
     )]
     NoUpload { dataset: DatasetId },
     #[error(
@@ -266,8 +266,7 @@ impl StoreError {
         }
     }
 
-    /// The message for somebody whose machine this is not: without the paths of files here, and without the
-    /// place of objects.
+    /// The message for somebody on another machine: without local paths and without the location of objects.
     pub fn without_paths(&self) -> String {
         match self {
             Self::Format(error) => error.without_paths(),
@@ -285,7 +284,7 @@ impl StoreError {
         }
     }
 
-    /// What is wrong with the bytes, if that is what the error is about.
+    /// What is wrong with the bytes, if the error is about bytes.
     pub(crate) fn corruption(&self) -> Option<&Corruption> {
         match self {
             Self::Format(FormatError::Damaged { corruption, .. }) => Some(corruption),
@@ -306,7 +305,7 @@ impl UploadError {
             | Self::UploadCancelled { .. }
             | Self::Incomplete { .. }
             | Self::NotComplete { .. } => ErrorKind::FailedPrecondition,
-            // The upload moved on meanwhile: asking for its status again helps.
+            // The upload has advanced: asking for its status again helps.
             Self::SegmentBusy { .. } | Self::Offset { .. } | Self::NoSuchSegment { .. } => {
                 ErrorKind::Busy
             }
@@ -351,7 +350,7 @@ impl From<rusqlite::Error> for StoreError {
                 path: "catalogue.sqlite".into(),
             }
             .into(),
-            // Statements are ours, and wrong only about tables that are not what they were.
+            // The statements are ours, so they fail only on tables that were altered.
             Some(
                 rusqlite::ErrorCode::DatabaseCorrupt
                 | rusqlite::ErrorCode::NotADatabase
@@ -409,7 +408,7 @@ mod tests {
         }
     }
 
-    /// SQLite names tables and columns as they stand in the file.
+    /// SQLite quotes table and column names from the file.
     #[test]
     fn a_damaged_catalogue_sends_nothing_to_the_terminal() {
         let problem = "malformed schema (\u{1b}[2J)\nTree 8".to_owned();

@@ -1,8 +1,8 @@
 //! The server's datasets: the catalogue that names them, their ciphertext on disk or in object storage, and what of it is
 //! in memory.
 //!
-//! An [`Access`] to a [`Store`] takes uploads and publishes them; queries take a [`Snapshot`] of one version. Nothing here is secret and
-//! nothing here can decrypt; how the bytes lie is `oboro_format`'s.
+//! An [`Access`] to a [`Store`] takes uploads and publishes them; queries take a [`Snapshot`] of one version. Nothing
+//! here is secret and nothing here can decrypt; `oboro_format` defines the layout of bytes.
 
 mod catalogue;
 mod error;

@@ -1,5 +1,5 @@
-//! Where a store is: in a directory of this machine, or in object storage with one as its cache; and what
-//! lies where in that directory.
+//! Where a store is: in a directory of this machine, or in object storage with a local directory as its cache; and the
+//! layout of that directory.
 
 use crate::residency::Tier;
 use crate::source::object::Objects;
@@ -35,9 +35,9 @@ pub enum Location {
     Objects {
         /// `s3://BUCKET/PREFIX`, with settings in the environment (`AWS_*`), or `file:///DIRECTORY`.
         url: String,
-        /// The directory for uploads under way, and for a copy of what was needed.
+        /// The directory for uploads in progress, and the cache of what was needed.
         cache: PathBuf,
-        /// Bytes that copies may take there.
+        /// The most bytes of the cache.
         cache_bytes: u64,
     },
 }
@@ -49,7 +49,7 @@ impl<P: AsRef<Path> + ?Sized> From<&P> for Location {
 }
 
 impl Location {
-    /// Where its catalogue is, and what else belongs to the server as a whole: the directory, or the cache.
+    /// The directory with the catalogue and what else belongs to the server as a whole: the store's, or the cache.
     pub fn home(&self) -> &Path {
         match self {
             Self::Directory(directory) => directory,
@@ -57,7 +57,7 @@ impl Location {
         }
     }
 
-    /// Bytes of buffers that a store there reads into.
+    /// Bytes of read buffers for a store there.
     pub fn read_buffers(&self) -> u64 {
         match self {
             Self::Directory(_) => Tier::BUFFERS,

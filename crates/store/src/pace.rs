@@ -1,10 +1,10 @@
-//! A limit on bytes a second, kept by resting after each part.
+//! A limit on bytes per second, kept by sleeping after each part.
 
 use std::num::NonZero;
 use std::time::{Duration, Instant};
 
-/// Work that comes in parts, slowed down to so many bytes a second. Time lost otherwise, to a slow
-/// disk for one, is not made up for by going faster later.
+/// Throttles work that comes in parts to a number of bytes per second. Time lost otherwise, for
+/// example to a slow disk, is not made up for later.
 #[derive(Debug)]
 pub struct Pace {
     rate: Option<NonZero<u64>>,
@@ -13,7 +13,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Begins now; without a rate there is no rest.
+    /// Starts now; without a rate there is no sleep.
     pub fn new(rate: Option<NonZero<u64>>) -> Self {
         Self {
             rate,
@@ -21,7 +21,7 @@ impl Pace {
         }
     }
 
-    /// How long to rest after a part of so many bytes that has just ended.
+    /// How long to sleep after a part of `bytes` that has just ended.
     pub fn rest(&mut self, bytes: u64) -> Duration {
         self.rest_at(Instant::now(), bytes)
     }
@@ -47,7 +47,7 @@ mod tests {
     fn parts_take_the_time_that_the_rate_gives_them() {
         let mut pace = Pace::new(NonZero::new(1000));
         let begun = pace.due;
-        // Reading takes a part of the time.
+        // Reading takes part of the time.
         assert_eq!(
             pace.rest_at(begun + 30 * MILLISECOND, 100),
             70 * MILLISECOND
@@ -56,7 +56,7 @@ mod tests {
             pace.rest_at(begun + 150 * MILLISECOND, 100),
             50 * MILLISECOND
         );
-        // What is slower than the rate needs no rest, and earns no haste.
+        // Work slower than the rate needs no sleep and builds up no credit.
         assert_eq!(pace.rest_at(begun + 900 * MILLISECOND, 100), Duration::ZERO);
         assert_eq!(
             pace.rest_at(begun + 900 * MILLISECOND, 100),

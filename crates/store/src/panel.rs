@@ -9,9 +9,9 @@ use oboro_arena::{Arena, ArenaError};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// `blocks × N` residues of one (limb, column), or of one limb of the mask, of a segment:
-/// evaluation form, block after block, below 2^28. They lie in one piece or, where groups of blocks
-/// have different homes, in several, each 64-byte aligned.
+/// `blocks × N` residues of one (limb, column), or of one limb of the mask, of a segment: evaluation form, block after
+/// block, below 2^28. They are contiguous or, where groups of blocks have different homes, in several pieces, each
+/// 64-byte aligned.
 pub struct Panel {
     pieces: Vec<Piece>,
 }
@@ -39,8 +39,8 @@ impl Panel {
         Self::build_in_pieces([(arena, len)], position, |mut pieces| fill(pieces[0]))
     }
 
-    /// The same in pieces, each of so many residues in an arena of its own. Nobody sees them unless
-    /// `fill`, which is given all of them, succeeds.
+    /// The same in pieces, each of the given number of residues in an arena of its own. Nobody sees them unless `fill`,
+    /// which is given all of them, succeeds.
     pub(crate) fn build_in_pieces<'a, E: From<ArenaError>>(
         pieces: impl IntoIterator<Item = (&'a Arena, usize)>,
         position: usize,
@@ -50,9 +50,9 @@ impl Panel {
         Self::of(pieces.map(|(arena, len)| arena.block(len, position)))?.filled(fill)
     }
 
-    /// Zeros where there is room: of each stretch so many blocks of `degree` residues lie in the arena of
-    /// that number, in one piece, or else in another one, or else in as few pieces as can be, which begin
-    /// anywhere: together they take no more than one.
+    /// Zeros wherever there is free memory. Each stretch of blocks of `degree` residues is allocated in the arena of
+    /// its node in one piece, or else in another arena, or else in as few pieces as possible, which start anywhere:
+    /// together they take no more than one piece.
     pub(crate) fn where_it_fits(
         arenas: &[Arena],
         stretches: &[(usize, usize)],
@@ -116,7 +116,7 @@ impl Panel {
         Ok(panel)
     }
 
-    /// The panel as `fill` writes it, which is given all pieces. Nobody sees them unless it succeeds.
+    /// The panel that `fill`, given all pieces, writes. Nobody sees them unless it succeeds.
     pub(crate) fn filled<E>(
         mut self,
         fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), E>,
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_panel_takes_the_room_that_others_left() {
-        // Full of panels of 16 blocks, of which every second one goes.
+        // Full of panels of 16 blocks, of which every second one is freed.
         let arena = arena(8, 16 * 32);
         let small = || Panel::build(&arena, 16 * 32, 0, |_| Ok::<_, StoreError>(())).ok();
         let all: Vec<Panel> = std::iter::from_fn(small).collect();
@@ -262,10 +262,10 @@ mod tests {
             arenas.each_ref().map(|arena| held(arena, &panel)),
             [1, 0, 2]
         );
-        // The home of the first four has room for two more.
+        // The home of the first four has free memory for two more.
         let others = [(); 4].map(|()| build(&[(2, 1)]));
-        let elsewhere: usize = others.iter().map(|other| held(&arenas[0], other)).sum();
-        assert_eq!(elsewhere, 2);
+        let at_home: usize = others.iter().map(|other| held(&arenas[0], other)).sum();
+        assert_eq!(at_home, 2);
         drop((panel, others));
         assert_eq!(held(&arenas[1], &build(&[(1, 4)])), 1);
     }

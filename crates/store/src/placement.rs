@@ -1,10 +1,10 @@
-//! Which NUMA node has what of a dataset in memory.
+//! Which NUMA node holds what of a dataset in memory.
 //!
-//! Nodes are counted from 0 in the order of a [`Placement`], which knows the kernel's numbers for
-//! them. What is placed is a *group*, all columns of it: the blocks whose supports are summed, which one task counts.
-//! Groups are dealt to the nodes in turn, so whoever counts one finds all of it on one node, and nodes differ by at most
+//! Nodes are counted from 0 in the order of a [`Placement`], which knows the kernel's numbers for them. The unit of
+//! placement is a *group*, with all its columns: the blocks whose supports are summed, which one task counts. Groups
+//! are dealt to the nodes round-robin, so whoever counts one finds all of it on one node, and nodes differ by at most
 //! one group, whatever is appended. A group's home follows from the dataset's id and the group's number alone, so it
-//! stays where it is when the dataset grows, and nothing about it is on disk.
+//! stays the same when the dataset grows, and none of this is stored on disk.
 
 use crate::error::{ResidencyError, StoreError};
 use oboro_arena::{Arena, Backing, CpuAssignment, MemoryPolicy, page_size};
@@ -63,7 +63,7 @@ impl Placement {
         &self.threads
     }
 
-    /// Refuses nodes that this process may not have memory on.
+    /// Refuses nodes whose memory this process may not use.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         if self.nodes.len() < 2 {
             return Ok(());
@@ -78,7 +78,7 @@ impl Placement {
         Ok(())
     }
 
-    /// What arenas that all datasets share lie on: one of each node, or one where nothing is placed.
+    /// The backing of the arenas that all datasets share: one of each node, or one where nothing is placed.
     pub(crate) fn backings(&self) -> Vec<Backing> {
         match &self.nodes[..] {
             [] | [_] => vec![Backing::default()],
@@ -86,7 +86,7 @@ impl Placement {
         }
     }
 
-    /// Where everything of a dataset belongs.
+    /// The home of everything in a dataset.
     pub(crate) fn homes(&self, dataset: DatasetId) -> Homes {
         let nodes = match self.nodes.len() {
             0 | 1 => Vec::new(),
@@ -117,9 +117,9 @@ pub struct PlacementReport {
 /// The pages of one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NodePages {
-    /// Those that it has.
+    /// The pages it has.
     pub resident: u64,
-    /// Those that it should have, of all that are in memory: none where nothing is placed.
+    /// The pages it should have, of all that are in memory: none where nothing is placed.
     pub intended: u64,
 }
 
@@ -140,11 +140,11 @@ impl PlacementReport {
 pub(crate) struct Homes {
     /// None where nothing is placed.
     nodes: Vec<u32>,
-    /// Where groups are dealt from: small datasets must not all begin on node 0.
+    /// Where dealing starts: small datasets must not all begin on node 0.
     first_node: u64,
 }
 
-/// Neighbouring blocks of a segment that have one home.
+/// Neighbouring blocks of a segment with one home.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stretch {
     pub(crate) home: Option<usize>,
@@ -153,7 +153,7 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
-    /// The place of its arena among those of the segment.
+    /// The index of its arena among those of the segment.
     pub(crate) fn arena(&self) -> usize {
         self.home.unwrap_or(0)
     }
@@ -178,12 +178,12 @@ impl Homes {
         self.nodes.get(arena).copied()
     }
 
-    /// What an arena lies on.
+    /// The backing of an arena.
     pub(crate) fn backing(&self, arena: usize) -> Backing {
         backing_on(self.node_of(arena))
     }
 
-    /// In so many stretches a panel of a segment lies at most.
+    /// The most stretches that a panel of a segment consists of.
     pub(crate) fn most_stretches(&self, segment: &SegmentDescription) -> usize {
         if self.nodes.is_empty() {
             return 1;
@@ -204,7 +204,7 @@ impl Homes {
         }
     }
 
-    /// Adds the pages of an arena, of which each node has so many bytes.
+    /// Adds the pages of an arena, given the bytes on each node.
     pub(crate) fn add_to(
         &self,
         report: &mut PlacementReport,
@@ -255,7 +255,7 @@ fn backing_on(node: Option<u32>) -> Backing {
     }
 }
 
-/// A number that looks drawn at random.
+/// A number that looks random.
 fn scattered(dataset: DatasetId) -> u64 {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&dataset.0);

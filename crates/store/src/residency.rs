@@ -1,8 +1,8 @@
-//! What of a store's ciphertext is in memory.
+//! Residency: which of a store's ciphertext is in memory.
 //!
-//! Every panel, of columns and masks, takes the same way in: a [`Stream`] names what it needs, the [ledger] decides what
-//! may come in and what has to go, the [reader]'s threads read, check, unpack and expand, and the [tier] holds what has
-//! arrived. Without a budget nothing ever has to go.
+//! Every panel, of columns and masks, is loaded the same way: a [`Stream`] names what it needs, the [ledger] decides
+//! what is admitted and what is evicted, the [reader]'s threads read, check, unpack and expand, and the [tier] holds
+//! what has arrived. Without a budget nothing is ever evicted.
 
 mod ledger;
 mod reader;

@@ -1,7 +1,7 @@
-//! What another process has published, on storage that this one reaches too: read, and never changed.
+//! A store that another process owns, on storage that this process reaches too: read only.
 //!
-//! There is no catalogue and no lock here. Whoever asks says by its manifest which version of a dataset is
-//! meant, and everything that is read is checked against that.
+//! There is no catalogue and no lock here. The caller names the version of a dataset by its manifest, and everything
+//! that is read is checked against that.
 
 use crate::error::StoreError;
 use crate::location::{Location, segment_path};
@@ -18,28 +18,28 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Versions that stay open, with what of them is in memory.
+/// Versions that stay open, with their panels in memory.
 const OPEN_SNAPSHOTS: usize = 4;
 
-/// The segments of a store that another process has. All methods may be called from any thread.
+/// The segments of a store that another process owns. All methods may be called from any thread.
 pub struct SharedStore {
     home: PathBuf,
     objects: Option<OwnCache>,
     placement: Placement,
     tier: Arc<Tier>,
-    /// The last used at the end.
+    /// The most recently used last.
     open: Mutex<VecDeque<Arc<Snapshot>>>,
 }
 
-/// A cache of objects that no other process has.
+/// A cache of objects that no other process uses.
 struct OwnCache {
     cache: Arc<Cache>,
     _lock: File,
 }
 
 impl SharedStore {
-    /// The store in a directory, or in object storage, then with a cache that is this process's
-    /// alone. With a `budget` there are at most so many bytes of ciphertext in memory, as in [`Store::open_within`](crate::Store::open_within).
+    /// The store in a directory, or in object storage, then with a cache that is this process's alone. With a `budget`
+    /// at most that many bytes of ciphertext are in memory, as in [`Store::open_within`](crate::Store::open_within).
     ///
     /// # Errors
     /// A placement on nodes that this process may not have memory on, an invalid URL, a cache in use.
@@ -76,9 +76,8 @@ impl SharedStore {
         })
     }
 
-    /// Pins the version of the dataset of this name that `manifest` describes. All its segments are opened
-    /// and their headers checked; panels are read when they are used. The last few versions that were asked
-    /// for stay open.
+    /// Pins the version of the dataset of this name that `manifest` describes. All its segments are opened and their
+    /// headers checked; panels are read when they are used. The most recently used few versions stay open.
     ///
     /// # Errors
     /// A segment that is missing, or another one.

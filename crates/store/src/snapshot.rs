@@ -1,8 +1,8 @@
 //! One version of a dataset, pinned for a query.
 //!
-//! A snapshot holds its files open, so it survives appends and deletion. Whoever counts [streams](Snapshot::stream) the
-//! panels and masks that it needs; which of them stay in memory, the [tier](crate::residency) decides. Without a budget
-//! all do, as long as any snapshot of a version that has their segment.
+//! A snapshot holds its files open, so it survives appends and deletion. A query [streams](Snapshot::stream) the panels
+//! and masks that it needs; the [tier](crate::residency) decides which of them stay in memory. Without a budget all do,
+//! as long as any snapshot of a version that has their segment exists.
 
 use crate::error::StoreError;
 use crate::panel::Panel;
@@ -13,7 +13,7 @@ use oboro_format::{Digest, FormatError, Manifest};
 use oboro_ring::{Factor, Limb, Ring};
 use std::sync::{Arc, OnceLock};
 
-/// One version of a dataset, pinned: it stays as it is whatever happens to the store.
+/// One version of a dataset, pinned: it stays the same whatever happens to the store.
 pub struct Snapshot {
     name: String,
     manifest: Manifest,
@@ -60,7 +60,7 @@ impl Snapshot {
         self.root
     }
 
-    /// The ring of the ciphertexts, prepared when first asked for.
+    /// The ring of the ciphertexts, prepared on first use.
     pub fn ring(&self) -> Arc<Ring> {
         let prepare = || Arc::new(Ring::new(self.manifest.parameters.clone()));
         Arc::clone(self.ring.get_or_init(prepare))
@@ -71,14 +71,14 @@ impl Snapshot {
         self.manifest.block_count()
     }
 
-    /// The node that has the blocks of a group, all columns and limbs and the mask, counted in the order of the
+    /// The node that holds the blocks of a group, all columns and limbs and the mask, counted in the order of the
     /// store's [`Placement`](crate::Placement); `None` where nothing is placed.
     pub fn home(&self, group: u64) -> Option<usize> {
         self.homes.home(group)
     }
 
-    /// The bytes of panels that may be in memory at a time: those are there that a [stream](Self::stream) holds, and
-    /// others as long as there is room. `u64::MAX` where everything stays that was ever there.
+    /// The bytes of panels that may be in memory at a time: those that a [stream](Self::stream) holds, and others as
+    /// long as the budget allows. `u64::MAX` if nothing is ever evicted.
     pub fn budget(&self) -> u64 {
         self.segments
             .first()
@@ -86,9 +86,10 @@ impl Snapshot {
     }
 
     /// Whether everything that these units need is in memory and stays there, so that nothing has to be streamed.
-    /// Never so within a budget.
+    /// Always false within a budget.
     ///
     /// # Panics
+    ///
     /// If there is no such run or segment.
     pub fn is_in_memory(&self, passes: &[Vec<PanelKey>], units: &[WorkUnit]) -> bool {
         units.iter().all(|unit| {
@@ -97,11 +98,12 @@ impl Snapshot {
         })
     }
 
-    /// Begins to bring one unit after another into memory, with the parts that each run reads
-    /// (ascending, at least one); `listener` is told as units arrive.
+    /// Starts to load one unit after another, with the parts that each pass reads (ascending, at least one); `listener`
+    /// is told as units arrive.
     ///
     /// # Errors
-    /// A budget in which some unit has no room.
+    ///
+    /// A budget that is too small for some unit.
     pub fn stream(
         &self,
         passes: Vec<Vec<PanelKey>>,
@@ -123,8 +125,8 @@ impl Snapshot {
         Ok(report)
     }
 
-    /// The residues of a column, or of the masks, modulo one limb in one segment: `blocks × N` of them, block after block,
-    /// evaluation form. If they are not in memory, this thread waits until they are.
+    /// The residues of a column, or of the masks, modulo one limb in one segment: `blocks × N` of them, block after
+    /// block, evaluation form. If they are not in memory, blocks until they are.
     ///
     /// # Errors
     /// No such panel, damage, storage out of reach.
@@ -157,8 +159,7 @@ impl Snapshot {
         .into())
     }
 
-    /// A segment's file, from which panels are read without staying in memory. Panics if there is no
-    /// such segment.
+    /// A segment's file, to read panels without loading them into the tier. Panics if there is no such segment.
     pub fn segment(&self, segment: usize) -> &StoredSegment {
         self.segments[segment].file()
     }

@@ -1,5 +1,5 @@
-//! Where the bytes of a stored segment come from: a file here, or an object with a file here as its copy. What reads
-//! segments does not see the difference.
+//! Where the bytes of a stored segment come from: a local file, or an object with a local file as its copy. Readers of
+//! segments do not see the difference.
 
 mod file;
 pub(crate) mod object;
@@ -10,12 +10,12 @@ use oboro_ring::{Column, Limb};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Takes the bytes of a part with its padding, checked, or why they cannot be had.
+/// Takes the checked bytes of a part with its padding, or the error.
 pub(crate) type Then = Box<dyn FnOnce(Result<&[u8], StoreError>) + Send>;
 
 /// The parts of one segment, numbered as its header numbers them.
 pub(crate) trait Source: Send + Sync {
-    /// The file here, which has all parts or some of them.
+    /// The local file, which has all parts or some of them.
     fn local(&self) -> &Segment;
 
     /// Gives `visit` a part without its padding, in chunks.
@@ -24,35 +24,37 @@ pub(crate) trait Source: Send + Sync {
     /// Damage, told after the last chunk at the latest; storage out of reach.
     fn read(&self, part: usize, visit: &mut dyn FnMut(&[u8])) -> Result<(), StoreError>;
 
-    /// Checks a part where it is kept for good, and leaves nothing of it in the system's cache.
+    /// Checks a part in its permanent storage, and leaves nothing of it in the system's cache.
     ///
     /// # Errors
+    ///
     /// Damage, storage out of reach.
     fn check(&self, part: usize) -> Result<(), StoreError>;
 
-    /// Checks the header where it is kept for good.
+    /// Checks the header in its permanent storage.
     ///
     /// # Errors
+    ///
     /// Damage, storage out of reach.
     fn check_header(&self) -> Result<(), StoreError>;
 
-    /// Whether the file here has a part, as far as is known.
+    /// Whether the local file has a part, as far as is known.
     fn is_local(&self, part: usize) -> bool;
 
-    /// The file here turned out to have a part wrongly: whether it can be [fetched](Self::fetch) instead.
+    /// The local file's copy of a part turned out wrong: whether the part can be [fetched](Self::fetch) instead.
     fn discard(&self, part: usize) -> bool;
 
-    /// Fetches a part that the file here does not have. Returns at once.
+    /// Fetches a part that the local file does not have. Returns at once.
     fn fetch(&self, part: usize, then: Then);
 
-    /// Begins to fetch a part unless the file here has it.
+    /// Starts to fetch a part unless the local file has it.
     fn prefetch(&self, part: usize);
 
-    /// A part in the file here was used.
+    /// A part in the local file was used.
     fn used(&self);
 }
 
-/// A segment that a store has. Reading works from any number of threads.
+/// A segment of a store. It can be read from any number of threads.
 #[derive(Clone)]
 pub struct StoredSegment(Arc<dyn Source>);
 
@@ -65,7 +67,7 @@ impl StoredSegment {
         &*self.0
     }
 
-    /// The file here.
+    /// The local file.
     pub(crate) fn local(&self) -> &Segment {
         self.0.local()
     }
@@ -79,7 +81,7 @@ impl StoredSegment {
         self.local().description()
     }
 
-    /// The path of the file here.
+    /// The path of the local file.
     pub fn path(&self) -> &Path {
         self.local().path()
     }
@@ -89,9 +91,10 @@ impl StoredSegment {
         self.local().panel_len()
     }
 
-    /// The number of a panel among the parts.
+    /// The index of a panel among the parts.
     ///
     /// # Panics
+    ///
     /// If there is no such panel.
     pub(crate) fn panel_number(&self, limb: Limb, column: Column) -> usize {
         let number = self.description().panel_number(limb, column);
@@ -121,9 +124,10 @@ impl StoredSegment {
         Ok(all)
     }
 
-    /// Begins to fetch sealed cells that will be read soon, where they have to be fetched.
+    /// Prefetches sealed cells, if they have to be fetched.
     ///
     /// # Panics
+    ///
     /// If there is no such column.
     pub fn prefetch_cells(&self, columns: impl IntoIterator<Item = Column>) {
         for column in columns {

@@ -1,8 +1,8 @@
 //! The server's side: datasets being uploaded, published, listed, pinned and deleted.
 //!
-//! The catalogue says what exists; files come before the row that names them and go
-//! after it. So a crash at any point leaves the old state or the new one, and what no
-//! row names is swept when the store is opened. One process at a time has a store.
+//! The catalogue says what exists; files come before the row that names them and go after it. So a crash at any point
+//! leaves the old state or the new one, and files that no row names are swept when the store is opened. One process at
+//! a time opens a store.
 
 use crate::catalogue::{Catalogue, Change, Record, Table};
 use crate::error::{CatalogueError, StoreError, UploadError};
@@ -37,10 +37,10 @@ pub use scrub::{Scrub, ScrubbedPart};
 /// The most characters of a dataset's name.
 pub const MAX_NAME_CHARS: usize = 100;
 
-/// Bytes kept for changes of the catalogue that free space when there is none.
+/// Bytes set aside so that a full disk can still take the changes of the catalogue that free space.
 const RESERVE_BYTES: usize = 256 << 10;
 
-/// Snapshots kept for mining runs that began before an append.
+/// Snapshots kept for mining runs that started before an append.
 const REPLACED_SNAPSHOTS: usize = 16;
 
 /// Where an upload stands.
@@ -57,13 +57,13 @@ pub struct UploadStatus {
 /// Where the upload of one segment stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentProgress {
-    /// The segment's place in the manifest.
+    /// The segment's index in the manifest.
     pub index: u32,
     /// The length of its file.
     pub bytes_total: u64,
-    /// How many of these bytes are here: where to go on.
+    /// How many of these bytes have arrived: where to continue.
     pub bytes_received: u64,
-    /// All bytes are here and agree with the manifest.
+    /// All bytes have arrived and agree with the manifest.
     pub complete: bool,
 }
 
@@ -81,7 +81,7 @@ pub struct Published {
 pub struct Listing {
     /// The published datasets, by name.
     pub datasets: Vec<DatasetInfo>,
-    /// Those of which the catalogue can say nothing more than this.
+    /// Those of which the catalogue knows no more than this.
     pub damaged: Vec<StoreError>,
 }
 
@@ -95,7 +95,7 @@ struct Shared {
     placement: Placement,
     /// Ciphertext in memory.
     tier: Arc<Tier>,
-    /// Where the directory is a cache.
+    /// If the directory is a cache.
     remote: Option<Remote>,
     state: Mutex<State>,
     /// Held as long as anything may still write.
@@ -108,21 +108,21 @@ struct State {
     snapshots: HashMap<DatasetId, Arc<Snapshot>>,
     /// Snapshots that newer ones replaced, the last at the end. They share their segments.
     replaced: VecDeque<Arc<Snapshot>>,
-    /// Segments being received, and whether their upload was cancelled meanwhile.
+    /// Segments being received, and whether their upload was cancelled since.
     receiving: HashMap<(DatasetId, u32), Arc<AtomicBool>>,
 }
 
 impl Shared {
-    /// Takes the store as it is. `elsewhere` says what else to choose if another process has it.
+    /// Opens the store as it is. `alternative` names what else to choose if another process has it open.
     fn open(
         location: &Location,
         placement: Placement,
         budget: Option<u64>,
-        elsewhere: &str,
+        alternative: &str,
     ) -> Result<Self, StoreError> {
         let tier = Arc::new(Tier::new(budget, &placement)?);
         let home = location.home();
-        let lock = lock(&home.join("lock"), home, elsewhere)?;
+        let lock = lock(&home.join("lock"), home, alternative)?;
         let (remote, catalogue) = match location {
             Location::Directory(_) => {
                 check_is_no_cache(home)?;
@@ -153,8 +153,8 @@ impl Shared {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic elsewhere cannot leave the state half-changed: SQLite rolls back, and the
-        // maps change in single steps.
+        // A panic in another thread cannot leave the state half-changed: SQLite rolls back, and the maps change in
+        // single steps.
         self.state.lock()
     }
 
@@ -181,7 +181,7 @@ impl Shared {
         }
     }
 
-    /// Makes a change of what is published: where there is an object of the catalogue, there first.
+    /// Changes what is published: in object storage first, if the store is there.
     fn make(&self, catalogue: &mut Catalogue, change: Change) -> Result<(), StoreError> {
         if let Some(remote) = &self.remote {
             remote.write(catalogue, Some(change))?;
@@ -189,7 +189,7 @@ impl Shared {
         catalogue.make(change)
     }
 
-    /// Removes what there is of a dataset's segments from `first` on beside its files.
+    /// Removes everything about a dataset's segments from `first` on except their files.
     fn remove_objects(&self, dataset: DatasetId, first: usize) {
         if let Some(remote) = &self.remote {
             remote.remove_segments(dataset, first);
@@ -205,7 +205,7 @@ impl Shared {
         dataset_path(&self.home, id)
     }
 
-    /// Makes the directory of a dataset unless it is there.
+    /// Creates the directory of a dataset unless it exists.
     fn ensure_dataset(&self, id: DatasetId) -> Result<(), StoreError> {
         Ok(ensure_directory(&self.dataset(id))?)
     }
@@ -227,14 +227,14 @@ impl Shared {
     fn fill_reserve(&self) {
         let path = self.reserve();
         if !matches!(length(&path), Ok(Some(length)) if length == RESERVE_BYTES as u64) {
-            // What a file system that compresses could not make smaller.
+            // Data that a compressing file system cannot shrink.
             let mut bytes = vec![0; RESERVE_BYTES];
             blake3::Hasher::new().finalize_xof().fill(&mut bytes);
             let _ = fs::write(path, bytes);
         }
     }
 
-    /// Makes a change of the catalogue after which space will be freed, even if there is none now.
+    /// Makes a change of the catalogue after which space will be freed, even if none is free now.
     fn change_to_free(
         &self,
         catalogue: &mut Catalogue,
@@ -286,20 +286,21 @@ fn check_name(name: &str) -> Result<(), StoreError> {
 }
 
 impl Store {
-    /// Opens the store in a directory, making an empty one where there is none, and sweeps what a crash may
-    /// have left.
+    /// Opens the store in a directory, creating an empty one if there is none, and sweeps what a crash may have left.
     ///
     /// # Errors
+    ///
     /// Another process that has it open, a directory of something else, a catalogue that is damaged or of another
     /// version, a disk that fails.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         Self::open_on(directory, Placement::default())
     }
 
-    /// The same, with ciphertext in memory placed as asked for.
+    /// The same, with ciphertext in memory placed as requested.
     ///
     /// # Errors
-    /// As [`open`](Self::open), or a node on which this process may not have memory.
+    ///
+    /// As [`open`](Self::open), or a node whose memory this process may not use.
     pub fn open_on(
         location: impl Into<Location>,
         placement: Placement,
@@ -321,9 +322,8 @@ impl Store {
         Self::open_with(location, placement, Some(budget))
     }
 
-    /// How many objects of segments in object storage the catalogue did not name when the store was opened:
-    /// of uploads that other servers had, or newer than a catalogue that was restored from an old copy. They
-    /// stay.
+    /// How many segments' objects in object storage the catalogue did not name when the store was opened: those of
+    /// other servers' uploads, or newer than a catalogue that was restored from an old copy. They stay.
     pub fn unnamed_objects(&self) -> usize {
         self.shared
             .remote
@@ -340,8 +340,8 @@ impl Store {
             check_is_no_other(directory)?;
         }
         ensure_directories(location.home())?;
-        let elsewhere = "directory for the store";
-        let mut shared = Shared::open(&location, placement, budget, elsewhere)?;
+        let alternative = "directory for the store";
+        let mut shared = Shared::open(&location, placement, budget, alternative)?;
         ensure_directory(&shared.home.join(SEGMENTS))?;
         sweep_all(&mut shared)?;
         shared.fill_reserve();
@@ -373,8 +373,8 @@ impl State {
     }
 }
 
-/// Receives the bytes of one segment. Dropped before [`finish`](Self::finish), it keeps
-/// what arrived, so that the upload can go on there.
+/// Receives the bytes of one segment. Dropped before [`finish`](Self::finish), it keeps what arrived, so that the
+/// upload can be resumed.
 pub struct SegmentReceiver {
     shared: Arc<Shared>,
     manifest: Manifest,
@@ -419,7 +419,7 @@ impl SegmentReceiver {
         Ok(())
     }
 
-    /// Best effort: what stays of a broken write would only be found out at the end.
+    /// Best effort: the rest of a broken write would only be found at the end.
     fn take_back(&self) {
         let written = self.file.metadata();
         if written.is_ok_and(|it| it.len() > self.received) {
@@ -442,8 +442,8 @@ impl SegmentReceiver {
             .into());
         }
         if let Err(error) = self.file.sync_all() {
-            // The bytes may be lost although they can still be read, and a later sync may succeed
-            // without them: none of them counts.
+            // The bytes may be lost although they can still be read, and a later sync may succeed without them: none of
+            // them counts.
             remove_if_there(&self.partial)?;
             return Err(io_error("sync", &self.partial)(error).into());
         }
@@ -451,7 +451,7 @@ impl SegmentReceiver {
             .and_then(|segment| segment.verify())
             .map_err(StoreError::from)
             .and_then(|()| self.put_object());
-        // From here on nothing may cancel the upload in between.
+        // From here on nothing may cancel the upload.
         let _state = self.shared.state();
         if let Err(cancelled) = self.check_cancelled() {
             self.take_back_object();
@@ -483,7 +483,7 @@ impl SegmentReceiver {
         }
     }
 
-    /// Writes the segment's object, where there are such.
+    /// Writes the segment's object, if the store is in object storage.
     fn put_object(&self) -> Result<(), StoreError> {
         let Some(remote) = &self.shared.remote else {
             return Ok(());
@@ -519,7 +519,7 @@ impl Drop for SegmentReceiver {
     }
 }
 
-/// The length of a file, `None` if it is not there.
+/// The length of a file, `None` if it does not exist.
 fn length(path: &Path) -> Result<Option<u64>, StoreError> {
     match fs::metadata(path) {
         Ok(metadata) => Ok(Some(metadata.len())),
@@ -528,7 +528,7 @@ fn length(path: &Path) -> Result<Option<u64>, StoreError> {
     }
 }
 
-/// How much of a partial file an upload can go on from. One that is longer than the segment is not part of it.
+/// The offset at which an upload can resume a partial file. A file longer than the segment is not part of it.
 fn usable_length(partial: &Path, announced: u64) -> Result<u64, StoreError> {
     let length = length(partial)?.unwrap_or(0);
     Ok(if length <= announced { length } else { 0 })
@@ -539,8 +539,8 @@ fn holds_segments(directory: &Path) -> Result<bool, StoreError> {
     Ok(names(directory)?.iter().any(|name| name.ends_with(".seg")))
 }
 
-/// Whether a dataset's directory holds more than a deletion or a cancelled upload leaves, although the
-/// catalogue has no row of it: one that was restored from an old copy does not know newer datasets.
+/// Whether a dataset's directory holds more than a deletion or a cancelled upload leaves, although the catalogue has no
+/// row of it: one restored from an old copy does not know newer datasets.
 fn is_forgotten(state: &State, id: DatasetId, directory: &Path) -> Result<bool, StoreError> {
     let catalogue = &state.catalogue;
     Ok(catalogue.by_id(Table::Dataset, id)?.is_none()
@@ -549,7 +549,7 @@ fn is_forgotten(state: &State, id: DatasetId, directory: &Path) -> Result<bool, 
         && holds_segments(directory)?)
 }
 
-/// Whether there is a catalogue. That there are only datasets is an error: sweeping would remove them.
+/// Whether there is a catalogue. Datasets without one are an error: sweeping would remove them.
 fn has_catalogue(directory: &Path) -> Result<bool, StoreError> {
     match length(&directory.join(CATALOGUE))? {
         Some(1..) => Ok(true),
@@ -561,7 +561,7 @@ fn has_catalogue(directory: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Refuses what earlier programs took for several directories, and an owner's dataset.
+/// Refuses a list of several directories, which earlier programs took, and an owner's dataset.
 fn check_is_no_other(directory: &Path) -> Result<(), StoreError> {
     if has_catalogue(directory)? {
         return Ok(());
@@ -579,7 +579,7 @@ fn check_is_no_other(directory: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Refuses a directory that is no store's.
+/// Refuses a directory that is not a store's.
 fn check_is_store(directory: &Path) -> Result<(), StoreError> {
     check_is_no_cache(directory)?;
     if has_catalogue(directory)? {
@@ -591,7 +591,7 @@ fn check_is_store(directory: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Moves what a store has of a dataset that the catalogue does not know to where nothing is ever removed.
+/// Moves the files of a dataset that the catalogue does not know to a directory from which nothing is ever removed.
 fn set_aside(home: &Path, id: DatasetId) -> Result<(), StoreError> {
     let unknown = home.join("unknown");
     ensure_directory(&unknown)?;
@@ -631,7 +631,7 @@ fn sweep_all(shared: &mut Shared) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Tells the cache of the files of a dataset that are left from before.
+/// Tells the cache about the files of a dataset that are left from before.
 fn take_into_cache(remote: &Remote, id: DatasetId, directory: &Path) -> Result<(), StoreError> {
     for name in names(directory)? {
         let index = name.strip_suffix(".seg").map(str::parse);

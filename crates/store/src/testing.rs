@@ -1,4 +1,4 @@
-//! What this crate's tests share, besides the datasets of the formats' tests.
+//! Helpers of this crate's tests, besides the datasets of the format's tests.
 
 use crate::Store;
 use oboro_format::Bundle;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 pub(crate) use oboro_format::testing::*;
 
-/// Uploads under the name "a" what is not there yet.
+/// Uploads under the name "a" what has not arrived yet.
 pub(crate) fn send(store: &Store, bundle: &Bundle) {
     let status = store
         .access()
@@ -29,7 +29,7 @@ pub(crate) fn send(store: &Store, bundle: &Bundle) {
     }
 }
 
-/// The kernel's numbers of four real nodes; `None`, said aloud, if this machine has fewer.
+/// The kernel's numbers of four real nodes; `None`, with a message, if this machine has fewer.
 pub(crate) fn four_nodes() -> Option<[u32; 4]> {
     let nodes = [0, 1, 2, 3];
     let online = |node| Path::new(&format!("/sys/devices/system/node/node{node}")).exists();

@@ -1,7 +1,7 @@
-//! Homes: stable, balanced, the same for all who ask, and where the kernel says that pages are.
+//! Homes: stable, balanced, the same for every caller, and where the kernel says that pages are.
 //!
-//! What needs several nodes takes node 0 several times where it asks about homes only. Where pages
-//! lie is tested on four real nodes; `make test-numa` emulates them.
+//! Tests that need several nodes use node 0 several times if they are about homes only. The
+//! location of pages is tested on four real nodes; `make test-numa` emulates them.
 
 use super::*;
 use crate::testing::{COLUMNS, ID, append, bundle, description, four_nodes, one_limb, send};
@@ -22,7 +22,7 @@ fn homes(nodes: usize, dataset: DatasetId) -> Homes {
     Placement::on(vec![0; nodes]).homes(dataset)
 }
 
-/// A store with a dataset "a" whose segments have so many blocks.
+/// A store with a dataset "a" whose segments have these numbers of blocks.
 fn published(directory: &Path, blocks: &[u32]) -> PathBuf {
     let path = directory.join("store");
     let bundle = bundle(&directory.join("a.oboro"), &one_limb(), blocks);
@@ -197,7 +197,7 @@ fn an_append_leaves_panels_in_memory_where_they_are() {
     assert_eq!((report.resident_panels, report.panels), (9, 9));
 }
 
-/// So many pages on nodes 0, 1, 2, in bytes.
+/// Pages on nodes 0, 1, 2, in bytes.
 fn pages(pages: [usize; 3]) -> BTreeMap<u32, usize> {
     (0..)
         .zip(pages.map(|pages| pages * page_size()))
@@ -231,7 +231,7 @@ fn where_nothing_is_placed_nothing_is_misplaced() {
     assert_eq!(report.nodes, [(1, node(5, 0)), (2, node(7, 0))].into());
 }
 
-/// Brings all panels of a dataset of one limb into the tier, which has room for them.
+/// Loads all panels of a dataset of one limb into the tier, whose budget holds them.
 fn bring_in(snapshot: &Snapshot) {
     let columns = Column::first(COLUMNS).map(Factor::Column);
     let limb = Limb(0);

@@ -1,22 +1,20 @@
-//! Which panels are in memory: who holds them, who may have the next, which go to make room.
+//! The policy of residency: which panels are in memory, who holds them, who is admitted next, what is evicted.
 //!
 //! Nothing here reads, allocates panels or waits: the [tier](super) does as the ledger decides.
 //!
-//! A stream takes the panels of its units in order and holds them until each unit is released. Its
-//! *least set*, the most that one unit needs, is reserved for it from its admission, first come,
-//! first served; so whoever is admitted always gets its next unit, and nobody waits for another to
-//! give up what it waits for itself. Beyond their least sets streams hold only what nobody else waits
-//! for, and of what is not reserved no more than half: who comes next, and is modest, is let in however
-//! slowly the others go on.
+//! A stream takes the panels of its units in order and holds them until each unit is released. Its *least set*, the
+//! most that one unit needs, is reserved for it on admission, first come, first served. So an admitted stream always
+//! gets its next unit, and there is no deadlock. Beyond their least sets streams hold only what nobody else waits for,
+//! and at most half of what is not reserved: the next stream with a modest least set is admitted however slow the
+//! others are.
 //!
-//! A panel that nobody holds is kept until its room is needed. Those go first that no question
-//! under way uses, then those that its question has done with, the last of them first: the next
-//! question begins where this one began, so a fixed part that stays is worth more than the panels that
-//! happened to come last. Masks outlast columns (to expand one costs more than to read one, and every
-//! question has use for it), low limbs outlast high ones (short itemsets read only these). Of panels
-//! that are needed again the one needed last goes first. A question of one pass gives these up only if it
-//! could not go on otherwise, as it soon has done with others; one of several passes, which comes back to
-//! most panels, also to read ahead.
+//! A panel that nobody holds is kept until its memory is needed. Eviction starts with panels that no query in flight
+//! uses, then those that their query is done with, most recent first: the next query starts where this one did, so a
+//! fixed prefix that stays is of more use than the panels that happened to be read last. Masks outlast columns
+//! (expanding one costs more than reading one, and every query uses it), low limbs outlast high ones (short itemsets
+//! read only these). Of panels that are needed again, the one needed last is evicted first. A query of one pass evicts
+//! such panels only if it could not continue otherwise, as it soon frees others; a query of several passes, which
+//! returns to most panels, evicts them also to read ahead.
 
 use foldhash::HashMap;
 use oboro_ring::{Factor, Limb};
@@ -35,17 +33,17 @@ pub struct PanelKey {
     pub factor: Factor,
 }
 
-/// A panel of one segment, which has a number of its own among all of the tier.
+/// A panel of one segment; the tier gives every segment a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     pub(super) segment: u64,
     pub(super) part: PanelKey,
 }
 
-/// What is needed at a time: the parts of one pass, of some neighbouring segments.
+/// What is needed in memory at a time: the parts of one pass over some neighbouring segments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkUnit {
-    /// The segments, by their places in the snapshot.
+    /// The segments, by their index in the snapshot.
     pub segments: Range<usize>,
     /// The pass.
     pub pass: usize,
@@ -54,9 +52,9 @@ pub struct WorkUnit {
 /// What a stream needs, unit after unit.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
-    /// The number of each segment and the bytes of a panel of it.
+    /// The number of each segment and the bytes of one of its panels.
     pub(super) segments: Vec<(u64, u64)>,
-    /// What each pass reads of a segment: at least one part, in the order of the file.
+    /// What each pass reads of a segment: at least one part, in file order.
     pub(super) passes: Vec<Vec<PanelKey>>,
     pub(super) units: Vec<WorkUnit>,
 }
@@ -86,7 +84,7 @@ impl Plan {
     }
 }
 
-/// Where a plan needs what, all ascending.
+/// When a plan needs what, all ascending.
 #[derive(Debug)]
 struct Uses {
     units_of_segment: HashMap<u64, Vec<usize>>,
@@ -114,7 +112,7 @@ impl Uses {
     }
 }
 
-/// When the questions under way need a panel again, from the least to the most urgent.
+/// When the queries in flight need a panel again, from the least to the most urgent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
     /// None of them has any use for it.
@@ -138,9 +136,9 @@ struct EvictionPriority {
 /// What the ledger has decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
-    /// A panel is to be given up, before anything is loaded.
+    /// Evict a panel, before anything is loaded.
     Drop(Key),
-    /// There is room for a panel; somebody waits for it.
+    /// A panel fits into the budget; somebody waits for it.
     Load(Key),
     /// All panels of a unit of a stream are in memory.
     Arrived(StreamId, usize),
@@ -237,14 +235,14 @@ struct Stream {
     begun: u64,
     reserved: u64,
     is_admitted: bool,
-    /// It takes nothing more, as something could not be loaded; what has arrived stays until it is closed.
+    /// Takes nothing more, because a load failed; what has arrived stays until it is closed.
     is_failed: bool,
-    /// The unit being taken, and how many of its panels were.
+    /// The unit being taken, and how many of its panels have been.
     next: (usize, usize),
     held: HashMap<Key, Hold>,
-    /// Units that are being taken, or were and are not released: panels on their way.
+    /// Units that are being taken, or were and are not released: panels in flight.
     units: BTreeMap<usize, u32>,
-    /// Bytes of the panels held, of those among them that it loaded, and of those that are on their way.
+    /// Bytes of the panels it holds, of those among them that it loaded, and of those in flight.
     charge: u64,
     loaded: u64,
     loading: u64,
@@ -268,7 +266,7 @@ impl Stream {
         Some((Key { segment, part }, bytes))
     }
 
-    /// Goes past the panel that was taken; the unit if it was the last and none is on its way.
+    /// Advances past the panel that was taken; past the unit if it was the last and none is in flight.
     fn go_on(&mut self) -> Option<usize> {
         let (unit, taken) = self.next;
         self.next = if taken + 1 < self.plan.panels(unit) {
@@ -279,7 +277,7 @@ impl Stream {
         (self.next.0 > unit && self.units[&unit] == 0).then_some(unit)
     }
 
-    /// Has no unit whose panels are all there: whoever counts has nothing to do.
+    /// Has no complete unit: whoever counts is idle.
     fn is_stalled(&self) -> bool {
         let is_there = |(&unit, &missing): (&usize, &u32)| unit < self.next.0 && missing == 0;
         !self.units.iter().any(is_there)
@@ -290,7 +288,7 @@ impl Stream {
         self.begun + self.next.0 as u64
     }
 
-    /// When it needs a panel again that it does not hold; `None` if it never did.
+    /// When it next needs a panel that it does not hold; `None` if it never does.
     fn need(&self, key: Key) -> Option<Need> {
         if self.is_failed {
             return None;
@@ -305,7 +303,7 @@ impl Stream {
         })
     }
 
-    /// Takes a panel off what it holds.
+    /// Removes a panel from what it holds.
     fn drop_hold(&mut self, key: Key, bytes: u64) {
         if let Some(hold) = self.held.remove(&key) {
             self.charge -= bytes;
@@ -325,15 +323,15 @@ impl Stream {
 #[derive(Debug)]
 pub(super) struct Ledger {
     capacity: u64,
-    /// Bytes that a stream may have on their way, and loaded beyond its least set.
+    /// Bytes that a stream may have in flight, and loaded beyond its least set.
     ahead: u64,
     /// Bytes of all entries.
     used: u64,
     entries: HashMap<Key, Entry>,
-    /// Of all that is kept; `None` until something has to go under the questions now under way.
+    /// The priority of all kept panels; `None` until something has to be evicted under the queries now in flight.
     evictable: Option<Evictable>,
     streams: BTreeMap<StreamId, Stream>,
-    /// Those that are not admitted yet.
+    /// Streams that are not admitted yet.
     waiting: VecDeque<StreamId>,
     opened: u64,
     clock: i64,
@@ -368,8 +366,8 @@ impl Ledger {
         self.streams.len()
     }
 
-    /// Opens a stream, which waits to be admitted, and says what counts its reads; `None` if its least
-    /// set is beyond the budget.
+    /// Opens a stream, which waits for admission, and returns the counter of its reads; `None` if its least set exceeds
+    /// the budget.
     pub(super) fn open(&mut self, plan: Plan) -> Option<(StreamId, Arc<ReadCounters>)> {
         let reserved = plan.least_set();
         if reserved > self.capacity {
@@ -399,7 +397,7 @@ impl Ledger {
         Some((id, reads))
     }
 
-    /// A stream needs a unit no more.
+    /// A stream no longer needs a unit.
     pub(super) fn release(&mut self, id: StreamId, unit: usize) {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
@@ -424,7 +422,7 @@ impl Ledger {
         }
     }
 
-    /// A stream wants nothing any more; what it reserved and holds is free.
+    /// A stream ends; what it reserved and held is free.
     pub(super) fn close(&mut self, id: StreamId) {
         self.waiting.retain(|&waiting| waiting != id);
         if let Some(stream) = self.streams.remove(&id) {
@@ -435,8 +433,8 @@ impl Ledger {
         }
     }
 
-    /// A panel that was to be loaded is in memory, read from so many bytes of the disk if any. Returns
-    /// the units that are complete with it.
+    /// A requested panel is in memory; `read` is the bytes read from disk, if any. Returns the units that are complete
+    /// with it.
     pub(super) fn loaded(&mut self, key: Key, read: Option<u64>) -> Vec<Action> {
         let Some((by, waiting)) = self.end_loading(key) else {
             return Vec::new();
@@ -469,8 +467,8 @@ impl Ledger {
         arrived
     }
 
-    /// A panel could not be loaded. The stream that it was loaded for has failed; for others that
-    /// wait for it, it is to be loaded anew.
+    /// A panel could not be loaded. The stream that requested it has failed; for others that wait for it, it is loaded
+    /// again.
     pub(super) fn failed(&mut self, key: Key) -> (Option<StreamId>, Option<Action>) {
         let Some((by, waiting)) = self.end_loading(key) else {
             return (None, None);
@@ -500,7 +498,7 @@ impl Ledger {
         (victim, again)
     }
 
-    /// Whether nobody waits any more for a panel that was to be loaded; then it is forgotten.
+    /// Whether nobody waits any more for a requested panel; then it is forgotten.
     pub(super) fn abandon(&mut self, key: Key) -> bool {
         let is_abandoned = self.entries[&key].holders == 0;
         if is_abandoned {
@@ -510,7 +508,7 @@ impl Ledger {
         is_abandoned
     }
 
-    /// A stream has failed for want of a panel, and waits for no other.
+    /// A stream has failed because of one panel, and waits for no other.
     fn fail(&mut self, id: StreamId, missing: Key) {
         let entry = self.entries.get_mut(&missing).expect("it was to be loaded");
         let stream = self.streams.get_mut(&id).expect("it waited");
@@ -529,9 +527,9 @@ impl Ledger {
         }
     }
 
-    /// Gives up of what is kept, least priority first, at least so many bytes if there are: panels
-    /// have no room, however the budget stands.
-    pub(super) fn give_up(&mut self, bytes: u64) -> Vec<Action> {
+    /// Evicts at least this many bytes of kept panels, if there are that many, least priority first: panels do not fit
+    /// into the arenas, whatever the budget says.
+    pub(super) fn evict(&mut self, bytes: u64) -> Vec<Action> {
         let mut actions = Vec::new();
         let enough = self.used.saturating_sub(bytes);
         while self.used > enough
@@ -543,7 +541,7 @@ impl Ledger {
         actions
     }
 
-    /// The panels of a segment that is gone. Those on their way are forgotten as they come.
+    /// Drops the panels of a segment that is gone. Those in flight are dropped when they arrive.
     pub(super) fn forget_segment(&mut self, segment: u64) {
         let gone = self.entries.iter().filter(|(key, entry)| {
             key.segment == segment && !matches!(entry.phase, Phase::Loading { .. })
@@ -553,7 +551,7 @@ impl Ledger {
         }
     }
 
-    /// A panel that is not in memory any more, or never was.
+    /// A panel that is no longer in memory, or never was.
     pub(super) fn forget(&mut self, key: Key) {
         if let Some(entry) = self.entries.remove(&key) {
             self.used -= entry.bytes;
@@ -561,12 +559,12 @@ impl Ledger {
         }
     }
 
-    /// Admits streams and takes panels as far as there is room: what is to be done about that, in order.
+    /// Admits streams and takes panels as far as the budget allows; returns the actions that follow, in order.
     pub(super) fn advance(&mut self) -> Vec<Action> {
         let mut actions = Vec::new();
         self.admit();
         let ids: Vec<StreamId> = self.streams.keys().copied().collect();
-        // A panel each, so that none has to wait until another has all that it may.
+        // One panel each in turn, so that none has to wait until another has its full share.
         let mut moving = true;
         while moving {
             moving = false;
@@ -593,12 +591,12 @@ impl Ledger {
         self.streams.values().filter(|stream| stream.is_admitted)
     }
 
-    /// What is reserved for streams.
+    /// Bytes reserved for streams.
     fn reserved(&self) -> u64 {
         self.admitted().map(|stream| stream.reserved).sum()
     }
 
-    /// What they hold beyond it.
+    /// Bytes they hold beyond that.
     fn beyond(&self) -> u64 {
         self.admitted().map(Stream::beyond).sum()
     }
@@ -666,8 +664,8 @@ impl Ledger {
         true
     }
 
-    /// Whether a stream may hold a panel more: one of its least set, or, while nobody waits, one within
-    /// what streams may hold beyond theirs.
+    /// Whether a stream may hold one more panel: one of its least set, or, while nobody waits, one within the limit on
+    /// what streams hold beyond theirs.
     fn may_hold(&self, stream: &Stream, bytes: u64) -> bool {
         if stream.charge + bytes <= stream.reserved {
             return true;
@@ -684,8 +682,8 @@ impl Ledger {
         !is_ahead && !is_deep
     }
 
-    /// Evicts the least priority until there is room; what is needed later only for a stream that
-    /// could not go on otherwise, or has several passes and needs this earlier.
+    /// Evicts by priority until the panel fits; evicts panels that are needed later only for a stream that could not
+    /// continue otherwise, or that has several passes and needs this one earlier.
     fn make_room(&mut self, id: StreamId, bytes: u64, actions: &mut Vec<Action>) -> bool {
         let stream = &self.streams[&id];
         let has_runs = stream.plan.passes.len() > 1;
@@ -706,7 +704,8 @@ impl Ledger {
         true
     }
 
-    /// For whom a panel was loaded and who waits for it; it counts as held. `None` if nobody loads it.
+    /// The stream that requested a panel and those that wait for it; it counts as held. `None` if it is not being
+    /// loaded.
     fn end_loading(&mut self, key: Key) -> Option<(StreamId, Vec<(StreamId, usize)>)> {
         let entry = self.entries.get_mut(&key)?;
         let Phase::Loading { by, waiting } = &mut entry.phase else {
@@ -721,7 +720,7 @@ impl Ledger {
         Some(ended)
     }
 
-    /// A stream holds a panel no more.
+    /// A stream no longer holds a panel.
     fn let_go(&mut self, id: StreamId, key: Key) {
         let entry = self.entries.get_mut(&key).expect("it was held");
         entry.holders -= 1;
@@ -756,7 +755,7 @@ impl Ledger {
         }
     }
 
-    /// What is kept by its priority to the queries in flight.
+    /// The kept panels by their priority to the queries in flight.
     fn evictable(&mut self) -> &Evictable {
         let evictable = self.evictable.take().unwrap_or_else(|| {
             let entries = self.entries.iter();
@@ -770,7 +769,7 @@ impl Ledger {
         self.evictable.insert(evictable)
     }
 
-    /// A panel is kept no more.
+    /// A panel is no longer kept.
     fn devalue(&mut self, key: Key) {
         if let Some(evictable) = &mut self.evictable {
             evictable.remove(key);

@@ -1,11 +1,10 @@
-//! Reads ahead: many requests at a device at a time, and what arrives is worked on while it is hot.
+//! Reads ahead: keeps many requests in flight at a device, and processes what arrives while it is in the CPU cache.
 //!
-//! A few threads each have some of the buffers. A thread gives the kernel a request for each buffer that
-//! is free, through a ring of its own, and lends the bytes of what has arrived to whoever asked, who
-//! checks and unpacks them on that thread; meanwhile the device works on the other requests. Where the
-//! kernel refuses rings (`io_uring`), each buffer has a thread that reads by itself.
-//! No more threads work on bytes at a time than the store has for that, and each keeps to its CPUs.
-//! When buffers are too small for what is to come, other threads take over with larger ones.
+//! A few threads each own some of the buffers. A thread gives the kernel a request for each free buffer, through a ring
+//! of its own, and lends the bytes that have arrived to whoever requested them, who checks and unpacks them on that
+//! thread while the device works on the other requests. If the kernel refuses rings (`io_uring`), each buffer has a
+//! thread that reads by itself. The number of threads that process bytes at a time is bounded, and each is pinned to
+//! its CPUs. When buffers are too small for what follows, new threads with larger ones replace the old.
 
 mod ring;
 
@@ -21,81 +20,79 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-/// The most threads that have a ring: they unpack what no device can deliver faster.
+/// The most threads that have a ring: they unpack more than any device delivers.
 const MOST_RING_THREADS: usize = 16;
 
-/// What somebody wants of a thread of the reader.
+/// A request to a thread of the reader.
 pub(crate) enum Work {
     Read(Read),
     Expand(Expand),
 }
 
-/// A panel that is made without reading anything.
+/// A panel that is computed without reading anything.
 pub(crate) struct Expand {
     /// As for [`Read`].
     pub(crate) is_wanted: Box<dyn Fn() -> bool + Send>,
-    /// Makes it, on a thread of the reader, or is told that there is none.
+    /// Computes it, on a thread of the reader, or is told that there is none.
     pub(crate) then: Box<dyn FnOnce(io::Result<()>) + Send>,
 }
 
-/// A part of a file that somebody wants.
+/// A request for a part of a file.
 pub(crate) struct Read {
     pub(crate) file: Arc<File>,
-    /// A multiple of 4096, and so is `len`, where the file is opened for direct I/O.
+    /// A multiple of 4096, and so is `len`, if the file is opened for direct I/O.
     pub(crate) offset: u64,
     /// At most the size of a buffer.
     pub(crate) len: usize,
-    /// Asked on a thread of the reader when a buffer is free for it: what nobody wants any more is not
-    /// read, and `then` is dropped.
+    /// Called on a thread of the reader when a buffer is free: what nobody wants any more is not read, and `then` is
+    /// dropped.
     pub(crate) is_wanted: Box<dyn Fn() -> bool + Send>,
-    /// Given the bytes, all of them, on a thread of the reader. They are lent: the buffer is for the next
-    /// request when this returns.
+    /// Called on a thread of the reader with the complete bytes. They are lent: the buffer is reused when this returns.
     pub(crate) then: Then,
 }
 
-/// Takes what was read, or why it could not be.
+/// Takes the bytes, or the error.
 pub(crate) type Then = Box<dyn FnOnce(io::Result<&[u8]>) + Send>;
 
-/// How the kernel is asked.
+/// The interface to the kernel.
 #[derive(Debug, Clone, Copy)]
 enum Way {
-    /// Through `io_uring`; with buffers that the kernel knows beforehand, where the limit on locked
-    /// memory allows.
+    /// `io_uring`, with registered buffers if the limit on locked memory allows them.
     Ring,
-    /// By `pread`, a thread for each buffer.
+    /// `pread`, with a thread for each buffer.
     Threads,
 }
 
-/// The threads and buffers that read from one device. Dropped, it ends what was begun and gives up the
-/// rest, which is told so.
+/// The threads and buffers that read from one device. When dropped, it finishes the requests in flight and drops the
+/// rest, whose callers are told.
 pub(crate) struct Reader {
     queue: Arc<Queue>,
     places: Arc<[CpuAssignment]>,
-    /// Those that serve the queue; locked while others take over.
+    /// The threads that serve the queue; locked while they are replaced.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// Requests that no buffer was free for yet.
+/// Requests waiting for a free buffer.
 #[derive(Default)]
 struct Queue {
     state: Mutex<State>,
     /// There is a request, or the reader was dropped.
-    news: Condvar,
+    changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Work>,
-    /// Who serves: threads that began earlier end, what they have begun included.
+    /// The shift that serves: threads of earlier ones end, after the requests they have in flight.
     shift: Shift,
     is_closed: bool,
 }
 
-/// Counts how often threads took over.
+/// Incremented when threads are replaced.
 type Shift = u64;
 
 impl Reader {
-    /// Reads nothing until it is [provided](Self::provide) with buffers. Threads are kept to these places in turn.
+    /// Reads nothing until it is [provided](Self::provide) with buffers. Threads are pinned to these CPUs round-robin.
     pub(crate) fn idle(places: &Arc<[CpuAssignment]>) -> Self {
         Self {
             places: Arc::clone(places),
@@ -104,21 +101,21 @@ impl Reader {
         }
     }
 
-    /// How many threads have a ring, where the kernel has rings.
+    /// The number of threads with a ring, if the kernel has rings.
     pub(crate) fn ring_threads(&self) -> usize {
         self.places.len().min(MOST_RING_THREADS)
     }
 
-    /// Goes on with so many buffers, of so many bytes each, once the present ones have gone. Requests that
-    /// wait are served by them, and must fit.
+    /// Replaces the buffers by `buffers` ones of `buffer_bytes` bytes each. Waiting requests are served with them, and must
+    /// fit.
     ///
     /// # Errors
-    /// No memory for the buffers, no threads. Then nothing is read until this succeeds, and who waits is
-    /// told.
+    ///
+    /// No memory for the buffers, no threads. Then nothing is read until this succeeds, and waiting callers are told.
     pub(crate) fn provide(&self, buffers: NonZero<usize>, buffer_bytes: usize) -> io::Result<()> {
         self.provide_by(Way::Ring, buffers, buffer_bytes)
             .or_else(|_| self.provide_by(Way::Threads, buffers, buffer_bytes))
-            .inspect_err(|_| self.give_up())
+            .inspect_err(|_| self.refuse_all())
     }
 
     fn provide_by(&self, way: Way, buffers: NonZero<usize>, buffer_bytes: usize) -> io::Result<()> {
@@ -133,7 +130,7 @@ impl Reader {
         let bytes = buffers.get() * ArenaBlock::footprint(words);
         let arena = Arena::reserve(bytes, Backing::default()).map_err(no_memory)?;
         for number in 0..count {
-            // The first position begins on a page, as direct I/O wants it.
+            // The first position starts on a page, as direct I/O requires.
             let own = (number..buffers.get()).step_by(count);
             let own: Vec<ArenaBlock> = own
                 .map(|_| arena.block(words, 0))
@@ -141,7 +138,7 @@ impl Reader {
                 .map_err(no_memory)?;
             let queue = Arc::clone(&self.queue);
             let place = self.places[number % self.places.len()].clone();
-            // Elsewhere it works as well, only from further away.
+            // Unpinned it works as well, only farther from the memory.
             let keep = move || {
                 let _ = place.apply();
             };
@@ -164,13 +161,13 @@ impl Reader {
         Ok(())
     }
 
-    /// Adds a request behind those that wait. Nobody waits here.
+    /// Appends a request to the queue. Does not block.
     pub(crate) fn submit(&self, work: Work) {
         self.queue.submit(work);
     }
 
-    /// Ends the threads, and tells those whose requests none of them has begun.
-    fn give_up(&self) {
+    /// Ends the threads, and tells the callers of requests that none of them has started.
+    fn refuse_all(&self) {
         let mut threads = self.threads.lock();
         for work in self.queue.close() {
             work.refuse();
@@ -180,14 +177,14 @@ impl Reader {
 }
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.give_up();
+        self.refuse_all();
     }
 }
 
-/// Waits for threads that were told to end.
+/// Joins threads that were told to end.
 fn end(threads: &mut Vec<JoinHandle<()>>) {
     for thread in threads.drain(..) {
-        // Whoever lets go last may be told so on one of them, which ends when it returns.
+        // The last reference may be dropped on one of these threads, which ends when it returns.
         if thread.thread().id() != thread::current().id() {
             thread.join().expect("panics of those who asked are caught");
         }
@@ -195,13 +192,13 @@ fn end(threads: &mut Vec<JoinHandle<()>>) {
 }
 
 impl Work {
-    /// Whoever panics there is not to be told anything.
+    /// A caller that panics is not told anything.
     fn is_wanted(&self) -> bool {
         let (Self::Read(Read { is_wanted, .. }) | Self::Expand(Expand { is_wanted, .. })) = self;
         catch_unwind(AssertUnwindSafe(is_wanted)).unwrap_or(false)
     }
 
-    /// Tells who asked that nobody will do it.
+    /// Tells the caller that nobody will serve the request.
     fn refuse(self) {
         let refused = io::ErrorKind::Interrupted.into();
         match self {
@@ -226,29 +223,28 @@ impl Queue {
             return work.refuse();
         }
         state.waiting.push_back(work);
-        self.news.notify_one();
+        self.changed.notify_one();
     }
 
-    /// Ends the threads that serve, and lets those of the shift that is returned do so.
+    /// Ends the serving threads, and lets those of the returned shift start.
     fn next_shift(&self) -> Shift {
         let mut state = self.state.lock();
         state.shift += 1;
         state.is_closed = false;
-        self.news.notify_all();
+        self.changed.notify_all();
         state.shift
     }
 
-    /// Ends the threads that serve and refuses further requests; those that nobody has begun.
+    /// Ends the serving threads and refuses further requests; returns those not started.
     fn close(&self) -> VecDeque<Work> {
         let mut state = self.state.lock();
         state.shift += 1;
         state.is_closed = true;
-        self.news.notify_all();
+        self.changed.notify_all();
         std::mem::take(&mut state.waiting)
     }
 
-    /// The next request for a thread of this shift that somebody wants; sleeps until there is one if
-    /// `may_sleep`.
+    /// The next request for a thread of this shift that is still wanted; sleeps until there is one if `may_sleep`.
     fn next(&self, shift: Shift, may_sleep: bool) -> Next {
         loop {
             match self.pop(shift, may_sleep) {
@@ -270,7 +266,7 @@ impl Queue {
             if !may_sleep {
                 return Next::Nothing;
             }
-            self.news.wait(&mut state);
+            self.changed.wait(&mut state);
         }
     }
 

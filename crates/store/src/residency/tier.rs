@@ -1,11 +1,10 @@
-//! Panels in memory, and how they come there.
+//! Panels in memory, and loading them.
 //!
-//! Within a budget panels of all datasets lie in arenas of its size: one, or an equal part of it on each node
-//! that datasets are placed on. A panel whose home is full lies elsewhere; the ledger knows one budget. Without one,
-//! each segment has arenas of its own, which go back to the system with it.
-//! The [ledger](super::ledger) decides which panels come in: they are read, checked and unpacked, or expanded from
-//! their seeds, by the [reader](super::reader)'s threads. Who counts opens a [`Stream`] and is told as its units
-//! arrive.
+//! Within a budget, panels of all datasets share arenas of that size: one, or an equal part of it on each node that
+//! datasets are placed on. A panel whose home is full is allocated on another node; the ledger knows one budget.
+//! Without one, each segment has arenas of its own, which are released to the system with it. The
+//! [ledger](super::ledger) decides which panels are loaded: they are read, checked and unpacked, or expanded from their
+//! seeds, by the [reader](super::reader)'s threads. A caller opens a [`Stream`] and is told as its units arrive.
 
 use super::ledger::{Action, Key, Ledger, PanelKey, Plan, ReadCounters, Reads, StreamId, WorkUnit};
 use super::reader::{Expand, Read, Reader, Work};
@@ -26,34 +25,34 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-/// Bytes of packed buffers, which are as many as a fast device needs.
+/// Bytes of packed buffers: as many as a fast device needs.
 const BUFFERS: usize = 32 << 20;
 /// The same without a budget: memory is for panels, and the system reads ahead by itself.
 const CACHED_BUFFERS: usize = 8 << 20;
-/// As many requests at a time keep any device busy: of small panels there is no need for more.
+/// This many requests in flight keep any device busy: small panels need no more.
 const MOST_BUFFERS: usize = 64;
-/// Of the budget this part is not for panels: they leave gaps when they differ in size.
+/// The part of the budget that is not for panels: they leave gaps when they differ in size.
 const GAPS: u64 = 16;
 
-/// What a stream tells whoever opened it.
+/// An event of a stream.
 #[derive(Debug)]
 pub enum Arrival {
     /// All panels of a unit are in memory, until it is released.
     Unit(usize),
-    /// A panel could not be read; nothing more is, and units that have arrived stay.
+    /// A panel could not be read; nothing more is read, and units that have arrived stay.
     Failed(StoreError),
 }
 
-/// Is told, on any thread, what has arrived. It must not wait.
+/// Called on any thread when something has arrived. It must not block.
 pub type Listener = Arc<dyn Fn(Arrival) + Send + Sync>;
 
-/// Panels in memory, and those who want some.
+/// Panels in memory, and their users.
 pub(crate) struct Tier {
-    /// What all segments share, by node, or one; `None` without a budget: then each has its own.
+    /// Arenas that all segments share, by node, or one; `None` with no budget: then each segment has its own.
     arenas: Option<Arc<[Arena]>>,
     state: Mutex<State>,
     reader: Reader,
-    /// Of who unpacks or expands, wherever the bytes have come from.
+    /// Bounds the threads that unpack or expand, wherever the bytes come from.
     turns: Turns,
     buffers: Mutex<Buffers>,
 }
@@ -61,9 +60,9 @@ pub(crate) struct Tier {
 /// The readers' buffers.
 #[derive(Default)]
 struct Buffers {
-    /// The bytes of each, as the largest panels of all datasets need them; 0 before the first dataset.
+    /// The size of each: enough for the largest panels of all datasets; 0 before the first dataset.
     bytes: usize,
-    /// None: they could not be made.
+    /// No buffers: they could not be allocated.
     are_there: bool,
 }
 
@@ -79,7 +78,7 @@ struct StreamedSegment {
     number: u64,
     segment: StoredSegment,
     homes: Arc<Homes>,
-    /// Where its panels lie, by home.
+    /// The arenas of its panels, by home.
     arenas: Arc<[Arena]>,
     /// How its file is read.
     file: FileToRead,
@@ -90,13 +89,13 @@ struct StreamedSegment {
 /// A panel, if it is in memory.
 type PanelCell = RwLock<Option<Arc<Panel>>>;
 
-/// The file of a segment, as far as the system's cache is concerned.
+/// How the file of a segment uses the system's cache.
 enum FileToRead {
-    /// By way of the cache, which keeps what there is memory for: nothing is read twice anyway.
+    /// Through the cache, which keeps what fits into memory: nothing is read twice anyway.
     Cached,
     /// Past the cache, which is for what others need.
     Direct(Arc<File>),
-    /// By way of the cache, which then forgets what was read: the file system can do nothing better.
+    /// Through the cache, which then drops what was read: the file system supports nothing better.
     Forgotten,
 }
 
@@ -146,7 +145,7 @@ impl StreamedSegment {
         set_cell(cell, panel);
     }
 
-    /// The place of a part among those that kernels read together: the mask is one more item.
+    /// The position of a part among those that kernels read together: the mask is one more item.
     fn position(&self, part: PanelKey) -> usize {
         match part.factor {
             Factor::Column(column) => column.index(),
@@ -155,7 +154,7 @@ impl StreamedSegment {
     }
 }
 
-/// A segment of a snapshot; its panels are in the tier as far as there is room.
+/// A segment of a snapshot; its panels are in the tier as far as the budget allows.
 pub(crate) struct OpenSegment {
     tier: Arc<Tier>,
     segment: Arc<StreamedSegment>,
@@ -166,7 +165,7 @@ impl OpenSegment {
         &self.segment.segment
     }
 
-    /// A panel that a stream holds, or that is kept; `None` if it is not in memory.
+    /// A panel that a stream holds, or that is cached; `None` if it is not in memory.
     pub(crate) fn panel(&self, part: PanelKey) -> Option<Arc<Panel>> {
         self.segment.panel(part)
     }
@@ -181,13 +180,13 @@ impl OpenSegment {
         self.tier.keeps_all() && parts.iter().all(|&part| self.segment.has(part))
     }
 
-    /// Brings one panel into memory and waits for it.
+    /// Loads one panel and waits for it.
     pub(crate) fn load(self: &Arc<Self>, part: PanelKey) -> Result<Arc<Panel>, StoreError> {
         if let Some(panel) = self.panel(part) {
             return Ok(panel);
         }
         let (said, heard) = channel();
-        // Who has heard of the panel listens no more.
+        // The receiver is gone once it has heard of the panel.
         let listener = Arc::new(move |arrival| drop(said.send(arrival)));
         let unit = WorkUnit {
             segments: 0..1,
@@ -210,7 +209,7 @@ impl OpenSegment {
         }
     }
 
-    /// Adds what is in memory, and where.
+    /// Counts what is in memory, and where.
     pub(crate) fn report(&self, report: &mut PlacementReport) -> Result<(), StoreError> {
         self.report_against(&self.segment.homes, report)
     }
@@ -224,7 +223,7 @@ impl OpenSegment {
         let description = self.file().description();
         report.panels += panels.len();
         for cell in panels {
-            // Locked, so that no room is given away that it still takes.
+            // Locked, so that memory that it still occupies is not handed out.
             let cell = cell.read();
             let Some(panel) = &*cell else { continue };
             report.resident_panels += 1;
@@ -247,7 +246,7 @@ impl Drop for OpenSegment {
     fn drop(&mut self) {
         let number = self.segment.number;
         let mut state = self.tier.state.lock();
-        // Before the ledger gives their room to others.
+        // Before the ledger hands out its memory.
         for cell in &self.segment.panels {
             set_cell(cell, None);
         }
@@ -260,17 +259,17 @@ fn set_cell(cell: &PanelCell, panel: Option<Arc<Panel>>) {
     *cell.write() = panel;
 }
 
-/// What is told once the tier is not locked any more.
-type News = Vec<(Listener, Arrival)>;
+/// Events to deliver once the tier is unlocked.
+type Events = Vec<(Listener, Arrival)>;
 
-/// A panel that there is room for.
+/// A panel that the ledger admitted.
 struct Load {
     key: Key,
     segment: Arc<StreamedSegment>,
 }
 
 impl Load {
-    /// The number of a panel that is no mask among the parts of its segment.
+    /// The index of a column's panel among the parts of its segment.
     fn part(&self) -> usize {
         let PanelKey { limb, factor } = self.key.part;
         let Factor::Column(column) = factor else {
@@ -281,10 +280,10 @@ impl Load {
 }
 
 impl Tier {
-    /// Bytes that the buffers take beside the budget.
+    /// Bytes of the buffers, in addition to the budget.
     pub(crate) const BUFFERS: u64 = BUFFERS as u64;
 
-    /// A tier of so many bytes on the nodes of a placement, or of everything that is ever used.
+    /// A tier of `budget` bytes on the nodes of a placement, or for everything that is ever used.
     pub(crate) fn new(budget: Option<u64>, placement: &Placement) -> Result<Self, StoreError> {
         let shared = budget.map(|budget| shared_arenas(budget, placement));
         let capacity = budget.map_or(u64::MAX, |budget| budget - budget / GAPS);
@@ -303,7 +302,7 @@ impl Tier {
         })
     }
 
-    /// Whether nothing that is in memory ever has to go.
+    /// Whether nothing in memory is ever evicted.
     fn keeps_all(&self) -> bool {
         self.arenas.is_none()
     }
@@ -313,7 +312,7 @@ impl Tier {
         self.state.lock().ledger.capacity()
     }
 
-    /// Takes a segment in; none of its panels is read yet.
+    /// Adds a segment; none of its panels is read yet.
     pub(crate) fn register(
         self: &Arc<Self>,
         segment: StoredSegment,
@@ -343,8 +342,8 @@ impl Tier {
         })
     }
 
-    /// Makes the readers' buffers as large as this, unless they are larger. Where that is refused, those
-    /// that were there are made again.
+    /// Grows the readers' buffers to this size, if they are smaller. If that fails, the previous ones are allocated
+    /// again.
     fn ensure_buffers(&self, bytes: usize) -> Result<(), StoreError> {
         let mut buffers = self.buffers.lock();
         if buffers.are_there && buffers.bytes >= bytes {
@@ -362,8 +361,8 @@ impl Tier {
         Ok(())
     }
 
-    /// Gives the readers as many buffers of so many bytes as have room in what there is for them. Without a budget each
-    /// thread has two at least, one that is filled and one that is unpacked.
+    /// Gives the readers as many buffers of `bytes` bytes as fit into their memory. Without a budget each thread has at
+    /// least two, one that is filled and one that is unpacked.
     fn provide(&self, bytes: usize) -> io::Result<()> {
         let footprint = Panel::footprint(bytes.div_ceil(size_of::<u32>()));
         let count = if self.keeps_all() {
@@ -376,7 +375,7 @@ impl Tier {
         self.reader.provide(count, bytes)
     }
 
-    /// Begins to bring in one unit of a plan after another.
+    /// Starts to load one unit of a plan after another.
     fn open(
         self: &Arc<Self>,
         plan: Plan,
@@ -404,13 +403,13 @@ impl Tier {
         })
     }
 
-    /// Changes the ledger and has done what follows from it.
-    fn act(self: &Arc<Self>, change: impl FnOnce(&mut State, &mut News) -> Vec<Action>) {
-        let mut news = News::new();
+    /// Changes the ledger and carries out the actions that follow.
+    fn act(self: &Arc<Self>, change: impl FnOnce(&mut State, &mut Events) -> Vec<Action>) {
+        let mut events = Events::new();
         let mut loads = Vec::new();
         {
             let mut state = self.state.lock();
-            let mut actions = change(&mut state, &mut news);
+            let mut actions = change(&mut state, &mut events);
             actions.extend(state.ledger.advance());
             for action in actions {
                 match action {
@@ -420,7 +419,7 @@ impl Tier {
                         segment: Arc::clone(&state.segments[&key.segment]),
                     }),
                     Action::Arrived(id, unit) => {
-                        news.push((state.listeners[&id].clone(), Arrival::Unit(unit)));
+                        events.push((state.listeners[&id].clone(), Arrival::Unit(unit)));
                     }
                 }
             }
@@ -435,7 +434,7 @@ impl Tier {
         for load in masks {
             self.expand_there(load);
         }
-        for (listener, arrival) in news {
+        for (listener, arrival) in events {
             listener(arrival);
         }
     }
@@ -471,7 +470,7 @@ impl Tier {
                 }
                 _ => source.used(),
             }
-            tier.act(|state, news| state.end(load, panel, Some(len as u64), news));
+            tier.act(|state, events| state.end(load, panel, Some(len as u64), events));
         });
         self.reader.submit(Work::Read(Read {
             file,
@@ -482,7 +481,7 @@ impl Tier {
         }));
     }
 
-    /// Has a mask expanded by a thread of the reader.
+    /// Expands a mask on a thread of the reader.
     fn expand_there(self: &Arc<Self>, load: Load) {
         let is_wanted = self.asks_for(load.key);
         let tier = Arc::downgrade(self);
@@ -492,7 +491,7 @@ impl Tier {
                 Ok(()) => tier.expand(&load),
                 Err(source) => Err(ResidencyError::Reader { source }.into()),
             };
-            tier.act(|state, news| state.end(load, panel, None, news));
+            tier.act(|state, events| state.end(load, panel, None, events));
         });
         self.reader.submit(Work::Expand(Expand { is_wanted, then }));
     }
@@ -502,7 +501,7 @@ impl Tier {
         Box::new(move || tier.upgrade().is_some_and(|tier| tier.is_wanted(key)))
     }
 
-    /// Whether somebody waits for a panel that was to be read; if not, others get its room.
+    /// Whether somebody waits for a panel that was to be read; if not, its memory is for others.
     fn is_wanted(self: &Arc<Self>, key: Key) -> bool {
         let is_abandoned = self.state.lock().ledger.abandon(key);
         if is_abandoned {
@@ -511,7 +510,7 @@ impl Tier {
         !is_abandoned
     }
 
-    /// Has a panel fetched that the file here does not have.
+    /// Fetches a panel that the local file lacks.
     fn fetch(self: &Arc<Self>, load: Load) {
         let segment = load.segment.segment.clone();
         let part = load.part();
@@ -520,7 +519,7 @@ impl Tier {
         let then = move |bytes: Result<&[u8], StoreError>| {
             let Some(tier) = tier.upgrade() else { return };
             let panel = bytes.and_then(|bytes| tier.unpack(&load, bytes));
-            tier.act(|state, news| state.end(load, panel, Some(len as u64), news));
+            tier.act(|state, events| state.end(load, panel, Some(len as u64), events));
         };
         segment.source().fetch(part, Box::new(then));
     }
@@ -563,14 +562,14 @@ impl Tier {
             let _turn = self.turns.take();
             let panel = loop {
                 match Panel::where_it_fits(&load.segment.arenas, &stretches, degree, position) {
-                    // Gaps that are smaller than a block are of no use.
-                    Err(ArenaError::Full { .. }) if self.gave_up(bytes) => {}
+                    // Gaps smaller than a block are of no use.
+                    Err(ArenaError::Full { .. }) if self.evict(bytes) => {}
                     panel => break panel?,
                 }
             };
             panel.filled(fill)
         };
-        // Whoever waits for it must hear of its end, whatever that is.
+        // Its callers must be told of its end, whatever that is.
         catch_unwind(AssertUnwindSafe(build)).unwrap_or_else(|_| {
             let PanelKey { limb, factor } = load.key.part;
             let what = match factor {
@@ -586,10 +585,10 @@ impl Tier {
         })
     }
 
-    /// Gives up so many bytes of what is kept, or all of it; whether there was anything.
-    fn gave_up(&self, bytes: usize) -> bool {
+    /// Evicts `bytes` bytes of cached panels, or all of them; returns whether there were any.
+    fn evict(&self, bytes: usize) -> bool {
         let mut state = self.state.lock();
-        let actions = state.ledger.give_up(bytes as u64);
+        let actions = state.ledger.evict(bytes as u64);
         for action in &actions {
             if let Action::Drop(key) = action {
                 state.segments[&key.segment].set(key.part, None);
@@ -599,8 +598,8 @@ impl Tier {
     }
 }
 
-/// The bytes of a buffer for the panels of a segment. With each that is larger all readers take over anew, so sizes that a
-/// growing dataset comes by are few.
+/// The size of a buffer for the panels of a segment. Each growth replaces all readers, so a growing dataset passes
+/// through few sizes.
 fn buffer_bytes(segment: &StoredSegment) -> usize {
     let full = full_panel_bytes(&segment.description().parameters);
     let panel = segment
@@ -610,7 +609,7 @@ fn buffer_bytes(segment: &StoredSegment) -> usize {
     panel.next_power_of_two().min(full)
 }
 
-/// What the panels of all segments share.
+/// The arenas that the panels of all segments share.
 fn shared_arenas(budget: u64, placement: &Placement) -> Result<Arc<[Arena]>, ArenaError> {
     let backings = placement.backings();
     let share = budget as usize / backings.len();
@@ -622,7 +621,7 @@ fn shared_arenas(budget: u64, placement: &Placement) -> Result<Arc<[Arena]>, Are
 fn own_arenas(description: &SegmentDescription, homes: &Homes) -> Result<Arc<[Arena]>, ArenaError> {
     let degree = description.parameters.degree();
     let panels = description.parameters.limb_count() * (description.columns as usize + 1);
-    // Where it has no block as little as can be.
+    // An arena without blocks takes as little as possible.
     let mut bytes = vec![1; homes.arena_count()];
     for stretch in homes.stretches(description) {
         bytes[stretch.arena()] += panels * Panel::footprint(stretch.blocks.len() * degree);
@@ -633,8 +632,8 @@ fn own_arenas(description: &SegmentDescription, homes: &Homes) -> Result<Arc<[Ar
         .collect()
 }
 
-/// An arena on the node asked for or, where that has been forbidden since the store was opened, wherever
-/// the kernel takes it: far memory is better than none.
+/// An arena on the requested node or, if that has been forbidden since the store was opened, wherever the kernel
+/// allocates it: far memory is better than none.
 fn reserve_near(bytes: usize, backing: Backing) -> Result<Arena, ArenaError> {
     match Arena::reserve(bytes, backing) {
         Err(ArenaError::Node { .. }) => Arena::reserve(bytes, Backing::default()),
@@ -649,7 +648,7 @@ impl State {
         load: Load,
         panel: Result<Panel, StoreError>,
         read: Option<u64>,
-        news: &mut News,
+        events: &mut Events,
     ) -> Vec<Action> {
         let Load { key, segment } = load;
         match panel {
@@ -664,7 +663,7 @@ impl State {
             Err(error) => {
                 let (victim, again) = self.ledger.failed(key);
                 if let Some(listener) = victim.and_then(|id| self.listeners.get(&id)) {
-                    news.push((listener.clone(), Arrival::Failed(error)));
+                    events.push((listener.clone(), Arrival::Failed(error)));
                 }
                 again.into_iter().collect()
             }
@@ -672,7 +671,7 @@ impl State {
     }
 }
 
-/// Units on their way into memory. Dropping it gives back what it reserved and holds.
+/// Units being loaded. Dropping it releases what it reserved and holds.
 pub struct Stream {
     tier: Arc<Tier>,
     id: StreamId,
@@ -681,8 +680,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Begins to bring one unit after another into the tier that the segments are of, with what each pass
-    /// reads (parts ascending, at least one).
+    /// Starts to load one unit after another into the tier of these segments, with the parts that each pass reads
+    /// (ascending, at least one).
     pub(crate) fn begin(
         segments: Vec<Arc<OpenSegment>>,
         passes: Vec<Vec<PanelKey>>,
@@ -704,7 +703,7 @@ impl Stream {
         tier.open(plan, segments, listener)
     }
 
-    /// A unit is needed no more.
+    /// A unit is no longer needed.
     pub fn release(&self, unit: usize) {
         self.tier.act(|state, _| {
             state.ledger.release(self.id, unit);
@@ -712,7 +711,7 @@ impl Stream {
         });
     }
 
-    /// What was read so far, and found.
+    /// What was read so far, and what was found in memory.
     pub fn reads(&self) -> Reads {
         self.reads.get()
     }

@@ -1,30 +1,30 @@
-//! Bounds how many threads work at a time, of more that wait for a device or for the network.
+//! Bounds how many threads work at a time, out of more that wait for a device or for the network.
 
 use parking_lot::{Condvar, Mutex};
 
-/// Turns that threads take.
+/// A counting semaphore.
 pub(crate) struct Turns {
     free: Mutex<usize>,
-    /// One has become free.
-    news: Condvar,
+    /// A permit was released.
+    released: Condvar,
 }
 
-/// A turn, given back when dropped.
+/// A permit, released when dropped.
 pub(crate) struct Turn<'t>(&'t Turns);
 
 impl Turns {
-    /// So many at a time.
+    /// With this many permits.
     pub(crate) fn new(count: usize) -> Self {
         Self {
             free: Mutex::new(count),
-            news: Condvar::new(),
+            released: Condvar::new(),
         }
     }
 
-    /// Waits for a turn.
+    /// Waits for a permit.
     pub(crate) fn take(&self) -> Turn<'_> {
         let mut free = self.free.lock();
-        self.news.wait_while(&mut free, |free| *free == 0);
+        self.released.wait_while(&mut free, |free| *free == 0);
         *free -= 1;
         Turn(self)
     }
@@ -33,7 +33,7 @@ impl Turns {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         *self.0.free.lock() += 1;
-        self.0.news.notify_one();
+        self.0.released.notify_one();
     }
 }
 

@@ -1,4 +1,4 @@
-//! Segments whose file here is all there is of them.
+//! Segments that are a complete local file.
 
 use super::{Source, Then};
 use crate::error::StoreError;

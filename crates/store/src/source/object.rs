@@ -1,7 +1,7 @@
-//! Object storage: what a store keeps below one prefix of a bucket, whole objects and ranges of them.
+//! Object storage: a store's objects below one prefix of a bucket, whole and in ranges.
 //!
-//! Requests run on threads of their own, so that any thread may wait for one, and many are under way at a
-//! time. What still fails after some tries is told with its cause, and is never taken for an answer.
+//! Requests run on threads of their own, so that any thread may wait for one, and many are in flight at a time. A
+//! request that still fails after some retries is an error with its cause, and is never taken for an answer.
 
 mod cache;
 
@@ -28,22 +28,22 @@ use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tokio_stream::StreamExt;
 
-/// Bytes of panels that are on their way at a time.
+/// Bytes of panels in flight at a time.
 const IN_FLIGHT: u64 = 32 << 20;
-/// What one permit of the semaphore that sees to it stands for.
+/// Bytes that one permit of the semaphore stands for.
 const PERMIT: u64 = 4096;
-/// The least that an object is cut into when it is written.
+/// The smallest piece of an object in a multipart upload.
 const CHUNK: u64 = 8 << 20;
-/// Pieces of one object: S3 takes ten thousand.
+/// The most pieces of one object: S3 takes ten thousand.
 const CHUNKS: u64 = 9000;
 /// Chunks in memory at a time, of the one object that is written at a time.
 const CHUNKS_AT_A_TIME: usize = 4;
-/// For the question whether an object that could not be read is too short: it was asked in vain for long enough.
+/// For asking whether an object that could not be read is too short: the read has been retried for long enough.
 const LENGTH_TIME: Duration = Duration::from_secs(5);
-/// Characters of a cause that are shown: some servers send pages.
+/// The most characters of a cause that are shown: some servers send pages.
 const MOST_SHOWN: usize = 300;
 
-/// Gives up after some seconds: whoever waits can try again, and should know.
+/// Gives up after some seconds: the caller can retry, and should know.
 fn retries() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {
@@ -56,14 +56,14 @@ fn retries() -> RetryConfig {
     }
 }
 
-/// Why an object was not had or not written.
+/// Why an object could not be read or written.
 #[derive(Debug, Clone)]
 pub(crate) enum ObjectError {
     /// There is no such object.
     Missing,
-    /// It ends after so many bytes, before the end of what was asked for.
+    /// It ends after this many bytes, before the end of the requested range.
     Short(u64),
-    /// It cannot be said: this is what the network or the server said instead.
+    /// Unknown: the error of the network or the server.
     Unreachable(String),
 }
 
@@ -72,7 +72,7 @@ impl ObjectError {
         if let object_store::Error::NotFound { .. } = error {
             return Self::Missing;
         }
-        // The outer ones say which request it was.
+        // The outer errors say which request it was.
         let mut cause: &dyn Error = error;
         while let Some(inner) = cause.source() {
             cause = inner;
@@ -86,7 +86,7 @@ impl ObjectError {
 pub(crate) enum PutError {
     /// Somebody else has changed it.
     Changed,
-    /// It is open whether it was.
+    /// It is unknown whether it was.
     Uncertain(ObjectError),
 }
 
@@ -95,19 +95,19 @@ pub(crate) struct Objects {
     store: Arc<dyn ObjectStore>,
     prefix: String,
     url: String,
-    room: Arc<Semaphore>,
-    /// Of who writes an object from a file.
+    in_flight: Arc<Semaphore>,
+    /// The runtime of whoever writes an object from a file.
     turn: Arc<Semaphore>,
     /// There until it is dropped.
     runtime: Option<Runtime>,
 }
 
 impl Objects {
-    /// Bytes that requests under way take: what arrives, what it is put together into, and what is written.
+    /// Bytes that requests in flight take: received pieces, what they are assembled into, and what is written.
     pub(crate) const BUFFERS: u64 = 2 * IN_FLIGHT + CHUNKS_AT_A_TIME as u64 * CHUNK;
 
-    /// The objects below a URL, `s3://BUCKET/PREFIX` or `file:///DIRECTORY`. What is fetched is checked and unpacked on
-    /// so many `threads` at most. Nothing is asked yet.
+    /// The objects below a URL, `s3://BUCKET/PREFIX` or `file:///DIRECTORY`. At most `threads` threads check and unpack
+    /// what is fetched. No request is sent yet.
     ///
     /// # Errors
     /// Another URL, invalid settings (`AWS_*`), a directory that cannot be made.
@@ -126,7 +126,7 @@ impl Objects {
                 if bucket.is_empty() {
                     return Err(refused("it names no bucket".into()));
                 }
-                // A provider that is there already does as well.
+                // A provider that is installed already will do.
                 let _ = rustls::crypto::ring::default_provider().install_default();
                 let builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
                 let store = builder.with_retry(retries()).build();
@@ -163,7 +163,7 @@ impl Objects {
             .max_blocking_threads(threads.len())
             .on_thread_start(move || {
                 let number = started.fetch_add(1, Ordering::Relaxed);
-                // Elsewhere it works as well, only from further away.
+                // On another CPU it works as well, only farther from the memory.
                 let _ = places[number % places.len()].apply();
             })
             .thread_name("objects")
@@ -173,7 +173,7 @@ impl Objects {
             store,
             prefix: prefix.into(),
             url: url.into(),
-            room: Arc::new(Semaphore::new((IN_FLIGHT / PERMIT) as usize)),
+            in_flight: Arc::new(Semaphore::new((IN_FLIGHT / PERMIT) as usize)),
             turn: Arc::new(Semaphore::new(1)),
             runtime: Some(runtime),
         })
@@ -198,7 +198,7 @@ impl Objects {
         .into()
     }
 
-    /// The error of an operation for which a missing object is no answer: of a bucket, then.
+    /// The error of an operation for which a missing object is no answer: then the bucket is missing.
     pub(crate) fn failed(&self, name: &str, error: &ObjectError) -> StoreError {
         match error {
             ObjectError::Missing => self.unavailable(name, "there is no such bucket or object"),
@@ -218,7 +218,7 @@ impl Objects {
         self.runtime.as_ref().expect("there until it is dropped")
     }
 
-    /// Has `work` done there and waits for it here.
+    /// Runs `work` there and waits for it here.
     fn wait<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
         let (told, heard) = sync_channel(1);
         self.runtime().spawn(async move {
@@ -234,14 +234,13 @@ impl Objects {
             .map_err(|error| ObjectError::of(&error))
     }
 
-    /// A part of an object, all of it.
+    /// A range of an object, all of it.
     pub(crate) fn get_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ObjectError> {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
         self.wait(async move { get_range(&*store, &path, range).await })
     }
 
-    /// Gets a part of an object and gives it to `then` on a thread where that may take its time. Nobody
-    /// waits here.
+    /// Gets a range of an object and passes it to `then` on a thread where that may take its time. Does not block.
     pub(crate) fn fetch(
         &self,
         name: &str,
@@ -249,10 +248,10 @@ impl Objects {
         then: impl FnOnce(Result<Vec<u8>, ObjectError>) + Send + 'static,
     ) {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
-        let room = Arc::clone(&self.room);
+        let in_flight = Arc::clone(&self.in_flight);
         let permits = (range.end - range.start).min(IN_FLIGHT).div_ceil(PERMIT) as u32;
         self.runtime().spawn(async move {
-            let permit = room.acquire_many_owned(permits).await;
+            let permit = in_flight.acquire_many_owned(permits).await;
             let bytes = get_range(&*store, &path, range).await;
             tokio::task::spawn_blocking(move || {
                 then(bytes);
@@ -261,7 +260,7 @@ impl Objects {
         });
     }
 
-    /// Writes a file's bytes as an object, over one that is there.
+    /// Writes a file's bytes as an object, replacing one that exists.
     pub(crate) fn put_file(&self, name: &str, mut file: File) -> Result<(), ObjectError> {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
         let turn = Arc::clone(&self.turn);
@@ -298,7 +297,7 @@ impl Objects {
                     Err(error) => Err(error),
                 };
                 if let Err(error) = written {
-                    // Best effort: chunks that stay are for the bucket's rules to remove.
+                    // Best effort: the bucket's lifecycle rules remove chunks that stay.
                     let _ = upload.abort().await;
                     return Err(error);
                 }
@@ -307,7 +306,7 @@ impl Objects {
         })
     }
 
-    /// Writes an object that must still be as it `was`, or not be there; what it is now.
+    /// Writes an object if it still is as it `was`, or absent; returns what it is now.
     pub(crate) fn replace(
         &self,
         name: &str,
@@ -335,7 +334,7 @@ impl Objects {
         })
     }
 
-    /// Removes objects; those that are not there are fine.
+    /// Removes objects; missing ones are fine.
     pub(crate) fn delete(&self, names: Vec<String>) -> Result<(), ObjectError> {
         let paths: Vec<_> = names.iter().map(|name| Ok(self.path(name))).collect();
         let store = Arc::clone(&self.store);
@@ -354,7 +353,7 @@ impl Objects {
 
 impl Drop for Objects {
     fn drop(&mut self) {
-        // Whoever drops it may be one of its own threads, or another runtime's: none of them may wait.
+        // The last reference may be dropped on one of its own threads, or on another runtime's: none of them may block.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -391,7 +390,8 @@ async fn get_range(
     }
 }
 
-/// The bytes of an object, if that is said soon. A range beyond the end is refused by servers in words of their own.
+/// The length of an object, if the server answers soon. A range beyond the end is refused by every server in its own
+/// words.
 async fn length(store: &dyn ObjectStore, path: &ObjectPath) -> Option<u64> {
     let found = tokio::time::timeout(LENGTH_TIME, store.head(path)).await;
     Some(found.ok()?.ok()?.size)
@@ -414,13 +414,13 @@ async fn replace(
     };
     match written {
         Ok(written) => Ok(written.into()),
-        // Told of a conflict, a second try may have met what the first one wrote.
+        // On a conflict, the second try may have met what the first one wrote.
         Err(AlreadyExists { .. } | Precondition { .. }) => match get(store, path).await {
             Ok((found, version)) if found == bytes => Ok(version),
             Ok(_) => Err(PutError::Changed),
             Err(error) => Err(PutError::Uncertain(ObjectError::of(&error))),
         },
-        // Directories cannot compare and write at once.
+        // Directories have no atomic compare-and-write.
         Err(NotImplemented { .. }) => {
             let found = store.head(path).await;
             if !was.is_some_and(|was| found.is_ok_and(|found| found.e_tag == was.e_tag)) {

@@ -1,4 +1,4 @@
-//! Everything that a caller may ask about datasets and uploads.
+//! Everything that callers can do with datasets and uploads.
 
 use super::*;
 
@@ -9,8 +9,8 @@ pub struct Access {
 }
 
 impl Access {
-    /// Begins the upload of a dataset or of a newer version of it, or finds where the upload
-    /// of the same manifest stands. Segments of the published version need no upload.
+    /// Begins the upload of a dataset or of a newer version of it, or returns the progress of an upload of the same
+    /// manifest. Segments of the published version need no upload.
     ///
     /// # Errors
     /// A name that is invalid or taken, a manifest that is invalid or does not extend the published version, another
@@ -67,7 +67,7 @@ impl Access {
         let there = older.map_or(0, |older| older.segments.len());
         match catalogue.by_id(Table::Upload, id)? {
             Some(pending) if pending.manifest != manifest => {
-                // A bundle that grew since its upload began only adds to what is here.
+                // A bundle that grew since its upload started only adds to what has arrived.
                 let begun = stored_manifest(&pending)?;
                 if new.extends(&begun).is_err() {
                     return Err(UploadError::OtherUpload {
@@ -82,7 +82,7 @@ impl Access {
             Some(_) => {}
             None => {
                 self.shared.ensure_dataset(id)?;
-                // What a cancelled upload may have left must not pass for part of this one.
+                // Leftovers of a cancelled upload must not pass for part of this one.
                 self.shared.sweep(id, there)?;
                 let upload = Record {
                     id,
@@ -99,7 +99,7 @@ impl Access {
         })
     }
 
-    /// What is here of each segment; the first `published` are.
+    /// What has arrived of each segment; the first `published` are complete.
     fn progress(
         &self,
         manifest: &Manifest,
@@ -123,9 +123,10 @@ impl Access {
         manifest.segments.iter().enumerate().map(one).collect()
     }
 
-    /// Goes on receiving a segment at `offset`, which must be where its upload stands.
+    /// Resumes receiving a segment at `offset`, which must be where its upload stands.
     ///
     /// # Errors
+    ///
     /// No such upload or segment, another offset, a segment that another connection sends, a disk that fails.
     pub fn receive_segment(
         &self,
@@ -170,7 +171,7 @@ impl Access {
             }
             .into());
         }
-        // What is too long is no part of it.
+        // A file that is too long is not part of it.
         if received == 0 && length(&partial)?.is_some_and(|length| length > 0) {
             remove_if_there(&partial)?;
         }
@@ -232,7 +233,7 @@ impl Access {
             remove_if_there(&self.shared.segment(dataset, index))?;
             return Err(UploadError::NotComplete { dataset, index }.into());
         }
-        // A segment that is here may owe its name to a rename that could not be made durable.
+        // A segment may owe its name to a rename that could not be made durable.
         sync_directory(&self.shared.dataset(dataset))?;
         self.shared
             .make(&mut state.catalogue, Change::Publish(dataset))?;
@@ -309,10 +310,11 @@ impl Access {
         Ok(snapshot)
     }
 
-    /// Pins the version of a dataset that has this root: the published one, or one that was
-    /// queried before an append replaced it, so that a mining run in progress can end.
+    /// Pins the version of a dataset that has this root: the published one, or one that was queried before an append
+    /// replaced it, so that a mining run in progress can finish.
     ///
     /// # Errors
+    ///
     /// As [`snapshot`](Self::snapshot), or the dataset is at another version.
     pub fn snapshot_at(&self, name: &str, root: Digest) -> Result<Arc<Snapshot>, StoreError> {
         let published = self.snapshot(name)?;
@@ -356,8 +358,8 @@ impl Access {
         Ok(published.id)
     }
 
-    /// Cancels the upload under this name, of the dataset returned, and discards what was received
-    /// of it. A published version is not touched, and the same upload may begin again.
+    /// Cancels the upload under this name, discards what was received, and returns the id of its dataset. A published
+    /// version is not touched, and the same upload may begin again.
     ///
     /// # Errors
     /// No such upload, a catalogue that fails.
@@ -374,8 +376,8 @@ impl Access {
         let published = state.catalogue.by_id(Table::Dataset, pending.id)?;
         let published = published.as_ref().map(stored_manifest).transpose()?;
         state.stop_receiving(pending.id);
-        // Complete segments without a row would be taken for a dataset that the catalogue forgot, so
-        // here the row goes last: without its segments the upload is at its beginning.
+        // Complete segments without a row would be taken for a dataset that the catalogue forgot, so here the row goes
+        // last: without its segments the upload is back at its start.
         let there = published.as_ref().map_or(0, |older| older.segments.len());
         self.shared.sweep(pending.id, there)?;
         self.shared.remove_objects(pending.id, there);

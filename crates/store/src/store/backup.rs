@@ -1,18 +1,17 @@
 //! A copy of what a store has published, which is a store itself.
 //!
-//! It may be taken while a server has the store open. The catalogue is copied first: files come before
-//! the rows that name them, so what the copy names is there, whole, and does not change any more. Only
-//! a deletion takes files away; then the catalogue is copied anew and names them no longer. The backup
-//! gets its name once all of it is on disk.
+//! It may be taken while a server has the store open. The catalogue is copied first: files come before the rows that
+//! name them, so what the copy names exists, is complete, and no longer changes. Only a deletion takes files away; then
+//! the catalogue is copied again and no longer names them. The backup gets its name once all of it is on disk.
 
 use super::*;
 use oboro_format::FormatError;
 use std::collections::BTreeSet;
 
-/// In a backup that is being made, and held by whoever makes it. What has no such file is somebody else's.
+/// Marks a backup in progress, and is locked by whoever makes it. A directory without it is somebody else's.
 const UNFINISHED: &str = "unfinished-backup";
 
-/// How much a backup holds.
+/// The size of a backup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BackedUp {
     /// Datasets, as they were published when the catalogue was copied.
@@ -23,8 +22,8 @@ pub struct BackedUp {
     pub bytes: u64,
 }
 
-/// Copies what the store in a directory has published to `target`, which must not exist: a store that a server
-/// can open. Every panel is checked before it is written. `progress` is told the bytes copied, and of how many.
+/// Copies what the store in a directory has published to `target`, which must not exist: a store that a server can
+/// open. Every panel is checked before it is written. `progress` is told the bytes copied and the total.
 ///
 /// # Errors
 /// No store, a target that exists or is being written, something else where
@@ -35,7 +34,7 @@ pub fn backup(
     progress: &dyn Fn(u64, u64),
 ) -> Result<BackedUp, StoreError> {
     check_is_store(directory)?;
-    // Without a slash at its end.
+    // Without a trailing slash.
     let target: PathBuf = target.components().collect();
     if exists(&target)? {
         return Err(FormatError::Exists { path: target }.into());
@@ -46,7 +45,7 @@ pub fn backup(
     }
     ensure_directories(&partial)?;
     let _lock = lock(&partial.join(UNFINISHED), &partial, "target")?;
-    // Before anything else is there.
+    // Before anything else exists.
     sync_directory(&partial)?;
     let copied = Copying {
         from: directory,
@@ -55,7 +54,7 @@ pub fn backup(
     }
     .run()
     .and_then(|copied| Ok(rename_durably(&partial, &target).map(|()| copied)?));
-    // Best effort: the next attempt clears what stays, and a store has no use for the mark.
+    // Best effort: the next attempt removes the leftovers, and a store ignores the mark.
     let _ = match copied {
         Ok(_) => fs::remove_file(target.join(UNFINISHED)),
         Err(_) => fs::remove_dir_all(&partial),
@@ -63,13 +62,13 @@ pub fn backup(
     copied
 }
 
-/// Whether an earlier attempt has made this directory; an empty one may be the beginning of one.
+/// Whether an earlier attempt created this directory; an empty one may be the start of one.
 fn is_of_a_backup(directory: &Path) -> Result<bool, StoreError> {
     let is_empty = || Ok(fs::read_dir(directory)?.next().is_none());
     Ok(exists(&directory.join(UNFINISHED))? || is_empty().map_err(io_error("list", directory))?)
 }
 
-/// A published dataset whose file is not there: damage, or a deletion meanwhile.
+/// A published dataset whose file is missing: damage, or a concurrent deletion.
 type Gone = Option<(DatasetId, StoreError)>;
 
 struct Copying<'a> {
@@ -101,7 +100,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Copies the catalogue as it is at one moment, without uploads under way; what it has.
+    /// Copies the catalogue as of one moment, without uploads in progress; returns its content.
     fn copy_catalogue(&self) -> Result<Vec<Manifest>, StoreError> {
         let copy = self.to.join(CATALOGUE);
         let copy = Catalogue::copy_published(&self.from.join(CATALOGUE), &copy)?;
@@ -109,7 +108,7 @@ impl Copying<'_> {
         records.iter().map(stored_manifest).collect()
     }
 
-    /// Removes what an earlier catalogue still named.
+    /// Removes what only an earlier catalogue named.
     fn remove_all_but(&self, published: &[Manifest]) -> Result<(), StoreError> {
         let segments = self.to.join(SEGMENTS);
         let named: BTreeSet<String> = published
@@ -122,7 +121,7 @@ impl Copying<'_> {
             .try_for_each(|name| remove_dataset(&segments.join(name)))
     }
 
-    /// Copies the segments that are not there yet, to the end or to the first that is gone.
+    /// Copies the segments that are not copied yet, up to the first that is gone.
     fn copy_segments(&self, published: &[Manifest]) -> Result<Gone, StoreError> {
         let total = held_by(published).bytes;
         let mut done = 0;

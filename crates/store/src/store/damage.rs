@@ -1,5 +1,5 @@
-//! Bits that flip at rest, in every part of what a store keeps, and places that a disk no longer reads: each
-//! is found and named, or changes nothing.
+//! Bits that flip at rest, in every part of what a store keeps, and sectors that a disk no longer reads: each is found
+//! and named, or changes nothing.
 
 use super::script::{Owner, Server, Step};
 use super::*;
@@ -35,7 +35,7 @@ impl Setting {
         Self { owner, image }
     }
 
-    /// A copy of the store in which one bit of a file is another.
+    /// A copy of the store with one bit of a file flipped.
     fn with_flipped(&self, file: &str, at: usize) -> (TempDir, PathBuf) {
         let directory = scratch();
         self.image.write(directory.path());
@@ -82,7 +82,7 @@ fn scrubbed(store: &Path) -> Result<Vec<Damage>, StoreError> {
 fn every_byte_of_the_catalogue() {
     let setting = Setting::new();
     let bytes = setting.file("catalogue.sqlite");
-    // Most of the rest is the free space of pages.
+    // Most of the rest is free space within pages.
     let empty = Extent::wanted().steps(bytes.len(), 64);
     let used = (0..bytes.len()).filter(|&at| bytes[at] != 0);
     let (mut refused, mut unsound, mut sound) = (0, 0, 0);

@@ -1,7 +1,7 @@
 //! The store on a disk of which one operation fails, or that is full from one operation on.
 //!
-//! Whichever it is: the call that it hits says what to do, nothing published is lost or altered, and once
-//! the disk is well again the same call succeeds, and what it then promises survives a power cut.
+//! Whichever it is: the affected call says what to do, nothing published is lost or altered, and once the disk works
+//! again the same call succeeds, and what it then promises survives a power cut.
 
 use super::script::{Owner, Promised, SCRIPT, Server, Step, check_survivors};
 use crate::StoreError;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// In a sample every so-many-th operation fails.
+/// In a sample, every n-th operation fails.
 const STRIDE: usize = 7;
 
 #[test]
@@ -108,7 +108,7 @@ fn run_with(owner: &Owner, failure: Failure) {
         server.assert_one_of(&promised[done..done + 2], &context);
         repeat(&mut server, step, &context);
         server.assert_one_of(&promised[done + 1..done + 2], &context);
-        // The call has returned: it must not have been a dream.
+        // The call has returned: its effect must last.
         let record = disk.record();
         let left = scratch();
         record

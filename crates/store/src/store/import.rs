@@ -1,5 +1,5 @@
-//! Bundles of this machine, published without a copy of their segments where the file system gives a file a
-//! second name: the uploads of a server in the owner's own process.
+//! Bundles of this machine, published without copying their segments where the file system has hard links: the uploads
+//! of a server in the owner's own process.
 
 use super::*;
 use oboro_format::Bundle;
@@ -8,13 +8,14 @@ use oboro_format::Bundle;
 const CHUNK_BYTES: usize = 1 << 20;
 
 impl Access {
-    /// Publishes what a bundle holds, as an upload of it would. Segments are linked where the store
-    /// is a directory on the bundle's file system: then headers are checked here, panels before their first
-    /// use, and they are as durable as the bundle. Elsewhere they are copied, and checked whole.
+    /// Publishes what a bundle holds, as an upload of it would. Segments are linked if the store is a directory on the
+    /// bundle's file system: then headers are checked here, panels before their first use, and they are as durable as
+    /// the bundle. Otherwise they are copied, and checked completely.
     ///
     /// # Errors
-    /// As of uploads: a name that is taken, a version that is no newer one, damaged segments, a full disk.
-    /// What is complete by then stays, and the next import goes on from there.
+    ///
+    /// As of uploads: a name that is taken, a version that is not newer, damaged segments, a full disk. What is
+    /// complete by then stays, and the next import resumes there.
     pub fn import(&self, name: &str, bundle: &Bundle) -> Result<Published, StoreError> {
         let status = self.begin_upload(name, &bundle.manifest().encode())?;
         let missing = status.segments.iter().filter(|segment| !segment.complete);
@@ -42,12 +43,12 @@ impl SegmentReceiver {
         }
     }
 
-    /// Gives the file its name in the store, too; whether that was possible.
+    /// Links the file into the store; returns whether that was possible.
     fn link(&self, path: &Path) -> Result<bool, StoreError> {
         if self.shared.remote.is_some() {
             return Ok(false);
         }
-        // From here on nothing may cancel the upload in between.
+        // From here on nothing may cancel the upload.
         let _state = self.shared.state();
         self.check_cancelled()?;
         if fs::hard_link(path, &self.path).is_err() {

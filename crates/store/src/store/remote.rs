@@ -1,14 +1,14 @@
 //! A store whose bytes are objects, of which the directory is a cache.
 //!
-//! Everything published is below one prefix: `segments/DATASET/INDEX.seg`, with the bytes of segment files,
-//! and `catalogue.sqlite`, which names them. The catalogue's object is written before the one here, and
-//! before the caller is told; segments come before it and go after it. So any server that is given an empty
-//! directory serves all that was ever said to be published.
+//! Everything published is below one prefix: `segments/DATASET/INDEX.seg`, with the bytes of segment files, and
+//! `catalogue.sqlite`, which names them. The catalogue's object is written before the local one, and before the caller
+//! is told; segments come before it and go after it. So any server that is given an empty directory serves everything
+//! that was ever reported as published.
 //!
-//! One server at a time writes. Whoever starts takes the catalogue over by writing it with a number of its
-//! own, on the condition that it is as it was read; from then on a server that had it before cannot write
-//! it any more, and so cannot publish what the new one has deleted. No server removes a segment but with its
-//! dataset or its upload: what the catalogue does not name may be newer than the catalogue.
+//! One server at a time writes. A starting server takes the catalogue over by writing it with its own number, on
+//! condition that it is unchanged since it was read; from then on the previous server can no longer write it, and so
+//! cannot publish what the new one has deleted. A server removes a segment only together with its dataset or its
+//! upload: what the catalogue does not name may be newer than the catalogue.
 
 use crate::catalogue::{Catalogue, Change, Table};
 use crate::error::{CatalogueError, ObjectStorageError, StoreError};
@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The file that says of which objects a directory is the cache.
+/// The file that names the objects of which a directory is the cache.
 const MARKER: &str = "objects";
 
 pub(super) struct Remote {
@@ -36,10 +36,10 @@ pub(super) struct Remote {
 
 /// The catalogue's object as this server left it.
 struct CatalogueObject {
-    /// None: it has never been there.
+    /// `None`: it has never existed.
     version: Option<UpdateVersion>,
     server: i64,
-    /// What was written by requests of which the end is not known.
+    /// What requests with unknown outcome may have written.
     unsure: Vec<Digest>,
 }
 
@@ -83,8 +83,7 @@ fn mark(directory: &Path, url: &str) -> Result<(), StoreError> {
 }
 
 impl Remote {
-    /// Takes the objects over, with their cache in a directory that this process has locked, and what they
-    /// say is published.
+    /// Takes the objects over, with their cache in a directory that this process has locked; returns what they publish.
     pub(super) fn open(
         objects: Objects,
         directory: &Path,
@@ -93,7 +92,7 @@ impl Remote {
         mark(directory, objects.url())?;
         let path = directory.join(CATALOGUE);
         let mut catalogue = match Catalogue::open(&path) {
-            // There is another.
+            // There is another one.
             Err(StoreError::Catalogue(CatalogueError::Damaged { .. })) => {
                 remove_if_there(&directory.join("catalogue.sqlite-journal"))?;
                 remove_if_there(&path)?;
@@ -167,8 +166,8 @@ impl Remote {
         written.map_err(|error| self.objects().failed(&name, &error))
     }
 
-    /// The first of these segments of a dataset that has no object, or another one: the same dataset may have
-    /// been uploaded to another server in between.
+    /// The first of these segments of a dataset whose object is missing or different: the same dataset may have been
+    /// uploaded to another server in between.
     pub(super) fn missing(
         &self,
         manifest: &Manifest,
@@ -214,14 +213,14 @@ impl Remote {
         let _ = self.objects().delete(vec![object_of(dataset, index)]);
     }
 
-    /// Removes the objects of the datasets that were deleted, and finds how many there are of segments that
-    /// the catalogue here does not name, be it as ones of an upload. These stay: a catalogue that was
-    /// restored from an old copy does not know newer segments.
+    /// Removes the objects of deleted datasets, and counts those of segments that the local catalogue does not name,
+    /// not even as part of an upload. These stay: a catalogue that was restored from an old copy does not know newer
+    /// segments.
     pub(super) fn sweep(&mut self, catalogue: &Catalogue) -> Result<(), StoreError> {
         let mut segments_of: HashMap<DatasetId, u32> = HashMap::new();
         for table in [Table::Dataset, Table::Upload] {
             for record in catalogue.all(table)? {
-                // One that is damaged is reported when its dataset is used.
+                // A damaged one is reported when its dataset is used.
                 let manifest = super::stored_manifest(&record);
                 let count = manifest.map_or(u32::MAX, |manifest| manifest.segments.len() as u32);
                 let most = segments_of.entry(record.id).or_default();
@@ -250,7 +249,7 @@ impl Remote {
     }
 }
 
-/// The catalogue's object as it is, which becomes the catalogue here.
+/// Fetches the catalogue's object, which becomes the local catalogue.
 fn found(objects: &Objects, catalogue: &mut Catalogue) -> Result<CatalogueObject, StoreError> {
     let failed = |error: ObjectError| objects.failed(CATALOGUE, &error);
     let (version, server) = match objects.get(CATALOGUE) {

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 pub(super) enum Step {
     /// Closes the store and opens it.
     Open,
-    /// Sends so many bytes more of a version, without publishing it.
+    /// Sends this many more bytes of a version, without publishing it.
     Send(&'static str, u64, u64),
     /// Sends what is missing and publishes.
     Upload(&'static str, u64),
@@ -52,7 +52,7 @@ pub(super) const SCRIPT: &[Step] = &[
     Delete("a"),
 ];
 
-/// What a store owes.
+/// What a store has promised.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Promised {
     pub(super) published: BTreeMap<&'static str, u64>,
@@ -101,7 +101,7 @@ impl Owner {
         }
     }
 
-    /// Sends at most `most` bytes of what is missing; whether all is there.
+    /// Sends at most `most` bytes of what is missing; returns whether everything has arrived.
     fn send(
         &self,
         store: &Store,
@@ -164,12 +164,12 @@ impl Owner {
     }
 }
 
-/// Where the store is on a disk.
+/// The location of the store on a disk.
 fn store_path(disk: &Path) -> PathBuf {
     disk.join("data/store")
 }
 
-/// A store that a script acts upon; `None` before it is first opened.
+/// A store that a script operates on; `None` before it is first opened.
 pub(super) struct Server<'a> {
     owner: &'a Owner,
     path: PathBuf,
@@ -205,7 +205,7 @@ impl<'a> Server<'a> {
         self.store.as_ref().expect("the script begins with `Open`")
     }
 
-    /// What is published, if the store is open, is what one of these says, intact.
+    /// If the store is open, one of these states is published, intact.
     pub(super) fn assert_one_of(&self, promised: &[Promised], context: &str) {
         let Some(store) = &self.store else {
             return;
@@ -232,7 +232,7 @@ fn is(listed: &BTreeMap<String, u64>, published: &BTreeMap<&'static str, u64>) -
         .eq(published)
 }
 
-/// Opens what is left and finds what was promised; then all goes on from there.
+/// Opens what is left and finds what was promised; then everything works from there.
 pub(super) fn check_survivors(owner: &Owner, disk: &Path, promised: &[&Promised], cancel: bool) {
     let path = store_path(disk);
     let store = Store::open(&path).unwrap();
@@ -263,7 +263,7 @@ pub(super) fn check_survivors(owner: &Owner, disk: &Path, promised: &[&Promised]
             }
             assert!(is(&listed(&store), &promised.published) || !newest.is_empty());
         }
-        // What is left of a file that was being received may be anything: then it is sent anew.
+        // The rest of a file that was being received may be anything: then it is sent again.
         let mut sent = owner.upload(&store, name, 2);
         while let Err(StoreError::Upload(UploadError::SegmentRefused { .. })) = sent {
             sent = owner.upload(&store, name, 2);

@@ -1,7 +1,8 @@
-//! Reading all that a store keeps and checking it, to find damage before a query does.
+//! Reads everything that a store keeps and checks it, to find damage before a query does.
 //!
 //! One part is checked at a time: the catalogue, a segment's header, a panel. No lock is held while
-//! segments are read, so all else goes on, and what is deleted meanwhile is not missed.
+//! segments are read, so everything else continues, and concurrent deletions are not reported as
+//! missing.
 
 use super::*;
 use oboro_format::wording::SCRUB_SERVER;
@@ -19,10 +20,10 @@ pub struct ScrubbedPart {
     pub damage: Option<Damage>,
 }
 
-/// A scrub under way. The catalogue, the headers of segments and their parts are read one by one.
+/// A scrub in progress. The catalogue, the headers of segments and their parts are read one by one.
 pub struct Scrub {
     shared: Arc<Shared>,
-    /// Found in the catalogue, not told yet.
+    /// Found in the catalogue, not reported yet.
     found: VecDeque<Damage>,
     waiting: VecDeque<Target>,
     reading: Option<Reading>,
@@ -47,9 +48,10 @@ struct Reading {
 }
 
 impl Access {
-    /// Begins to check all that is here, or one dataset. The catalogue is checked at once.
+    /// Starts to check everything, or one dataset. The catalogue is checked at once.
     ///
     /// # Errors
+    ///
     /// No such dataset, a catalogue that cannot be read.
     pub fn scrub(&self, name: Option<&str>) -> Result<Scrub, StoreError> {
         Scrub::begin(Arc::clone(&self.shared), name)
@@ -57,15 +59,16 @@ impl Access {
 }
 
 impl Scrub {
-    /// Begins to check a store that no server has open. Nothing in it is changed.
+    /// Starts to check a store that no server has open. Nothing in it is changed.
     ///
     /// # Errors
-    /// A directory that is no store's, a store in use, a catalogue that is damaged.
+    ///
+    /// A directory that is not a store's, a store in use, a catalogue that is damaged.
     pub fn of_directory(directory: &Path) -> Result<Self, StoreError> {
-        let elsewhere = format!("directory, or have its server scrub it (`{SCRUB_SERVER}`)");
+        let alternative = format!("directory, or have its server scrub it (`{SCRUB_SERVER}`)");
         check_is_store(directory)?;
         let location = Location::from(directory);
-        let shared = Shared::open(&location, Placement::default(), None, &elsewhere)?;
+        let shared = Shared::open(&location, Placement::default(), None, &alternative)?;
         Self::begin(Arc::new(shared), None)
     }
 
@@ -136,7 +139,8 @@ impl Scrub {
     /// Checks the next part, up to 7 MiB or the header of a segment; `None` after the last.
     ///
     /// # Errors
-    /// What is no damage: files that may not be opened, too many open files.
+    ///
+    /// Errors other than damage: files that may not be opened, too many open files.
     pub fn next_part(&mut self) -> Result<Option<ScrubbedPart>, StoreError> {
         let part = match self.found.pop_front() {
             Some(damage) => Some(ScrubbedPart {
@@ -185,12 +189,12 @@ impl Scrub {
     fn next_segment(&mut self) -> Result<Option<ScrubbedPart>, StoreError> {
         while let Some(target) = self.waiting.pop_front() {
             let path = target.file(&self.shared);
-            // An upload may not have come to it, and looking must not make its file.
+            // An upload may not have reached it, and looking must not create its file.
             if target.table == Table::Upload && !exists(&path)? {
                 self.total_bytes -= target.bytes();
                 continue;
             }
-            // What is cached from here on was read from the disk since.
+            // From here on the cache holds only what was read from the disk since.
             if let Ok(file) = File::open(&path) {
                 forget_cached(&file, 0, target.bytes());
             }
@@ -236,7 +240,7 @@ impl Scrub {
         Ok(segment)
     }
 
-    /// Whether a dataset was deleted since the scrub began.
+    /// Whether a dataset was deleted since the scrub started.
     fn was_deleted(&self, target: &Target) -> Result<bool, StoreError> {
         let state = self.shared.state();
         let record = state
@@ -265,7 +269,7 @@ impl Target {
         remote.url_of(self.manifest.dataset, self.index).into()
     }
 
-    /// A corruption in a file of this segment, or in the `part` of it that is named.
+    /// A corruption in a file of this segment, or in its `part` if that is given.
     fn damage(&self, path: PathBuf, part: &str, corruption: &Corruption) -> Damage {
         let dataset = self.manifest.dataset;
         Damage {
@@ -294,7 +298,7 @@ fn targets(table: Table, name: &str, manifest: Manifest) -> impl Iterator<Item =
     })
 }
 
-/// Datasets that are here but not in the catalogue.
+/// Datasets that have files but are not in the catalogue.
 fn forgotten(shared: &Shared, state: &State) -> Result<Vec<Damage>, StoreError> {
     let mut forgotten = Vec::new();
     for name in names(&shared.home.join(SEGMENTS))? {

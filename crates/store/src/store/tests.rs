@@ -1,5 +1,5 @@
-//! The store under everything that happens to servers: broken connections, crashes,
-//! wrong bytes, full disks, deletion during a query. A crash is a store dropped there.
+//! The store under everything that happens to servers: broken connections, crashes, wrong bytes,
+//! full disks, deletion during a query. A crash is a store dropped at that point.
 
 use super::*;
 use crate::testing::{ID, append, bundle, files, one_limb, residues, send, two_limbs};
@@ -313,7 +313,7 @@ fn a_wrong_segment_is_discarded_and_can_be_sent_again() {
     setting.begin(&store);
     let mut altered = setting.segment(0);
     altered[5000] ^= 1;
-    // An altered panel, and a sound segment in the wrong place.
+    // An altered panel, and a sound segment at the wrong index.
     for wrong in [altered, setting.segment(1)] {
         let mut receiver = store.access().receive_segment(ID, 0, 0).unwrap();
         receiver.write(&wrong).unwrap();
@@ -438,7 +438,7 @@ fn an_append_needs_only_its_new_segments_and_shares_residents() {
     new.panel(2, Limb(0), Column(1)).unwrap();
     assert_eq!(store.access().list().unwrap().datasets[0].version, 3);
 
-    // The older version is not accepted any more.
+    // The older version is no longer accepted.
     let error = store
         .access()
         .begin_upload("a", &first.encode())
@@ -590,7 +590,7 @@ fn only_one_version_is_uploaded_at_a_time() {
         "{error}"
     );
 
-    // Cancelling leaves the published version, and a receiver under way learns of it.
+    // Cancelling leaves the published version, and a receiver in use learns of it.
     let mut receiver = store.access().receive_segment(ID, 1, 0).unwrap();
     receiver.write(&[0; 10]).unwrap();
     store.access().cancel_upload("a").unwrap();

@@ -1,4 +1,4 @@
-//! What is kept and dropped under a given plan, and that nobody waits for ever.
+//! What is kept and evicted under a given plan, and that nobody waits for ever.
 
 use super::*;
 use oboro_ring::{Column, Factor, Limb};
@@ -26,7 +26,7 @@ fn plan(segments: Range<u64>, parts: &[PanelKey]) -> Plan {
     plan_in_runs(segments, vec![parts.to_vec()])
 }
 
-/// The same where each segment's units come pass after pass.
+/// The same, with the units of each segment pass after pass.
 fn plan_in_runs(segments: Range<u64>, passes: Vec<Vec<PanelKey>>) -> Plan {
     let count = (segments.end - segments.start) as usize;
     let mut units = Vec::new();
@@ -45,7 +45,7 @@ fn plan_in_runs(segments: Range<u64>, passes: Vec<Vec<PanelKey>>) -> Plan {
     }
 }
 
-/// The ledger and what follows from its actions, checked as they come.
+/// The ledger and the state that its actions lead to, checked as they are taken.
 struct Model {
     ledger: Ledger,
     there: HashSet<Key>,
@@ -128,7 +128,7 @@ impl Model {
         self.advance();
     }
 
-    /// It is the turn of a panel to be read: it is, if anybody waits for it.
+    /// Reads the next panel in the queue, if anybody still waits for it.
     fn turn(&mut self, which: usize) {
         if self.ledger.abandon(self.loading[which]) {
             self.loading.swap_remove(which);
@@ -184,7 +184,7 @@ impl Model {
         std::mem::take(&mut self.loads)
     }
 
-    /// The same where only some release what they have.
+    /// The same, where only some release what they have.
     fn serve(&mut self, some: &[StreamId]) {
         loop {
             if !self.loading.is_empty() {
@@ -226,7 +226,7 @@ fn nothing_is_valued_before_something_has_to_go() {
         model.run();
         assert!(model.ledger.evictable.is_none());
     }
-    // One panel more than there is room for.
+    // One panel more than the budget holds.
     model.open(plan(4..5, &[column(0, 0)])).unwrap();
     assert!(model.ledger.evictable.is_some());
     assert_eq!(model.run(), 1);
@@ -237,7 +237,7 @@ fn nothing_is_valued_before_something_has_to_go() {
 
 #[test]
 fn a_panel_is_read_once_in_a_run_however_many_units_share_it() {
-    // Two segments of three panels and no byte more.
+    // Exactly two segments of three panels.
     let mut model = Model::new(60, 10);
     model
         .open(plan(0..9, &[mask(0), column(0, 0), column(0, 1)]))
@@ -254,10 +254,10 @@ fn a_part_of_what_does_not_fit_stays_for_the_next_question() {
         model.run()
     };
     assert_eq!(loads(&mut model), 30);
-    // Where the next question begins.
+    // Where the next query starts.
     let part = column(0, 0);
     assert!((0..10).all(|segment| model.there.contains(&Key { segment, part })));
-    // A cyclic scan with room for 15 panels would find none of 30 by recency.
+    // With LRU, a cyclic scan of 30 panels with a budget of 15 would never hit.
     for _ in 0..5 {
         let loads = loads(&mut model);
         assert!((15..=19).contains(&loads), "{loads}");
@@ -274,7 +274,7 @@ fn what_no_question_uses_goes_first() {
         ))
         .unwrap();
     model.run();
-    // Column 1 is not frequent; another dataset needs the room of six panels.
+    // Column 1 is not frequent; another dataset needs the bytes of six panels.
     model
         .open(plan(0..2, &[column(0, 0), column(1, 0)]))
         .unwrap();
@@ -337,7 +337,7 @@ fn streams_are_admitted_first_come_first_served() {
                 .map(|stream| stream.is_admitted)
         })
     };
-    // The last one would fit, but is not let past the one before.
+    // The last one would fit, but may not overtake the one before.
     assert_eq!(admitted(&model), [Some(true), Some(false), Some(false)]);
     model.close(first);
     assert_eq!(admitted(&model), [None, Some(true), Some(true)]);
@@ -481,7 +481,7 @@ fn a_trickling_stream_does_not_starve_another() {
     let everything = plan(0..40, &[column(0, 0)]);
     model.open(everything.clone()).unwrap();
     model.run();
-    // All is in memory, and there for the taking; then its caller takes nothing.
+    // Everything is in memory and available; then its caller takes nothing.
     let slow = model.open(everything).unwrap();
     assert!(model.arrived.len() > 20, "{:?}", model.arrived);
     let others: Vec<StreamId> = (0..2)
@@ -503,16 +503,16 @@ fn what_is_given_up_is_worth_least_and_held_by_nobody() {
         .unwrap();
     model.run();
     let id = model.open(plan(0..1, &[mask(0), column(0, 0)])).unwrap();
-    let given_up = model.ledger.give_up(15);
-    let [Action::Drop(first), Action::Drop(second)] = given_up[..] else {
-        panic!("{given_up:?}")
+    let evicted = model.ledger.evict(15);
+    let [Action::Drop(first), Action::Drop(second)] = evicted[..] else {
+        panic!("{evicted:?}")
     };
     assert_eq!([first.part, second.part], [column(1, 0); 2]);
-    model.note(given_up);
-    let rest = model.ledger.give_up(ALL);
+    model.note(evicted);
+    let rest = model.ledger.evict(ALL);
     assert_eq!(rest.len(), 2);
     model.note(rest);
-    assert_eq!(model.ledger.give_up(1), []);
+    assert_eq!(model.ledger.evict(1), []);
     assert_eq!(model.ledger.used(), 20);
     model.close(id);
 }
@@ -543,7 +543,7 @@ fn what_is_not_being_read_yet_for_a_stream_that_is_gone_makes_room() {
     while !model.loading.is_empty() {
         model.turn(0);
     }
-    // The panels of segment 1 have a new owner; those of segment 0 gave their room to segment 2.
+    // The panels of segment 1 have a new owner; those of segment 0 were evicted for segment 2.
     assert_eq!(model.loads - before, 2);
     let segments: HashSet<u64> = model.there.iter().map(|key| key.segment).collect();
     assert_eq!(segments, HashSet::from([1, 2]));
@@ -553,7 +553,7 @@ fn what_is_not_being_read_yet_for_a_stream_that_is_gone_makes_room() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever streams there are, whatever comes first and whoever leaves, the others get all they need.
+    /// Whatever streams there are, in whatever order events come and whoever leaves, the others get all they need.
     #[test]
     fn every_stream_is_served_within_the_budget(
         plans in prop::collection::vec((0u64..4, 1u64..8, prop::collection::vec(

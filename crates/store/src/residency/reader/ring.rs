@@ -8,20 +8,20 @@ use oboro_arena::ArenaBlock;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Requests at the kernel, one for each buffer at most. Of one thread.
+/// The requests in flight of one thread, at most one for each buffer.
 pub(super) struct Ring {
     ring: IoUring,
-    /// The kernel knows them beforehand, by their numbers.
+    /// Registered with the kernel, by index.
     are_registered: bool,
     buffers: Vec<ArenaBlock>,
-    /// For each buffer the request that fills it.
+    /// For each buffer, the request that fills it.
     begun: Vec<Option<Begun>>,
     free: Vec<usize>,
 }
 
 struct Begun {
     read: Read,
-    /// Bytes that are there.
+    /// Bytes that have arrived.
     done: usize,
 }
 
@@ -29,7 +29,8 @@ impl Ring {
     /// A ring with these buffers.
     ///
     /// # Errors
-    /// A kernel without rings, or one that refuses them, or a part of them, to this process.
+    ///
+    /// A kernel without rings, or one that denies this process rings or one of their operations.
     pub(super) fn new(mut buffers: Vec<ArenaBlock>) -> io::Result<Self> {
         let mut ring = IoUring::new(buffers.len() as u32)?;
         try_out(&mut ring)?;
@@ -67,12 +68,12 @@ impl Ring {
         !self.free.is_empty()
     }
 
-    /// Whether nothing is under way.
+    /// Whether nothing is in flight.
     pub(super) fn is_idle(&self) -> bool {
         self.free.len() == self.buffers.len()
     }
 
-    /// Begins a request. There must be a free buffer.
+    /// Starts a request. There must be a free buffer.
     pub(super) fn begin(&mut self, read: Read) {
         let fits = |buffer: &ArenaBlock| read.len <= buffer.bytes().len();
         assert!(self.buffers.iter().all(fits), "a request fits a buffer");
@@ -81,7 +82,7 @@ impl Ring {
         self.ask(buffer);
     }
 
-    /// Asks for what a buffer lacks.
+    /// Requests the missing rest of a buffer.
     fn ask(&mut self, buffer: usize) {
         let begun = self.begun[buffer].as_ref().expect("it was begun");
         let bytes = &mut self.buffers[buffer].bytes_mut()[begun.done..begun.read.len];
@@ -102,22 +103,22 @@ impl Ring {
         pushed.expect("the ring has an entry for each buffer");
     }
 
-    /// Tells the kernel of what was begun.
+    /// Submits the requests that were started.
     pub(super) fn submit(&mut self) {
-        // What it does not take now goes with the next.
+        // What the kernel does not accept now goes with the next submission.
         let _ = self.ring.submit();
     }
 
-    /// Tells the kernel of what was begun and sleeps until something has arrived, or for less.
+    /// Submits the requests that were started and sleeps until something has arrived, or for less.
     pub(super) fn wait(&mut self) {
-        // A signal wakes it early. Where the kernel lacks memory, what has arrived is to be taken first:
-        // whoever waits looks, and waits again.
+        // A signal wakes it early. If the kernel lacks memory, completions have to be taken first: the caller looks,
+        // and waits again.
         if self.ring.submit_and_wait(1).is_err() {
             std::thread::yield_now();
         }
     }
 
-    /// A request that has ended, with its bytes; they are there until the next call.
+    /// A completed request with its bytes, which are valid until the next call.
     pub(super) fn arrived(&mut self) -> Option<(Then, io::Result<&[u8]>)> {
         loop {
             let entry = self.ring.completion().next()?;
@@ -146,7 +147,7 @@ impl Ring {
     }
 }
 
-/// Has the kernel do nothing once: some processes may make a ring and not use it.
+/// Submits a no-op: some processes may create a ring and not use it.
 fn try_out(ring: &mut IoUring) -> io::Result<()> {
     let nothing = opcode::Nop::new().build();
     // SAFETY: it refers to no memory.
@@ -172,7 +173,7 @@ fn is_passing(error: &io::Error) -> bool {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // The kernel must not write into buffers that are not there any more.
+        // The kernel must not write into buffers that were freed.
         while !self.is_idle() {
             self.wait();
             while self.arrived().is_some() {}

@@ -10,7 +10,7 @@ fn idle() -> Reader {
     Reader::idle(Placement::default().threads())
 }
 
-/// A file of so many bytes, each told by its place.
+/// A file of this many bytes, each a function of its offset.
 fn file(len: usize) -> Arc<File> {
     let mut file = tempfile::tempfile().unwrap();
     io::Write::write_all(&mut file, &content(0, len)).unwrap();
@@ -47,7 +47,7 @@ fn request(
     }
 }
 
-/// Asks for a part; what came of it.
+/// Requests a part; returns the result.
 fn read(
     reader: &Reader,
     file: &Arc<File>,

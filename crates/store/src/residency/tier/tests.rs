@@ -23,7 +23,7 @@ fn parts(limbs: usize) -> Vec<PanelKey> {
     Limb::first(limbs).flat_map(of_limb).collect()
 }
 
-/// Bytes of the tier in which so many panels of three blocks have room.
+/// The bytes of a tier that holds this many panels of three blocks.
 fn room_for(panels: usize) -> u64 {
     let bytes = panels * Panel::footprint(3 * two_limbs().degree());
     bytes as u64 * GAPS / (GAPS - 1) + GAPS
@@ -38,7 +38,7 @@ fn placed_store(directory: &Path, panels: usize, placement: Placement) -> Store 
     filled(store.unwrap(), directory, &BLOCKS)
 }
 
-/// A store with room for so many panels of three blocks, and a dataset of segments of these blocks.
+/// A store that holds this many panels of three blocks in memory, and a dataset of segments of these blocks.
 fn store_of(directory: &Path, panels: usize, blocks: &[u32]) -> Store {
     let place = directory.join("store");
     let store = Store::open_within(&*place, room_for(panels), Placement::default());
@@ -62,7 +62,7 @@ fn stream(
 ) -> Result<(Stream, Receiver<Arrival>), StoreError> {
     let (said, heard) = channel();
     let said = Mutex::new(said);
-    // Who listens no more was told enough.
+    // A listener that unsubscribed was told enough.
     let listener = Arc::new(move |arrival| drop(said.lock().send(arrival)));
     let unit = |segments| WorkUnit { segments, pass: 0 };
     let units = groups.into_iter().map(unit).collect();
@@ -87,7 +87,7 @@ fn groups_arrive_with_what_was_written() {
 #[test]
 fn they_arrive_wherever_they_lie() {
     let directory = TempDir::new().unwrap();
-    // Room for gaps between more pieces.
+    // Spare bytes for gaps between more pieces.
     let placement = Placement::on(vec![0; 3]);
     assert_groups_arrive(&placed_store(directory.path(), 16, placement));
 }
@@ -152,7 +152,7 @@ fn panels_of_many_sizes_find_room_among_each_other() {
     let blocks = [[1; 12].as_slice(), &[16], &[1; 12], &[9]].concat();
     let store = store_of(directory.path(), 36, &blocks);
     let snapshot = store.access().snapshot("a").unwrap();
-    // Small ones leave gaps as those of the second limb go, where large ones lie in many pieces.
+    // The panels of the second limb leave small gaps when they are evicted, so large ones are in many pieces.
     for segments in [0..12, 12..13, 13..25, 25..26, 0..12, 25..26, 12..13] {
         let units: Vec<_> = segments.map(|segment| segment..segment + 1).collect();
         let (stream, heard) = stream(&snapshot, parts(2), units.clone()).unwrap();
@@ -205,7 +205,7 @@ fn whoever_leaves_expands_no_masks_for_others() {
         }]];
         (snapshot.stream(masks, units, listener).unwrap(), heard)
     });
-    // There is room for one of them.
+    // One of them fits.
     let [first, second] = both;
     first.1.recv().unwrap();
     drop(first);
@@ -377,7 +377,7 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
     let directory = TempDir::new().unwrap();
     let written = bundle(&directory.path().join("bundle"), &two_limbs(), &BLOCKS);
     let segment = written.open_segment(0).unwrap();
-    // Single pages from here on, which go one by one: larger ones of the cache may reach beyond a panel.
+    // Single pages from here on, which are dropped one by one: larger folios of the cache may extend beyond a panel.
     let file = segment.file();
     file.sync_all().unwrap();
     forget_cached(file, 0, file.metadata().unwrap().len());
@@ -411,7 +411,7 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
         println!("skipped: the system does not say what its cache has");
         return;
     }
-    // To ask may bring it back, and other programs keep the system from forgetting for a while.
+    // Asking may bring it back, and other programs may delay the eviction from the system's cache for a while.
     let deadline = Instant::now() + Duration::from_secs(120);
     loop {
         segment.forget_cached(place);

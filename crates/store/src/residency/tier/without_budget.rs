@@ -116,7 +116,7 @@ fn what_was_loaded_stays_as_long_as_the_segment() {
     drop((segment, first));
     assert_eq!(tier.state.lock().ledger.used(), 0);
     assert!(tier.state.lock().segments.is_empty());
-    // What has loaded last lets go of it in its own time.
+    // The thread that loaded last drops it in its own time.
     let begun = std::time::Instant::now();
     while arenas.strong_count() > 0 {
         assert!(
@@ -190,7 +190,7 @@ fn no_piece_of_a_damaged_panel_is_used_or_kept() {
     let setting = Setting::new(&one_limb(), 0, 0, 64);
     let whole = std::fs::read(&setting.path).unwrap();
     let segment = setting.open(&homes([0; 3]));
-    // In the last piece of column 0: those before it were unpacked when that is found out.
+    // In the last piece of column 0: those before it are unpacked by the time this is detected.
     let mut damaged = whole.clone();
     damaged[whole.len() * 2 / 5] ^= 1;
     std::fs::write(&setting.path, damaged).unwrap();
@@ -202,7 +202,7 @@ fn no_piece_of_a_damaged_panel_is_used_or_kept() {
         );
         assert!(!segment.segment.has(column(0, 0)));
     }
-    // The arenas have room for one of each panel and no more.
+    // The arenas hold one of each panel and no more.
     std::fs::write(&setting.path, whole).unwrap();
     let panels = [0, 1].map(|number| segment.load(column(0, number)).unwrap());
     assert!(panels.iter().all(|panel| panel.pieces().count() == 6));

@@ -1,9 +1,8 @@
-//! Files that hold a part of their objects: the parts that were needed, each at its place.
+//! Sparse local copies of objects: each file holds the parts that were needed, at their offsets.
 //!
-//! Nothing here needs to last. A part is checked whenever it is used; one that the file does not have, or
-//! has wrongly, is fetched from the object, handed on while hot and written to its place. Only when the
-//! object is wrong as well is it damage. Files whose parts were not used for longest are emptied when
-//! there are more bytes than the cache may have.
+//! Nothing here needs to last. A part is checked whenever it is used; one that the file lacks, or has wrongly, is
+//! fetched from the object, handed on while hot and written to its offset. Only if the object is wrong as well is it
+//! damage. When the cache exceeds its limit, the least recently used files are emptied.
 
 use super::{ObjectError, Objects};
 use crate::error::StoreError;
@@ -40,7 +39,7 @@ pub(crate) fn segment_of(object: &str) -> Option<(DatasetId, u32)> {
     (object_of(dataset, index) == object).then_some((dataset, index))
 }
 
-/// The files of all segments of a store, and where their bytes come from.
+/// The files of all segments of a store, and the source of their bytes.
 pub(crate) struct Cache {
     objects: Objects,
     limit: u64,
@@ -50,7 +49,7 @@ pub(crate) struct Cache {
 #[derive(Default)]
 struct State {
     files: HashMap<Key, CacheFile>,
-    /// Of all files.
+    /// Bytes of all files.
     bytes: u64,
     clock: u64,
 }
@@ -80,7 +79,7 @@ impl State {
 }
 
 impl Cache {
-    /// A cache of these objects that has no files yet and is to have at most `limit` bytes.
+    /// An empty cache of these objects with at most `limit` bytes.
     pub(crate) fn new(objects: Objects, limit: u64) -> Self {
         Self {
             objects,
@@ -89,19 +88,19 @@ impl Cache {
         }
     }
 
-    /// Where the bytes come from.
+    /// The source of the bytes.
     pub(crate) fn objects(&self) -> &Objects {
         &self.objects
     }
 
-    /// Takes in the file of a segment that is not open, as much of it as there is.
+    /// Adds the file of a segment that is not open, with whatever it has.
     pub(crate) fn add(&self, dataset: DatasetId, index: u32, path: PathBuf) {
         let bytes = fs::metadata(&path).map_or(0, |found| found.blocks() * 512);
         self.insert((dataset, index), path, bytes, Weak::new());
         self.make_room();
     }
 
-    /// The files of a dataset's segments from `first` on are gone.
+    /// Forgets the files of a dataset's segments from `first` on, which are gone.
     pub(crate) fn forget(&self, dataset: DatasetId, first: usize) {
         let mut state = self.state.lock();
         let State { files, bytes, .. } = &mut *state;
@@ -126,12 +125,12 @@ impl Cache {
         state.touch(key);
     }
 
-    /// Opens the segment that `manifest` names as its `index`-th, with its file at `path`, which is made
-    /// where it is missing.
+    /// Opens the segment that `manifest` names as its `index`-th, with its file at `path`, which is created if it is
+    /// missing.
     ///
     /// # Errors
-    /// An object that is missing, wrong or out of reach, if its header has to be fetched; a disk that
-    /// fails.
+    ///
+    /// An object that is missing, wrong or out of reach, if its header has to be fetched; a disk that fails.
     pub(crate) fn open(
         self: &Arc<Self>,
         path: &Path,
@@ -180,7 +179,7 @@ impl Cache {
         self.make_room();
     }
 
-    /// Empties files until the rest is within the limit, those first that were not used for longest.
+    /// Empties files until the rest is within the limit, least recently used first.
     fn make_room(&self) {
         let mut state = self.state.lock();
         while state.bytes > self.limit {
@@ -197,7 +196,7 @@ impl Cache {
     }
 }
 
-/// Best effort: what stays is only more than the cache should have.
+/// Best effort: on failure the cache only exceeds its limit.
 fn empty_file(path: &Path) {
     let file = OpenOptions::new().write(true).open(path);
     let _ = file.and_then(|file| {
@@ -207,7 +206,7 @@ fn empty_file(path: &Path) {
     });
 }
 
-/// An open segment of which a file has some parts.
+/// An open segment and the file that has some of its parts.
 struct CachedSegment {
     cache: Arc<Cache>,
     key: Key,
@@ -220,9 +219,9 @@ struct CachedSegment {
 }
 
 struct Parts {
-    /// Whether the file has them, as far as is known.
+    /// Whether the file has each part, as far as is known.
     here: Vec<bool>,
-    /// Who waits for those that are being fetched.
+    /// Who waits for the parts in flight.
     awaited: HashMap<usize, Vec<Then>>,
 }
 
@@ -304,7 +303,7 @@ impl CachedSegment {
         self.parts.lock().here[part]
     }
 
-    /// What the file has of a part is wrong.
+    /// The file's copy of a part is wrong.
     fn has_wrongly(&self, part: usize) {
         let was_here = std::mem::replace(&mut self.parts.lock().here[part], false);
         if was_here {
@@ -319,9 +318,10 @@ impl CachedSegment {
         self.cache.state.lock().touch(self.key);
     }
 
-    /// The bytes of a part with its padding, checked, from wherever they are.
+    /// The checked bytes of a part with its padding, from the file or the object.
     ///
     /// # Errors
+    ///
     /// An object that is damaged, missing or out of reach.
     fn read(self: &Arc<Self>, part: usize) -> Result<Vec<u8>, StoreError> {
         if self.has(part) {
@@ -342,8 +342,7 @@ impl CachedSegment {
         heard.recv().expect("what is fetched is told")
     }
 
-    /// Fetches a part from the object. Nobody waits here, and who asks for one that is on its way is told
-    /// together with the others.
+    /// Fetches a part from the object. Does not block; requests for a part in flight share one fetch.
     fn fetch(self: &Arc<Self>, part: usize, then: Then) {
         let mut parts = self.parts.lock();
         let awaited = parts.awaited.entry(part).or_default();
@@ -380,14 +379,15 @@ impl CachedSegment {
                 Ok(None) => Err(self.damaged(part, Corruption::Altered)),
                 Err(error) => Err(self.error(part, error)),
             };
-            // A panic there is printed; others must not suffer for it.
+            // The panic has been printed; others must not suffer for it.
             let _ = catch_unwind(AssertUnwindSafe(|| then(told)));
         }
     }
 
-    /// Checks that the object begins with this header.
+    /// Checks that the object starts with this header.
     ///
     /// # Errors
+    ///
     /// As [`read`](Self::read).
     fn check_header(&self, header: &[u8]) -> Result<(), StoreError> {
         let objects = &self.cache.objects;
@@ -411,9 +411,10 @@ impl CachedSegment {
         }
     }
 
-    /// Checks the object's bytes of a part, whatever the file has.
+    /// Checks a part in the object, whatever the file has.
     ///
     /// # Errors
+    ///
     /// As [`read`](Self::read).
     fn check_object(&self, part: usize) -> Result<(), StoreError> {
         let PartPlace { offset, len } = self.header.part_place(part);
@@ -426,11 +427,11 @@ impl CachedSegment {
         }
     }
 
-    /// Gives up what the file has of parts.
+    /// Drops the file's copies of parts.
     fn empty(&self) {
         let mut parts = self.parts.lock();
         parts.here.fill(false);
-        // Best effort, as for files that are not open. Whoever reads at this moment finds that it is wrong.
+        // Best effort, as for files that are not open. A concurrent reader finds that its bytes are wrong.
         let emptied = self.file.metadata().and_then(|found| {
             self.file.set_len(self.header.part_place(0).offset)?;
             self.file.set_len(found.len())
@@ -450,7 +451,7 @@ impl CachedSegment {
     }
 }
 
-/// A segment in object storage with the file here that has some of its parts.
+/// A segment in object storage with the local file that has some of its parts.
 struct ObjectSource {
     local: Segment,
     object: Arc<CachedSegment>,
@@ -509,7 +510,7 @@ fn damaged(objects: &Objects, object: &str, subject: String, corruption: Corrupt
     .into()
 }
 
-/// The error about a subject in an object that should have so many bytes.
+/// The error about a subject in an object that should have `expected` bytes.
 fn damaged_or_away(
     objects: &Objects,
     object: &str,
@@ -544,7 +545,7 @@ fn parts_here(file: &File, header: &SegmentHeader) -> Vec<bool> {
     (0..header.parts()).map(is_here).collect()
 }
 
-/// Where a file has data. On a file system that cannot say it is everywhere, and checks tell.
+/// The data ranges of a file. On a file system that cannot report holes the whole file counts, and checks tell.
 fn stretches(file: &File) -> Vec<std::ops::Range<u64>> {
     let length = file.metadata().map_or(0, |found| found.len());
     let mut stretches = Vec::new();

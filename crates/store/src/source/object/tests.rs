@@ -25,7 +25,7 @@ fn serve(stream: &TcpStream, answer: &str) -> Option<()> {
     }
 }
 
-/// What a range of an object is for a server that answers so.
+/// How a server that answers this way describes a range of an object.
 fn range_of(answer: &'static str, range: Range<u64>) -> Result<Vec<u8>, ObjectError> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! A backup is a store with what was published at one moment, whatever happens meanwhile, or there is none.
+//! A backup is a store with what was published at one moment, whatever happens during the copy, or there is none.
 
 use super::super::script::{Owner, Server, Step};
 use super::*;
@@ -30,7 +30,7 @@ fn second_segment(disk: &Path) -> PathBuf {
     store(disk).join(format!("segments/{}/00000001.seg", DatasetId([0xb; 16])))
 }
 
-/// What is in a backup, after everything in it was checked: it is sound.
+/// The content of a backup, after everything in it was checked: it is sound.
 fn names_and_versions(backup: &Path) -> Vec<(String, u64)> {
     let mut scrub = Scrub::of_directory(backup).unwrap();
     while let Some(part) = scrub.next_part().unwrap() {
@@ -76,7 +76,7 @@ fn a_backup_has_what_was_published_and_takes_uploads_up_anew() {
         "{error}"
     );
 
-    // Restored by the same means, it goes on as a store does.
+    // Restored by the same means, it works like any store.
     let other = scratch();
     backup(&target, &store(other.path()), &|_, _| {}).unwrap();
     drop(server);
@@ -94,7 +94,7 @@ fn a_backup_has_what_was_published_and_takes_uploads_up_anew() {
 fn what_happens_meanwhile_is_in_it_or_not() {
     let (owner, directory) = (Owner::new(), scratch());
     let (mut earlier, mut later) = (0, 0);
-    // Of ten panels so many are copied when everything changes.
+    // When everything changes, this many of ten panels are copied.
     for at in 0..10 {
         let disk = directory.path().join(at.to_string());
         let server = RefCell::new(server(&owner, &disk));
@@ -168,7 +168,7 @@ fn what_no_backup_has_made_is_left_alone() {
     assert_eq!(crate::testing::files(&partial), held);
     assert!(!target.exists());
 
-    // An attempt that failed without being able to clean up, and one that was ended before it began.
+    // An attempt that failed without being able to clean up, and one that was interrupted before it began.
     fs::remove_dir_all(&partial).unwrap();
     fs::create_dir(&partial).unwrap();
     let sound = fs::read(&segment).unwrap();
@@ -197,7 +197,7 @@ fn a_power_cut_leaves_a_whole_backup_or_none() {
     replay(&disk.record(), |disk, cut| {
         let target = disk.join("backup");
         if cut.acknowledged == 0 && !target.exists() {
-            // What is left stands in no one's way.
+            // Leftovers are in no one's way.
             backup(&store(origin.path()), &target, &|_, _| {}).unwrap();
         }
         assert_eq!(names_and_versions(&target), expected(&[("a", 2), ("b", 1)]));

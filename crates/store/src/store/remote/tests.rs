@@ -1,5 +1,5 @@
-//! A store in object storage, here a directory, whatever happens to its cache, its objects and servers
-//! beside it.
+//! A store in object storage, here a directory, whatever happens to its cache, its objects and
+//! concurrent servers.
 
 use super::super::*;
 use crate::error::ObjectStorageError;
@@ -75,7 +75,7 @@ impl Setting {
             .collect()
     }
 
-    /// Where a panel lies in the file of its segment: its first byte.
+    /// The offset of a panel in the file of its segment.
     fn place(&self, index: u32, limb: usize, column: u32) -> u64 {
         let segment = self.bundle.open_segment(index).unwrap();
         let panel = segment
@@ -356,7 +356,7 @@ fn an_upload_survives_its_server_and_lost_objects() {
     send(&setting.open("cache"), &setting.bundle);
     assert_eq!(setting.objects().len(), 3);
     let store = setting.open("cache");
-    // Another server has swept one meanwhile.
+    // Another server has swept one in between.
     fs::remove_file(setting.object(1)).unwrap();
     assert!(matches!(
         store.access().publish(ID),
@@ -396,7 +396,7 @@ fn what_is_deleted_goes_and_nothing_else() {
     assert_eq!(setting.objects(), names);
     assert!(!setting.cached("cache", 0).exists());
     drop(store);
-    // As when the server was killed in between.
+    // As if the server had been killed in between.
     fs::create_dir_all(setting.object(0).parent().unwrap()).unwrap();
     fs::write(setting.object(0), "left").unwrap();
     let store = setting.open("other");

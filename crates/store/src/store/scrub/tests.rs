@@ -1,4 +1,4 @@
-//! A scrub finds what is damaged and nothing else, changes nothing and stands in nobody's way.
+//! A scrub finds what is damaged and nothing else, changes nothing and gets in nobody's way.
 
 use super::super::script::{Owner, Server, Step};
 use super::*;
@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 const A: &str = "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
 const C: &str = "0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c";
 
-/// `a` in two versions, `b`, and uploads of `b` and `c` under way.
+/// `a` in two versions, `b`, and uploads of `b` and `c` in progress.
 const STEPS: &[Step] = &[
     Step::Open,
     Step::Upload("a", 1),
@@ -149,7 +149,7 @@ fn what_is_damaged_is_named() {
     found(&[(None, None, "not in the catalogue")]);
     fs::remove_dir_all(stranger).unwrap();
 
-    // The catalogue, which SQLite has in memory, is read anew.
+    // The catalogue, which SQLite has in memory, is read again.
     let catalogue = store.join("catalogue.sqlite");
     let bytes = fs::read(&catalogue).unwrap();
     for (at, _) in (0..)
