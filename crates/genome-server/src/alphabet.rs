@@ -9,7 +9,7 @@ pub const MAX_ALLELE: u8 = 9;
 /// What the symbols of a collection mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alphabet {
-    /// Numbers of alleles, 0 for the reference's.
+    /// Allele numbers, 0 for the reference's.
     Alleles {
         /// The largest number that occurs or was declared, 1 to [`MAX_ALLELE`].
         largest: u8,
@@ -27,7 +27,7 @@ impl Alphabet {
         }
     }
 
-    /// How many different symbols there can be in so many bits each, an unknown one included.
+    /// How many different symbols fit into this many bits each, an unknown one included.
     pub(crate) fn symbols(self, bits: u32) -> u8 {
         match self {
             Self::Alleles { largest } => largest + 1,
@@ -36,7 +36,7 @@ impl Alphabet {
         }
     }
 
-    /// The number that stands for it in files: 0 for bases, else the largest allele.
+    /// The number that encodes it in files: 0 for bases, otherwise the largest allele.
     pub(crate) fn number(self) -> u32 {
         match self {
             Self::Alleles { largest } => u32::from(largest),

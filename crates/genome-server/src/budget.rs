@@ -1,7 +1,7 @@
-//! How often each client has searched each collection, durably: what an operator's budget is held against.
+//! How often each client has searched each collection, durably: the count that an operator's budget limits.
 //!
-//! One small file is read, changed and replaced under a lock, so a server that is killed has counted every
-//! search that it answered, and the operator's command may reset counts while it runs.
+//! One small file is read, changed and replaced under a lock, so a server that is killed has counted every search that
+//! it answered, and the operator's command may reset counts while it runs.
 
 use crate::collections::{DIRECTORY, Kind};
 use crate::error::GenomeError;
@@ -27,7 +27,7 @@ pub struct Budgets {
 type Counts = BTreeMap<(String, Kind, String), u64>;
 
 impl Budgets {
-    /// Those below `data`, the data directory of a server. Nothing need be there yet.
+    /// The counts below `data`, the data directory of a server. It need not exist yet.
     pub fn open(data: &Path) -> Self {
         Self {
             directory: data.join(DIRECTORY),
@@ -44,9 +44,10 @@ impl Budgets {
         Ok(counts.get(&key).copied().unwrap_or(0))
     }
 
-    /// Counts `searches` more, if all are then at most `budget`. They stay counted from then on.
+    /// Adds `searches` to the count if that stays within `budget`. They stay counted from then on.
     ///
     /// # Errors
+    ///
     /// More than the budget, which counts none of them; a file that is damaged; a disk that fails.
     pub fn spend(
         &self,
@@ -84,7 +85,7 @@ impl Budgets {
         self.directory.join("budgets")
     }
 
-    /// Waits for its turn; each takes a moment.
+    /// Waits for the lock, which is held only briefly.
     fn lock(&self) -> Result<File, FormatError> {
         ensure_directories(&self.directory)?;
         let path = self.directory.join("budgets.lock");

@@ -19,7 +19,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where collections lie in the data directory of a server.
+/// The directory of the collections in the data directory of a server.
 pub(crate) const DIRECTORY: &str = "genome";
 const MAX_NAME_CHARS: usize = 100;
 
@@ -94,22 +94,22 @@ pub struct Info {
 /// All collections of a directory, by name.
 #[derive(Debug)]
 pub struct Listing {
-    /// Those whose headers are as they should be.
+    /// Those with sound headers.
     pub collections: Vec<Info>,
     /// What is wrong with each of the others.
     pub damaged: Vec<GenomeError>,
 }
 
-/// What becomes of a collection of the same kind and name when one is loaded.
+/// What happens to a collection of the same kind and name when one is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
     /// It stays, and loading is refused.
     Keep,
-    /// It is replaced once the new one is complete. Queries under way stay with the old one.
+    /// It is replaced once the new one is complete. Queries in flight keep using the old one.
     Replace,
 }
 
-/// The collections of a server's data directory. One that is open is shared by all who ask for it.
+/// The collections of a server's data directory. An open one is shared by all its users.
 pub struct Collections {
     directory: PathBuf,
     panels: Opened<HaplotypePanel>,
@@ -117,7 +117,7 @@ pub struct Collections {
 }
 
 impl Collections {
-    /// Those below `data`, the data directory of a server. Nothing need be there yet.
+    /// The collections below `data`, the data directory of a server. It need not exist yet.
     pub fn open(data: &Path) -> Self {
         Self {
             directory: data.join(DIRECTORY),
@@ -140,7 +140,7 @@ impl Collections {
         for (kind, name) in files.iter().filter_map(|file| parse(file)) {
             match self.info(kind, name) {
                 Ok(info) => listing.collections.push(info),
-                // Removed meanwhile.
+                // Removed since.
                 Err(GenomeError::NoCollection { .. }) => {}
                 Err(error) => listing.damaged.push(error),
             }
@@ -165,27 +165,30 @@ impl Collections {
         })
     }
 
-    /// The panel of this name as it is now.
+    /// The present panel of this name.
     ///
     /// # Errors
+    ///
     /// There is none, or it is damaged.
     pub fn panel(&self, name: &str) -> Result<Arc<HaplotypePanel>, GenomeError> {
         let path = self.path(Kind::Panel, name)?;
         self.panels.get(&path, name, HaplotypePanel::open)
     }
 
-    /// The reference of this name as it is now.
+    /// The present reference of this name.
     ///
     /// # Errors
+    ///
     /// There is none, or it is damaged.
     pub fn reference(&self, name: &str) -> Result<Arc<Reference>, GenomeError> {
         let path = self.path(Kind::Reference, name)?;
         self.references.get(&path, name, Reference::open)
     }
 
-    /// Removes the collection of this name. Queries under way still read it.
+    /// Removes the collection of this name. Queries in flight can still read it.
     ///
     /// # Errors
+    ///
     /// There is none, another process loads or removes one, or the disk fails.
     pub fn remove(&self, kind: Kind, name: &str) -> Result<(), GenomeError> {
         let path = self.path(kind, name)?;
@@ -204,7 +207,7 @@ impl Collections {
         Ok(sync_directory(&self.directory)?)
     }
 
-    /// Takes the lock and begins a file; what killed processes left unfinished is removed.
+    /// Takes the lock and starts a file; removes what killed processes left unfinished.
     pub(crate) fn begin(
         &self,
         kind: Kind,
@@ -310,12 +313,12 @@ impl Loading {
 
 impl Drop for Loading {
     fn drop(&mut self) {
-        // Where this fails, the next load sweeps.
+        // If this fails, the next load sweeps.
         let _ = remove_if_there(&self.partial);
     }
 }
 
-/// Which file has a name: another one has another identity.
+/// The identity of the file with a name: another file has another one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -352,7 +355,7 @@ impl<T> Default for Opened<T> {
 }
 
 impl<T> Opened<T> {
-    /// What was opened before if the file is still the same, else what `open` makes of it.
+    /// The collection opened before if the file is still the same, otherwise the result of `open`.
     fn get(
         &self,
         path: &Path,

@@ -1,6 +1,6 @@
-//! Everything that can go wrong with collections of genomes, said once, with the remedy.
+//! The errors of collections of genomes, each with the remedy.
 //!
-//! Text from files is quoted, escaped and cut. Lines and columns count from 1.
+//! Text from files is quoted, escaped and truncated. Lines and columns count from 1.
 
 use crate::collections::Kind;
 use crate::{MAX_ALLELE, MAX_BASES, MAX_HAPLOTYPES, MAX_SITES};
@@ -133,7 +133,7 @@ fn exists_remedy(replaceable: bool) -> &'static str {
 }
 
 impl GenomeError {
-    /// What a caller can do about it, coarsely.
+    /// The coarse kind of an error: what a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Files(error) => error.kind(),
@@ -318,11 +318,11 @@ pub enum InputFault {
     "{given:?} is no region. Write CHROMOSOME:FROM-TO, as in 20:400000-900000, where FROM is not beyond TO."
 )]
 pub struct RegionError {
-    /// What was given, cut where it is long.
+    /// What was given, truncated if it is long.
     pub given: String,
 }
 
-/// A piece of a file for a message: quoted, escaped, and cut where it is long.
+/// A piece of a file for a message: quoted, escaped, and truncated if it is long.
 pub(crate) fn excerpt(text: impl AsRef<[u8]>) -> String {
     const SHOWN: usize = 40;
     let bytes = text.as_ref();

@@ -1,15 +1,15 @@
 //! The blinded evaluation: a query's mismatch counts, each times a fresh random factor.
 //!
-//! A test's linear form is multiplied by a uniform factor modulo `t` that is not 0, so what the owner
-//! of the query decrypts is 0 where the test holds, and anything else with equal probability where it
-//! does not. Tests are in fresh random order, and those that only pad are as much work as others: time
-//! does not tell how many different rows there are. Before an answer leaves, its ciphertext is added to
-//! an encryption of 0 under the query's public key, its values are hidden by uniform noise, and only
-//! then it is cut to the bits that are needed. The proof is in `docs/cryptography.md`, "Genome search".
+//! A test's linear form is multiplied by a uniform factor modulo `t` that is not 0, so what the owner of the query
+//! decrypts is 0 where the test holds, and anything else with equal probability where it does not. Tests are in fresh
+//! random order, and padding tests take as much work as others: time does not reveal how many different rows there are.
+//! Before an answer leaves, its ciphertext is added to an encryption of 0 under the query's public key, its values are
+//! hidden by uniform noise, and only then is it truncated to the bits that are needed. The proof is in
+//! `docs/cryptography.md`, "Genome search".
 //!
-//! What is drawn is drawn for one query and window, and never kept. It comes from fresh randomness and from
-//! all that the answers depend on, so that a generator that repeats itself, as after a rolled-back virtual
-//! machine, blinds no two different answers alike.
+//! Random values are drawn for one query and window, and never kept. They are derived from fresh randomness and from
+//! everything the answers depend on, so that a generator that repeats itself, as after a rolled-back virtual machine,
+//! never blinds two different answers alike.
 
 use crate::rows::Window;
 use oboro_format::Digest;
@@ -22,21 +22,21 @@ use rand::{Rng, RngExt, SeedableRng};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// The stream of the generator that tests are shuffled with; answers have those from 0.
+/// The stream of the generator that shuffles the tests; the answers use streams from 0.
 const ORDER: u64 = u64::MAX;
 /// Products of a query's ciphertexts that are summed in one pass.
 const TOGETHER: usize = 4;
 
-/// How often a row counts that is there more than once.
+/// How often a repeated row counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Multiplicity {
     /// Once: the answer says whether there is such a row.
     Once,
-    /// As often as it is there: the answer says how many there are.
+    /// As often as it occurs: the answer says how many there are.
     Each,
 }
 
-/// What one value of an answer is made from: the beginning of a row.
+/// The source of one value of an answer: a prefix of a row.
 #[derive(Debug, Clone, Copy)]
 struct Test {
     row: u32,
@@ -44,10 +44,10 @@ struct Test {
     says: Says,
 }
 
-/// What one value of an answer tells.
+/// What one value of an answer says.
 #[derive(Debug, Clone, Copy)]
 enum Says {
-    /// Whether the beginning has so many mismatches.
+    /// Whether the prefix has this many mismatches.
     Mismatches(u8),
     /// Nothing: it is never 0.
     Nothing,
@@ -58,7 +58,7 @@ pub struct ExpandedQuery {
     plan: Arc<Plan>,
     query: EncryptedQuery,
     nonce: Nonce,
-    /// That of the query's bytes.
+    /// The digest of the query's bytes.
     digest: Digest,
     /// The masks of the query's ciphertexts, then that of the public key, in evaluation form.
     masks: Vec<Vec<u32>>,
@@ -91,7 +91,7 @@ impl ExpandedQuery {
         })
     }
 
-    /// Bytes in memory of a query of this plan. The bytes that it is decoded from are fewer than its masks.
+    /// The memory of a query of this plan, in bytes. The bytes that it is decoded from are fewer than its masks.
     pub fn bytes_of(plan: &Plan) -> u64 {
         let basis = plan.ring().basis();
         let polynomial = basis.degree() * basis.limbs().len() * size_of::<u32>();
@@ -143,12 +143,14 @@ pub struct Workspace {
 }
 
 impl Evaluation {
-    /// Draws the order of the tests and what blinds them.
+    /// Draws the order of the tests and the blinding factors.
     ///
     /// # Errors
+    ///
     /// No randomness.
     ///
     /// # Panics
+    ///
     /// If there are no rows, or the query's plan is for rows of another length, or for fewer.
     pub fn new(
         query: Arc<ExpandedQuery>,
@@ -177,7 +179,7 @@ impl Evaluation {
         }
     }
 
-    /// Bytes in memory of an evaluation of this plan, besides its query and its window.
+    /// The memory of an evaluation of this plan, in bytes, besides its query and its window.
     pub fn bytes_of(plan: &Plan) -> u64 {
         plan.tests() * size_of::<Test>() as u64
     }
@@ -270,7 +272,7 @@ impl Evaluation {
                     .unzip();
                 vector::accumulate_products(&values, &mut workspace.sums[0]);
                 vector::accumulate_products(&masks, &mut workspace.sums[1]);
-                // As many as may be added before a reduction, less those that come at the end.
+                // As many as may be added before a reduction, less those added at the end.
                 if (number + 1).is_multiple_of(vector::LAZY_SUMS / TOGETHER - 1) {
                     workspace
                         .sums
@@ -299,8 +301,7 @@ impl Evaluation {
         }
     }
 
-    /// The parts as fractions. Of the values only those leave that belong to tests: no noise hides the
-    /// others.
+    /// The parts as fractions. Only values that belong to tests leave: no noise hides the others.
     fn cut(&self, tests: usize, workspace: &mut Workspace) -> Answer {
         let plan = self.plan();
         let fractions = Fractions::over(plan.ring().limbs(), 1);
@@ -340,8 +341,8 @@ impl Workspace {
     }
 }
 
-/// What the answers to a query on a window are blinded from: fresh randomness, what is asked, the whole query,
-/// and the rows with their collection and place.
+/// The seed that blinds the answers to a query on a window: fresh randomness, the question, the whole query, and the
+/// rows with their collection and position.
 fn seed(
     randomness: &[u8; 32],
     query: &ExpandedQuery,
@@ -394,8 +395,8 @@ fn tests(
             (Kind::Longest, _) => window.beginnings(beginning).for_each(|row| add(row, 0)),
         }
         let end = first + size as usize;
-        assert!(tests.len() <= end, "the plan has room for all rows");
-        // As many reads all over the rows as other tests make.
+        assert!(tests.len() <= end, "the plan covers all rows");
+        // Reads spread over the rows, like those of other tests.
         let padding = (0..window.rows().len() as u32).cycle().map(|row| Test {
             row,
             length: beginning as u16,
@@ -464,7 +465,7 @@ mod tests {
         Arc::new(Plan::new(spec.unwrap()).unwrap())
     }
 
-    /// Rows of two alleles, a bit each.
+    /// Rows of two alleles, one bit each.
     fn rows() -> Vec<u64> {
         let row = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LENGTH);
         (1..=ROWS as u64).map(row).collect()
@@ -474,8 +475,8 @@ mod tests {
         Arc::new(Window::new(Rows::new([origin; 32], LENGTH, 1, rows)))
     }
 
-    /// The bytes of a query of these terms from somebody who does not care that others could read it:
-    /// errors and secret are 0, so that an answer's values are what they decrypt to.
+    /// The bytes of a query of these terms from somebody who does not mind that others can read it: errors and secret
+    /// are 0, so that an answer's values are what they decrypt to.
     fn bare(plan: &Plan, terms: &[i32]) -> Vec<u8> {
         let ring = plan.ring();
         let polynomial = |terms: &[i32]| {
@@ -509,12 +510,12 @@ mod tests {
 
     type SeedOf = fn(&ExpandedQuery, &Window) -> Zeroizing<[u8; 32]>;
 
-    /// On a machine whose generator gives the same again and again.
+    /// On a machine whose generator repeats itself.
     fn as_it_is(query: &ExpandedQuery, window: &Window) -> Zeroizing<[u8; 32]> {
         seed(&RANDOMNESS, query, window, Multiplicity::Each)
     }
 
-    /// As it once was: only the seeds of the masks went in.
+    /// An earlier derivation: only the seeds of the masks went in.
     fn of_masks_only(query: &ExpandedQuery, _: &Window) -> Zeroizing<[u8; 32]> {
         let seeds = query.query.ciphertexts.iter().map(|it| &it.seed.0);
         let purpose: Vec<_> = seeds.chain([&query.nonce.0]).collect();
@@ -536,9 +537,9 @@ mod tests {
         (masks, values.concat()[..ROWS].to_vec())
     }
 
-    /// A client asks a server that is rolled back again and again, under the same nonce, each time for
-    /// another of the terms. Where the tests are in the same order and have the same factors each time,
-    /// the answers together are the rows.
+    /// A client repeats a query to a server that is rolled back each time, under the same nonce, each time for another
+    /// of the terms. If the tests were in the same order with the same factors each time, the answers together would be
+    /// the rows.
     #[test]
     fn queries_that_repeat_their_masks_are_not_blinded_alike() {
         let plan = plan();

@@ -1,8 +1,8 @@
 //! The frame that panel and reference files share: a sealed header, blobs at multiples of 4096 bytes, and at
 //! the end an index that the header names by its digest.
 //!
-//! A file is written under a partial name, header last, synced and renamed. Blobs are checked when they are
-//! read, by the digests that the index has; the zeros behind a blob count as a part of it.
+//! A file is written under a partial name, header last, synced and renamed. Blobs are checked when they are read, by
+//! the digests that the index has; the zeros behind a blob are checked with it.
 
 use crate::collections::{Kind, Loading};
 use crate::error::GenomeError;
@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 const VERSION: u32 = 1;
-/// The header and blobs begin at multiples of this; the header takes as much.
+/// The header and blobs start at multiples of this; the header has this size.
 const ALIGNMENT: u64 = 4096;
 /// Magic, version, three numbers, and offset, length and digest of the index.
 const HEADER_BODY: usize = 72;
@@ -25,7 +25,7 @@ pub(crate) fn padded(bytes: u64) -> u64 {
     bytes.next_multiple_of(ALIGNMENT)
 }
 
-/// What a header says about its collection; each kind has a meaning of its own for these.
+/// What a header says about its collection; each kind has its own meaning for these.
 pub(crate) type Numbers = [u32; 3];
 
 /// A file that is being written.
@@ -76,7 +76,7 @@ impl FrameWriter {
     }
 }
 
-/// An open file, of which the header was checked. It can still be read after its name is gone.
+/// An open file with a checked header. It can still be read after its name is gone.
 pub(crate) struct Frame {
     file: File,
     /// For errors: "panel \"omni\"".
@@ -124,17 +124,17 @@ impl Frame {
         self.length
     }
 
-    /// The digest of the header, and so of all that the file says: of the index, which has the digests of blobs.
+    /// The digest of the header, and so of everything in the file: it covers the index, which has the digests of blobs.
     pub(crate) fn identity(&self) -> Digest {
         self.identity
     }
 
-    /// The file itself, for advice about it.
+    /// The file itself, for `fadvise`.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
-    /// Reads the index, checks it and decodes it. `decode` returns, too, where the last blob ends.
+    /// Reads the index, checks it and decodes it. `decode` also returns where the last blob ends.
     pub(crate) fn index<T>(
         &self,
         decode: impl FnOnce(&mut Reader<'_>) -> Result<(T, u64), Corruption>,
@@ -158,8 +158,7 @@ impl Frame {
         check().map_err(|corruption| self.damaged("the index of ", corruption))
     }
 
-    /// Reads and checks the blob of `bytes` bytes at `offset`. For errors, `part` goes before the name of the
-    /// collection.
+    /// Reads and checks the blob of `bytes` bytes at `offset`. In errors, `part` precedes the name of the collection.
     pub(crate) fn blob(
         &self,
         offset: u64,
@@ -209,7 +208,7 @@ fn read(file: &File, bytes: &mut [u8], offset: u64, subject: &str) -> Result<(),
     })
 }
 
-/// The numbers, and where the index begins and its digest, of a header of a file of `length` bytes.
+/// The numbers of a header of a file of `length` bytes, and the offset and digest of the index.
 fn decode_header(
     header: &[u8],
     kind: Kind,

@@ -14,11 +14,11 @@ use rand::rngs::ChaCha20Rng;
 use rand::{RngExt, SeedableRng};
 
 const FOUNDERS: usize = 300;
-/// Of so many haplotypes, one goes over to another founder at a site.
+/// At a site, one haplotype in this many switches to another founder.
 const STRETCH: usize = 100;
-/// Of so many alleles, one is changed.
+/// One allele in this many is changed.
 const MUTATION: usize = 2000;
-/// The largest distance of neighbouring sites.
+/// The largest distance between neighbouring sites.
 const MAX_GAP: u64 = 2000;
 
 /// What panel to make.
@@ -28,7 +28,7 @@ pub struct Generated {
     pub haplotypes: u32,
     /// Its sites, 1 to [`MAX_SITES`], on chromosome 1, of two alleles each.
     pub sites: u32,
-    /// Chooses one of the possible outcomes.
+    /// The seed.
     pub seed: u64,
 }
 
@@ -77,7 +77,7 @@ fn check(what: &'static str, value: u32, largest: u32) -> Result<(), GenomeError
     }
 }
 
-/// Haplotypes on their way along the chromosome.
+/// The state of the haplotypes along the chromosome.
 struct Mosaics {
     random: ChaCha20Rng,
     /// The founder that each copies.
@@ -110,7 +110,7 @@ impl Mosaics {
         &self.site
     }
 
-    /// The alleles of the founders at a site: rare ones are frequent, as among real sites.
+    /// The alleles of the founders at a site: most are rare, as at real sites.
     fn founders_alleles(&mut self) -> [u8; FOUNDERS] {
         let most = self.random.random_range(1..=FOUNDERS);
         let carriers = self.random.random_range(1..=most);
@@ -121,7 +121,7 @@ impl Mosaics {
         alleles
     }
 
-    /// On average one haplotype of so many, at random.
+    /// A random subset with one haplotype in this many on average.
     fn chosen(&mut self, of: usize) -> Vec<usize> {
         let haplotypes = self.founders.len();
         let count = (haplotypes + self.random.random_range(0..of as u64) as usize) / of;

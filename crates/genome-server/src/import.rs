@@ -1,7 +1,7 @@
 //! Reading VCF and FASTA files into collections.
 //!
-//! The format is told by the first bytes, and gzip and bgzip are unpacked. Files are streamed: memory is for a
-//! line and a block of sites (for a reference, for its bases).
+//! The format is detected from the first bytes, and gzip and bgzip are unpacked. Files are streamed: memory holds a
+//! line and a block of sites (for a reference, its bases).
 
 mod fasta;
 mod lines;
@@ -62,7 +62,7 @@ pub enum Duplicates {
     Skip,
 }
 
-/// Sites of a file that did not become a part of the panel, as was asked.
+/// Sites of a file that were left out of the panel, as requested.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Lines of a VCF file that are not in the region.
@@ -76,7 +76,7 @@ pub struct LeftOut {
 pub struct Imported {
     /// What a listing says about it.
     pub info: Info,
-    /// What it lacks of the file.
+    /// What was left out.
     pub left_out: LeftOut,
 }
 
@@ -87,7 +87,7 @@ pub struct PanelOptions {
     pub region: Option<Region>,
     /// For VCF files.
     pub duplicates: Duplicates,
-    /// What becomes of a panel of the same name.
+    /// What happens to a panel of the same name.
     pub existing: Existing,
 }
 
@@ -149,7 +149,7 @@ pub fn import_reference(
     collections.info(Kind::Reference, name)
 }
 
-/// What a file of genomes is written in.
+/// The format of a file of genomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Vcf,

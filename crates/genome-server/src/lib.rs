@@ -1,5 +1,5 @@
-//! The server's side of private genome search: what it holds, and how it is compared with an
-//! encrypted query so that the answer says no more than was asked.
+//! The server's side of private genome search: what it holds, and how it is compared with an encrypted query so that
+//! the answer reveals no more than was asked.
 //!
 //! A *panel* is a matrix of symbols, haplotypes by sites, stored site by site; a *reference* is the bases of
 //! one or more sequences. Operators load them with [`import_panel`], [`import_reference`] or

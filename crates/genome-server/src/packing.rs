@@ -62,7 +62,7 @@ pub(crate) fn widen(words: &[u64], from: u32, to: u32, count: usize, wider: &mut
     }
 }
 
-/// Gives each symbol of `bits` bits twice the bits.
+/// Widens each symbol of `bits` bits to twice the bits.
 fn spread(half: u32, bits: u32) -> u64 {
     let mut word = u64::from(half);
     let mut shift = 16;
@@ -78,7 +78,7 @@ fn lower_halves(bits: u32) -> u64 {
     u64::MAX / ((1 << bits) + 1)
 }
 
-/// Gives the unknown symbol of bases the number behind theirs; no other alphabet has its code.
+/// Renumbers the unknown symbol of bases to follow theirs; no other alphabet has its code.
 pub(crate) fn number_unknown(words: &mut [u64], bits: u32) {
     if bits == 4 {
         for word in words {
@@ -89,8 +89,8 @@ pub(crate) fn number_unknown(words: &mut [u64], bits: u32) {
     }
 }
 
-/// Transposes a square of symbols, as many words as a word has symbols: symbol `j` of word `i` becomes symbol
-/// `i` of word `j`.
+/// Transposes a square of symbols, as many words as a word has symbols: symbol `j` of word `i` becomes symbol `i` of
+/// word `j`.
 pub(crate) fn transpose(square: &mut [u64], bits: u32) {
     let mut half = per_word(bits) / 2;
     while half > 0 {
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Symbols that take exactly so many bits at most.
+    /// Symbols that take at most `bits` bits, and some that take exactly as many.
     fn symbols(bits: u32) -> impl Strategy<Value = Vec<u8>> {
         let largest: u8 = [1, 3, 14][bits.ilog2() as usize];
         let unknown = if bits == 4 { UNKNOWN } else { 0 };

@@ -20,10 +20,10 @@ use std::sync::OnceLock;
 /// The most haplotypes of a panel.
 pub const MAX_HAPLOTYPES: u32 = 1 << 24;
 
-/// What a chunk takes at most at one bit a symbol, if it holds more than one site.
+/// The most bytes of a chunk at one bit a symbol, if it holds more than one site.
 const CHUNK_BYTES: usize = 1 << 18;
 
-/// Panels beyond this many bytes are not left in the cache of the system, which other data then keep.
+/// Panels larger than this are not left in the system's cache, which other data then keep.
 const CACHED_BYTES: u64 = 1 << 30;
 
 fn sites_per_chunk(haplotypes: usize) -> usize {
@@ -37,8 +37,7 @@ struct Chunk {
     digest: Digest,
 }
 
-/// An open panel. It reads the same after its name is removed or given to another panel, from any number of
-/// threads.
+/// An open panel. It stays readable, from any number of threads, after its name is removed or given to another panel.
 pub struct HaplotypePanel {
     frame: Frame,
     alphabet: Alphabet,
@@ -88,7 +87,7 @@ impl HaplotypePanel {
         self.alphabet.symbols(self.bits())
     }
 
-    /// The bits of a symbol where it takes most.
+    /// The bits of its widest symbol.
     pub fn bits(&self) -> u32 {
         self.chunks
             .iter()
@@ -107,24 +106,26 @@ impl HaplotypePanel {
         self.sites.len()
     }
 
-    /// The number, from 0, of the site at a position. The chromosome may be left out where the panel has one
-    /// only, and must be where it is an alignment.
+    /// The number, from 0, of the site at a position. The chromosome may be omitted if the panel has only one, and must
+    /// be if it is an alignment.
     ///
     /// # Errors
-    /// There is no such site; the message says what there is.
+    ///
+    /// There is no such site; the message says which there are.
     pub fn site(&self, chromosome: Option<&str>, position: u64) -> Result<usize, GenomeError> {
         self.sites.find(chromosome, position)
     }
 
-    /// Where the site of this number lies.
+    /// The position of the site with this number.
     ///
     /// # Panics
+    ///
     /// If there is no such site.
     pub fn site_at(&self, index: usize) -> Site<'_> {
         self.sites.get(index)
     }
 
-    /// The digest of all its sites, by which a client knows the list that it was sent.
+    /// The digest of all its sites, by which a client recognises the list that it was sent.
     pub fn sites_digest(&self) -> Digest {
         let site = |index| {
             let Site {
@@ -161,8 +162,8 @@ impl HaplotypePanel {
         }
     }
 
-    /// Reads all haplotypes at some sites; an unknown symbol is the last of [`HaplotypePanel::symbols`]. Takes memory for
-    /// the rows, one word of each more, and a chunk.
+    /// Reads all haplotypes at some sites; an unknown symbol is the last of [`HaplotypePanel::symbols`]. Takes memory
+    /// for the rows, one more word of each, and a chunk.
     ///
     /// # Errors
     /// No such sites, or damaged ones.
@@ -195,8 +196,8 @@ impl HaplotypePanel {
         Ok(rows.finish(Digest::of(&origin).0))
     }
 
-    /// What reading a window of `length` sites and sorting it takes in memory, at most; what stays is
-    /// [`Window::bytes`] of that.
+    /// The most memory that reading and sorting a window of `length` sites takes; of that, [`Window::bytes`] remain in
+    /// use.
     pub fn preparation_bytes(&self, length: usize) -> u64 {
         let (rows, bits) = (self.haplotypes, self.bits());
         let sites = sites_per_chunk(rows).min(self.sites());
@@ -254,7 +255,7 @@ fn decode_numbers(frame: &Frame) -> Result<(Alphabet, usize, usize), Corruption>
         .ok_or_else(|| Corruption::Invalid("its header has numbers that no panel has".into()))
 }
 
-/// Decodes the chunks of a panel, and where the last one ends.
+/// Decodes the chunks of a panel; also returns where the last one ends.
 fn decode_chunks(
     index: &mut Reader<'_>,
     haplotypes: usize,
@@ -335,7 +336,8 @@ impl PanelWriter {
     /// Completes the panel of these symbols at these sites, and publishes it.
     ///
     /// # Panics
-    /// If not so many sites were pushed, or none, or more than panels have.
+    ///
+    /// If the number of sites pushed is another one, 0, or more than panels have.
     pub(crate) fn finish(mut self, alphabet: Alphabet, sites: &Sites) -> Result<(), GenomeError> {
         assert!(sites.len() == self.sites && (1..=MAX_SITES as usize).contains(&self.sites));
         if !self.pending.is_empty() {

@@ -117,7 +117,7 @@ impl Reference {
         bits_for(&self.bases).max(2)
     }
 
-    /// How many rows of `length` bases it has, on both strands; none goes from one sequence into another.
+    /// How many rows of `length` bases it has, on both strands; no row spans two sequences.
     pub fn rows(&self, length: usize) -> usize {
         let lengths = self.sequences.iter().map(|sequence| sequence.range.len());
         lengths
@@ -146,7 +146,7 @@ impl Reference {
         Rows::new(Digest::of(&origin).0, length, bits, rows)
     }
 
-    /// What cutting out all rows of `length` symbols and sorting them takes in memory, at most.
+    /// The most memory that extracting all rows of `length` symbols and sorting them takes.
     pub fn preparation_bytes(&self, length: usize) -> u64 {
         // The other strand, and either of them packed.
         let strands = 2 * self.bases.len() as u64;
@@ -179,7 +179,7 @@ impl Reference {
     }
 }
 
-/// Decodes the sequences of a reference, and where the last one ends.
+/// Decodes the sequences of a reference; also returns where the last one ends.
 fn decode_entries(
     index: &mut Reader<'_>,
     sequences: u32,
@@ -233,8 +233,8 @@ fn slide(strand: &[u8], length: usize, bits: u32, rows: &mut Vec<u64>) {
     }
 }
 
-/// The other strand, read in its own direction: complements from the last base to the first. What is unknown
-/// stays unknown.
+/// The other strand, read in its own direction: complements from the last base to the first. Unknown bases stay
+/// unknown.
 pub fn reverse_complement(bases: &[u8]) -> Vec<u8> {
     let complement = |&base: &u8| match base {
         0..=3 => 3 - base,

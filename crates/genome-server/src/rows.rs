@@ -1,4 +1,4 @@
-//! The rows that a query is compared with, packed, and in order.
+//! The rows that a query is compared with, packed and sorted.
 
 use std::cmp::Ordering;
 
@@ -13,9 +13,9 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Rows of `length` symbols of `bits` bits each, a divisor of 64; each begins with a word of its
-    /// own, and what is left of its last word is 0. `origin` is a digest of the collection that they are
-    /// from, as it is now, and of the place there.
+    /// Rows of `length` symbols of `bits` bits each, a divisor of 64; each starts at a word boundary, and the rest of
+    /// its last word is 0. `origin` is a digest of the collection that they are from, in its present version, and of
+    /// the position in it.
     ///
     /// Panics if the words are no whole number of rows.
     pub fn new(origin: [u8; 32], length: usize, bits: u32, words: Vec<u64>) -> Self {
@@ -31,7 +31,7 @@ impl Rows {
         }
     }
 
-    /// What tells them from the rows of other collections and places.
+    /// Distinguishes them from the rows of other collections and positions.
     pub fn origin(&self) -> &[u8; 32] {
         &self.origin
     }
@@ -81,7 +81,7 @@ impl Rows {
         }
     }
 
-    /// How many first symbols two rows have in common, and which of them comes first.
+    /// The length of the common prefix of two rows, and how they compare.
     fn compare(&self, a: usize, b: usize) -> (usize, Ordering) {
         let per_word = (u64::BITS / self.bits) as usize;
         for (number, (x, y)) in self.row(a).iter().zip(self.row(b)).enumerate() {
@@ -95,13 +95,13 @@ impl Rows {
     }
 }
 
-/// Rows ready to be searched: what is the same for all queries of this window.
+/// Rows prepared for searching: what all queries of this window share.
 #[derive(Debug, Clone)]
 pub struct Window {
     rows: Rows,
     /// In lexicographic order.
     order: Vec<u32>,
-    /// How many first symbols each of these shares with the one before it; the first shares none.
+    /// The length of the prefix that each of these shares with the one before it; 0 for the first.
     common: Vec<u16>,
 }
 
@@ -128,20 +128,20 @@ impl Window {
         &self.rows
     }
 
-    /// One row for each beginning of `length` symbols that there is.
+    /// One row for each distinct prefix of `length` symbols.
     pub fn beginnings(&self, length: usize) -> impl Iterator<Item = u32> {
         let rows = self.order.iter().zip(&self.common).enumerate();
         rows.filter(move |&(place, (_, &common))| place == 0 || usize::from(common) < length)
             .map(|(_, (&row, _))| row)
     }
 
-    /// Bytes in memory of a window of `rows` rows of `length` symbols of `bits` bits.
+    /// The memory of a window of `rows` rows of `length` symbols of `bits` bits, in bytes.
     pub fn bytes_of(rows: usize, length: usize, bits: u32) -> u64 {
         let row = Rows::words_per_row(length, bits) * size_of::<u64>();
         (rows * (row + size_of::<u32>() + size_of::<u16>())) as u64
     }
 
-    /// Bytes in memory.
+    /// Its memory, in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.rows.words) + size_of_val(&*self.order) + size_of_val(&*self.common)
     }

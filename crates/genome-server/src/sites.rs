@@ -1,4 +1,4 @@
-//! Where the sites of a panel lie: positions on chromosomes, or the columns of an alignment.
+//! The positions of the sites of a panel: on chromosomes, or the columns of an alignment.
 
 use crate::error::GenomeError;
 use oboro_format::Corruption;
@@ -17,7 +17,7 @@ pub(crate) fn is_name(name: &str) -> bool {
     (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.contains(char::is_control)
 }
 
-/// Where one site lies.
+/// The position of one site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Site<'a> {
     /// The chromosome; `None` in an alignment.
@@ -29,9 +29,9 @@ pub struct Site<'a> {
 /// Why a site cannot follow those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutOfOrder {
-    /// It lies where the site before it does.
+    /// It has the position of the site before it.
     Duplicate,
-    /// It lies before the site before it, which is at this position.
+    /// It precedes the site before it, which is at this position.
     Behind(u64),
     /// Its chromosome has ended already.
     ChromosomeAgain,
@@ -40,7 +40,7 @@ pub(crate) enum OutOfOrder {
 /// All sites of a panel, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Sites {
-    /// So many columns of an alignment.
+    /// The number of columns of an alignment.
     Columns(usize),
     Positions(Positions),
 }
@@ -50,7 +50,7 @@ pub(crate) enum Sites {
 pub(crate) struct Positions {
     /// The name of each, and the number of sites up to its last.
     chromosomes: Vec<(String, usize)>,
-    /// The place of each among them.
+    /// The position of each on its chromosome.
     numbers: HashMap<String, usize>,
     positions: Vec<u64>,
 }
@@ -96,7 +96,7 @@ impl Positions {
         self.chromosomes.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The sites of the chromosome asked for, or of the only one.
+    /// The sites of the requested chromosome, or of the only one.
     fn of(&self, chromosome: Option<&str>) -> Result<Range<usize>, GenomeError> {
         let known = || {
             const SHOWN: usize = 8;
@@ -161,7 +161,7 @@ impl Sites {
         }
     }
 
-    /// The number of the site at a position. The chromosome may be left out where there is one only.
+    /// The number of the site at a position. The chromosome may be omitted if there is only one.
     pub(crate) fn find(
         &self,
         chromosome: Option<&str>,

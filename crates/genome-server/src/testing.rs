@@ -24,7 +24,7 @@ pub(crate) fn tens(count: usize) -> Sites {
     Sites::Positions(sites)
 }
 
-/// Writes the panel whose symbols at each site these are, in place of any before.
+/// Writes the panel with these symbols at each site, replacing any earlier one.
 pub(crate) fn write(
     collections: &Collections,
     name: &str,
@@ -40,7 +40,7 @@ pub(crate) fn write(
     collections.panel(name).unwrap()
 }
 
-/// A matrix of alleles up to `largest`, a function of their places.
+/// A matrix of alleles up to `largest`, a function of their position.
 pub(crate) fn alleles(haplotypes: usize, sites: usize, largest: u8) -> Vec<Vec<u8>> {
     let mut state = 1u64;
     let mut next = || {

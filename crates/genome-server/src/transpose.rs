@@ -1,25 +1,24 @@
-//! Panels lie site by site, so the rows of a window are transposed: as soon as there are as many sites as a word
-//! of a row holds, in squares of one word a side that stay in registers and strips of rows that stay in the
-//! cache.
+//! Panels are stored site by site, so the rows of a window are transposed: as soon as as many sites have arrived as a
+//! word of a row holds, in squares of one word a side that stay in registers and strips of rows that stay in the cache.
 
 use crate::Rows;
 use crate::packing::{number_unknown, per_word, transpose, widen, words_for};
 use std::ops::Range;
 
-/// The rows of a window whose sites come one after another.
+/// The rows of a window whose sites arrive one after another.
 pub(crate) struct Transposing {
     rows: usize,
     sites: usize,
     bits: u32,
-    /// Row by row, without the sites that wait.
+    /// Row by row, without the pending sites.
     words: Vec<u64>,
-    /// The symbols of all rows at the next sites, each site from a word of its own on.
+    /// The symbols of all rows at the pending sites, each site starting at a word boundary.
     waiting: Vec<u64>,
     /// The word of each row that these are for.
     place: usize,
 }
 
-/// Words of a site that are transposed together: a line of the cache.
+/// Words of a site that are transposed together: a cache line.
 const STRIP: usize = 8;
 
 impl Transposing {
@@ -35,19 +34,19 @@ impl Transposing {
         }
     }
 
-    /// The words that wait at most.
+    /// The most words that are pending.
     fn waiting_words(rows: usize, sites: usize, bits: u32) -> usize {
         sites.min(per_word(bits)) * words_for(rows, bits)
     }
 
-    /// What it takes in memory besides the rows, at most.
+    /// The most memory it takes besides the rows.
     pub(crate) fn bytes_beside_rows(rows: usize, sites: usize, bits: u32) -> u64 {
-        // A site is given more bits in steps, of which the last but one has half as many.
+        // A site is widened in steps, of which the last but one has half the bits.
         let widened = words_for(rows, bits);
         8 * (Self::waiting_words(rows, sites, bits) + widened) as u64
     }
 
-    /// Adds a site, whose symbols have `bits` bits, no more than those of the rows.
+    /// Adds a site with symbols of `bits` bits, no more than those of the rows.
     pub(crate) fn push(&mut self, site: &[u64], bits: u32) {
         widen(site, bits, self.bits, self.rows, &mut self.waiting);
         if self.waiting.len() == per_word(self.bits) * self.words_per_site() {
@@ -58,6 +57,7 @@ impl Transposing {
     /// Row by row, with the unknown symbol behind all others; `origin` is theirs.
     ///
     /// # Panics
+    ///
     /// If there were fewer sites, or more.
     pub(crate) fn finish(mut self, origin: [u8; 32]) -> Rows {
         if !self.waiting.is_empty() {
@@ -72,7 +72,7 @@ impl Transposing {
         words_for(self.rows, self.bits)
     }
 
-    /// Gives the sites that wait to the rows.
+    /// Transposes the pending sites into the rows.
     fn settle(&mut self) {
         let per_row = words_for(self.sites, self.bits);
         let strip_rows = STRIP * per_word(self.bits);

@@ -1,4 +1,4 @@
-//! Preparing a window takes no more memory than is said before, and not much less: servers reserve that.
+//! Preparing a window takes no more memory than announced, and not much less: servers reserve that.
 
 #![allow(unsafe_code)]
 
@@ -43,7 +43,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // Where it cannot grow in place, both are there for a moment.
+        // If it cannot grow in place, both exist for a moment.
         count(size as isize);
         count(-(layout.size() as isize));
         // SAFETY: the caller keeps `realloc`'s contract.

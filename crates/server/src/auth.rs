@@ -7,10 +7,10 @@ use std::sync::Arc;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Request, Status, service::Interceptor};
 
-/// This release, named where another one is wanted.
+/// This release, named in the error about another one.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
-/// Checks every call before anything of it is read, and notes whose it is.
+/// Checks every call before any of it is read, and notes its client.
 #[derive(Clone)]
 pub(crate) struct Gate {
     tokens: Option<Arc<Tokens>>,
@@ -56,8 +56,7 @@ fn text<'r>(request: &'r Request<()>, key: &str) -> Option<&'r str> {
     request.metadata().get(key)?.to_str().ok()
 }
 
-/// Refuses callers of another protocol. The refusal bears this server's number, so that a program
-/// can tell, too.
+/// Refuses callers of another protocol. The refusal carries this server's number, for programs.
 fn check_protocol(spoken: Option<&str>) -> Result<(), Status> {
     let (spoken, remedy) = match spoken.map(str::parse::<u32>) {
         Some(Ok(PROTOCOL)) => return Ok(()),

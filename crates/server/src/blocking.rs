@@ -16,7 +16,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
         })
 }
 
-/// The answer to a call in which something has panicked.
+/// The error of a call in which something panicked.
 pub(crate) fn failed() -> Status {
     Status::internal("the server failed while working on this call; its log tells more")
 }

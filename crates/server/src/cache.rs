@@ -1,8 +1,8 @@
-//! Moments that were computed before, as they travel.
+//! A cache of computed moments, in the form in which they are sent.
 //!
-//! A moment depends on nothing but the version of the dataset, the blocks, the itemset, the power of the mask and the
-//! limbs, so mining again with another minimum support computes only what was
-//! never asked. The cache holds a given number of bytes and gives up what pays least.
+//! A moment depends only on the version of the dataset, the blocks, the itemset, the power of the mask and the limbs,
+//! so mining again with another minimum support computes only moments that were never asked for. The cache holds a
+//! given number of bytes and evicts the entries of least value.
 
 use oboro_format::Digest;
 use oboro_ring::moment::MomentIndex;
@@ -11,16 +11,16 @@ use quick_cache::{Equivalent, Weighter, sync};
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
-/// What an entry takes besides its bytes and columns, roughly.
+/// Approximate bytes of an entry besides its moment and columns.
 const OVERHEAD: usize = 160;
 
-/// Packed moments by what they are. Empty and useless if it may hold nothing.
+/// Packed moments by key. With a size of 0 it is empty and does nothing.
 pub(crate) struct MomentCache(Option<sync::Cache<Key, Bytes, Weight>>);
 
-/// How the moments of a question are computed.
+/// The parameters that the moments of a question depend on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kind {
-    /// Names the version of the dataset.
+    /// Identifies the version of the dataset.
     pub(crate) root: Digest,
     pub(crate) limbs: usize,
 }
@@ -30,7 +30,7 @@ struct Key {
     root: Digest,
     limbs: u32,
     power: u32,
-    /// The first block, and the one after the last.
+    /// The first block, and the end.
     blocks: (u64, u64),
     columns: Box<[u32]>,
 }
@@ -41,7 +41,7 @@ struct BorrowedKey<'a> {
     root: Digest,
     limbs: u32,
     power: u32,
-    /// The first block, and the one after the last.
+    /// The first block, and the end.
     blocks: (u64, u64),
     columns: &'a [u32],
 }
@@ -103,14 +103,14 @@ impl Weighter<Key, Bytes> for Weight {
 }
 
 impl MomentCache {
-    /// A cache of at most so many bytes.
+    /// A cache of at most `bytes` bytes.
     pub(crate) fn new(bytes: u64) -> Self {
-        // A guess at the number of entries: between scalars and polynomials.
+        // An estimate of the number of entries: between scalars and polynomials.
         let entries = bytes / 1024;
         Self((bytes > 0).then(|| sync::Cache::with_weighter(entries as usize, bytes, Weight)))
     }
 
-    /// A moment of every range, if all of them are here.
+    /// A moment over every range, if all of them are cached.
     pub(crate) fn get(
         &self,
         kind: Kind,
@@ -125,7 +125,7 @@ impl MomentCache {
             .collect()
     }
 
-    /// Keeps a moment of one range.
+    /// Stores a moment over one range.
     pub(crate) fn insert(
         &self,
         kind: Kind,
@@ -143,7 +143,7 @@ impl MomentCache {
             blocks: key.blocks,
             columns: key.columns.into(),
         };
-        // A copy of its own: a part of a message would keep the whole of it.
+        // A copy: a slice of a message would keep the whole message alive.
         cache.insert(key, Bytes::copy_from_slice(packed));
     }
 }

@@ -1,7 +1,7 @@
-//! The log of calls: one span for each, one line when it has ended.
+//! The log of calls: a span for each, and a line when it has ended.
 //!
-//! The span has the numbers of what was asked, as the call's handler learns them; the line says how
-//! it went. Neither has a token, a dataset's name or anything of its content.
+//! The span has the numbers of the request, as the call's handler learns them; the line says how it
+//! went. Neither has a token, a dataset's name or any of its content.
 
 use http_body::{Frame, SizeHint};
 use oboro_format::wording::MAX_MESSAGE;
@@ -89,7 +89,7 @@ where
     }
 }
 
-/// What tonic refuses on its own, said as every refusal is.
+/// What tonic refuses by itself, worded like every other refusal.
 fn too_long(status: &Status, message_bytes: usize) -> Status {
     Status::resource_exhausted(format!(
         "this server takes messages of up to {message_bytes} bytes ({}); send less at once, or ask its operator to raise {MAX_MESSAGE}",
@@ -97,7 +97,7 @@ fn too_long(status: &Status, message_bytes: usize) -> Status {
     ))
 }
 
-/// A call under way; logged when it ends, which is when it is dropped.
+/// A call in flight; logged when it ends, which is when it is dropped.
 struct Call {
     span: Span,
     begun: Instant,
@@ -111,7 +111,7 @@ impl Call {
             span,
             begun: Instant::now(),
             bytes_sent: 0,
-            // Unless it comes to an end of its own.
+            // Unless it ends in another way.
             outcome: Code::Cancelled,
         }
     }
@@ -130,7 +130,7 @@ impl Drop for Call {
     }
 }
 
-/// Counts what is sent, and sees how it ends.
+/// Counts what is sent, and observes how it ends.
 struct LoggedBody {
     body: Body,
     call: Call,

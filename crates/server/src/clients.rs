@@ -1,21 +1,21 @@
-//! Who calls: the name that a client's token has, or else its connection.
+//! Clients: identified by the name of their token, or else by their connection.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Whom a share of the server belongs to.
+/// The client that a share of the server belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Client {
-    /// Whoever bears a token of this name, over however many connections.
+    /// Everyone with a token of this name, over however many connections.
     Named(Arc<str>),
-    /// One connection, by its other end.
+    /// One connection, by its peer.
     Connected(Option<SocketAddr>),
 }
 
 impl Client {
-    /// Whose account its searches go to: all callers without a name share one.
+    /// The account that its searches are charged to: all callers without a name share one.
     pub(crate) fn account(&self) -> &str {
         match self {
             Self::Named(name) => name,
@@ -34,7 +34,7 @@ impl fmt::Display for Client {
     }
 }
 
-/// The tokens of which callers must bear one. They are never shown.
+/// The tokens of which callers must present one. They are never shown.
 #[derive(Clone)]
 pub struct Tokens(Vec<Token>);
 
@@ -44,7 +44,7 @@ struct Token {
     secret: String,
 }
 
-/// A token file that cannot be used. What stands in it is not repeated.
+/// A token file that cannot be used. Its content is not repeated.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum TokenError {
@@ -61,8 +61,8 @@ pub enum TokenError {
 }
 
 impl Tokens {
-    /// Reads a token file: `TOKEN` or `NAME TOKEN` on each line, of which empty ones and those that
-    /// begin with `#` do not count. A name may have several tokens.
+    /// Reads a token file: `TOKEN` or `NAME TOKEN` on each line, where empty lines and lines that
+    /// start with `#` are ignored. A name may have several tokens.
     ///
     /// # Errors
     /// No token at all, or an invalid line.
@@ -104,8 +104,8 @@ impl Tokens {
         }
     }
 
-    /// Who bears `secret`, if anyone may: a name, or `connected` where the token has none. Takes as
-    /// long whichever token it is, and however much of it is right.
+    /// The client that presents `secret`, if it is valid: a name, or `connected` if the token has
+    /// none. Takes the same time whichever token it is, and however much of it is right.
     pub(crate) fn bearer(&self, secret: &str, connected: Client) -> Option<Client> {
         use subtle::ConstantTimeEq;
         let mut found = None;

@@ -1,8 +1,8 @@
-//! Sealed cells as they lie in the store, for an owner who counts at home.
+//! Sealed cells as stored, for an owner who counts at home.
 //!
-//! The cells of one column of one segment are read and checked at a time, on a blocking thread, once there is
-//! room for them: a caller holds one such thread at most, and none while it reads slowly. It takes a place among
-//! the queries and has their limits.
+//! The cells of one column of one segment are read and checked at a time, on a blocking thread, once the outbox has
+//! free space: a caller holds one such thread at most, and none while it reads slowly. The call counts as a query and
+//! has the same limits.
 
 use crate::blocking::blocking;
 use crate::clients::Client;
@@ -25,9 +25,10 @@ use tracing::{Instrument, Span};
 
 type Parts = Outbox<v1::FetchColumnsReply>;
 
-/// Admits the call; the columns come from the stream.
+/// Admits the call; returns the stream of the columns.
 ///
 /// # Errors
+///
 /// Too many queries, a request that is malformed.
 pub(crate) async fn fetch(
     counting: &Counting,
@@ -38,11 +39,11 @@ pub(crate) async fn fetch(
     let access = counting.access.clone();
     let wanted = blocking(move || Wanted::new(&access, request)).await?;
     wanted.record(&Span::current());
-    let (outbox, room) = (Arc::new(Parts::new()), Arc::new(Notify::new()));
+    let (outbox, space) = (Arc::new(Parts::new()), Arc::new(Notify::new()));
     let limit = counting.limits.query_time;
     let advice = "ask for fewer columns at once";
     let watching = watch(Arc::clone(&outbox), || {}, limit, advice, permit);
-    let sending = send(wanted, Arc::clone(&outbox), Arc::clone(&room));
+    let sending = send(wanted, Arc::clone(&outbox), Arc::clone(&space));
     let work = async {
         tokio::select! {
             () = watching => {}
@@ -50,10 +51,10 @@ pub(crate) async fn fetch(
         }
     };
     tokio::spawn(work.in_current_span());
-    Ok(Columns { outbox, room })
+    Ok(Columns { outbox, space })
 }
 
-/// A request that was found in order.
+/// A validated request.
 struct Wanted {
     snapshot: Arc<Snapshot>,
     columns: Vec<Column>,
@@ -90,14 +91,14 @@ impl Wanted {
         })
     }
 
-    /// Tells the log what is asked, by numbers.
+    /// Logs the request, by numbers.
     fn record(&self, span: &Span) {
         let dataset = self.snapshot.manifest().dataset;
         span.record("dataset", tracing::field::display(dataset));
         span.record("columns", self.columns.len());
     }
 
-    /// The segment and the column of each part, in the order in which they travel.
+    /// The segment and the column of each part, in the order in which they are sent.
     fn parts(&self) -> impl Iterator<Item = (usize, Column)> {
         (self.first_segment..self.snapshot.manifest().segments.len()).flat_map(move |segment| {
             let columns = self.columns.iter().copied();
@@ -108,10 +109,10 @@ impl Wanted {
 }
 
 /// Puts all parts into the outbox.
-async fn send(wanted: Wanted, outbox: Arc<Parts>, room: Arc<Notify>) {
+async fn send(wanted: Wanted, outbox: Arc<Parts>, space: Arc<Notify>) {
     for (segment, column) in wanted.parts() {
         while !outbox.has_room() {
-            room.notified().await;
+            space.notified().await;
         }
         let snapshot = Arc::clone(&wanted.snapshot);
         let read = move || {
@@ -140,16 +141,16 @@ fn chunks(bytes: Bytes) -> impl Iterator<Item = Bytes> {
 /// The columns as the connection takes them. Dropping it ends the call.
 pub(crate) struct Columns {
     outbox: Arc<Parts>,
-    room: Arc<Notify>,
+    space: Arc<Notify>,
 }
 
 impl Stream for Columns {
     type Item = Result<v1::FetchColumnsReply, Status>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let (reply, made_room) = self.outbox.poll_next(context);
-        if made_room {
-            self.room.notify_one();
+        let (reply, freed_space) = self.outbox.poll_next(context);
+        if freed_space {
+            self.space.notify_one();
         }
         reply
     }

@@ -1,10 +1,10 @@
 //! One query: from the request to a stream of moments.
 //!
-//! A query is a job of the [pool](crate::pool) that all queries share: its first task is to plan,
-//! then come moments that the [cache](crate::cache) had, a message's worth at a time, then steps of
-//! the [backend](Backend)'s run, whose moments are [added up](crate::totals) over the requested ranges. It has a task
-//! only while its outbox has room for the result, so a caller that reads slowly holds no thread. When the caller goes
-//! away, or a limit ends the query, it leaves the pool, and what it held is freed with its last task.
+//! A query is a job of the [pool](crate::pool) that all queries share: its first task is to plan, then come moments
+//! from the [cache](crate::cache), a message's worth at a time, then steps of the [backend](Backend)'s run, whose
+//! moments are [added up](crate::totals) over the requested ranges. It has a task only while its outbox has free space
+//! for the result, so a caller that reads slowly holds no thread. When the caller disconnects, or a limit ends the
+//! query, it leaves the pool, and its memory is freed with its last task.
 
 use crate::blocking::{blocking, failed};
 use crate::cache::{Kind, MomentCache};
@@ -14,7 +14,7 @@ use crate::outbox::Outbox;
 use crate::packing::Packing;
 use crate::pool::{Job, Queue, Workspace};
 use crate::status;
-use crate::totals::{Room, Shards, Taken, Totals};
+use crate::totals::{Budget, Shards, Taken, Totals};
 use oboro_engine::{Backend, Job as CountJob, Moments, Plan, Run, Step};
 use oboro_format::Digest;
 use oboro_format::wording::{ANSWERS, MAX_ITEMSETS, MAX_LEN, MIN_SUPPORT, QUERY_TIMEOUT};
@@ -37,7 +37,7 @@ use tokio_stream::Stream;
 use tonic::Status;
 use tracing::{Instrument, Span};
 
-/// How long a caller may leave untaken what there is for it.
+/// How long a caller may leave replies untaken.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 type CountOutbox = Outbox<v1::CountReply>;
@@ -49,16 +49,17 @@ pub(crate) struct Counting {
     pub(crate) admission: Arc<Admission>,
     pub(crate) limits: Limits,
     pub(crate) cache: Arc<MomentCache>,
-    /// What counts.
+    /// The backend.
     pub(crate) backend: Arc<dyn Backend<Snapshot>>,
-    /// For plans and sums of queries under way.
-    pub(crate) room: Arc<Room>,
+    /// The memory budget for plans and sums of queries in flight.
+    pub(crate) budget: Arc<Budget>,
 }
 
 impl Counting {
-    /// Admits the query and gives it to the pool; its replies come from the stream.
+    /// Admits the query and gives it to the pool; returns the stream of its replies.
     ///
     /// # Errors
+    ///
     /// Too many queries, a request that is malformed or beyond a limit.
     pub(crate) async fn start(
         &self,
@@ -75,7 +76,7 @@ impl Counting {
             Arc::clone(&self.cache),
             Arc::clone(&self.backend),
             Arc::downgrade(&self.queue),
-            Arc::clone(&self.room),
+            Arc::clone(&self.budget),
         ));
         let removal = self.removal(&query);
         let watch = watch(
@@ -103,7 +104,7 @@ impl Counting {
     }
 }
 
-/// A request that was found in order.
+/// A validated request.
 struct CountQuery {
     snapshot: Arc<Snapshot>,
     itemsets: Itemsets,
@@ -120,7 +121,7 @@ impl CountQuery {
             .snapshot_at(&request.name, root)
             .map_err(|error| status::of_store(&error))?;
         let length = request.length as usize;
-        // What an owner verifies is asked without regard to what an operator allows, and takes little.
+        // An owner's verification is cheap, and not subject to the operator's limits.
         let most = if request.scalars {
             max_itemsets(length)
         } else {
@@ -176,7 +177,7 @@ impl CountQuery {
         Packing::new(degree, self.limbs)
     }
 
-    /// Tells the log what is asked, by numbers.
+    /// Logs the request, by numbers.
     fn record(&self, span: &Span) {
         let dataset = self.snapshot.manifest().dataset;
         span.record("dataset", tracing::field::display(dataset));
@@ -193,14 +194,14 @@ pub(crate) struct Query {
     backend: Arc<dyn Backend<Snapshot>>,
     /// Where it waits for time slices.
     queue: Weak<Queue>,
-    room: Arc<Room>,
+    budget: Arc<Budget>,
     /// Until it is planned.
     query: Mutex<Option<CountQuery>>,
     answer: OnceLock<Answer>,
     outbox: Arc<CountOutbox>,
     /// When its first task began.
     begun: OnceLock<Instant>,
-    /// What is logged belongs to this call.
+    /// Parent of what is logged: the call.
     span: Span,
 }
 
@@ -210,29 +211,29 @@ struct Answer {
     index: Arc<MomentIndex>,
     packing: Packing,
     ranges: Vec<Range<u64>>,
-    /// Ranges with moments from the cache that nobody has taken to send.
+    /// Ranges with moments from the cache that no task has claimed for sending.
     known: Mutex<VecDeque<Known>>,
     /// Moments that come from the cache, over all ranges.
     known_moments: u64,
     /// All other moments.
     counted: Option<Counted>,
-    /// Moments from the cache that are not sent, and one more while the count is not finished.
+    /// Unsent moments from the cache, plus one until the count is finished.
     left: AtomicU64,
     /// Moments sent, over all ranges.
     sent: AtomicU64,
     /// For the index.
-    _room: Taken,
+    _memory: Taken,
 }
 
-/// Moments that the cache has not.
+/// Moments that the cache lacks.
 struct Counted {
     run: Box<dyn Run>,
     totals: Totals,
-    /// For what the run has planned.
-    _room: Taken,
+    /// Memory of the run's plan.
+    _memory: Taken,
 }
 
-/// Moments of one range that the cache had.
+/// Moments of one range from the cache.
 struct Known {
     range: usize,
     moments: VecDeque<(usize, Bytes)>,
@@ -256,17 +257,17 @@ impl Known {
 }
 
 impl Answer {
-    /// The rest is counted by what `count` makes of the moments that are unknown.
+    /// The backend counts the unknown moments by the run that `count` makes of them.
     fn new(
         query: &CountQuery,
         cache: &MomentCache,
-        room: &Arc<Room>,
+        budget: &Arc<Budget>,
         count: impl FnOnce(&Arc<MomentIndex>, Vec<usize>) -> Result<Counted, Status>,
     ) -> Result<Self, Status> {
         let root = query.snapshot.root();
         let ranges = &query.shards.ranges;
         let index = Arc::new(MomentIndex::new(&query.itemsets));
-        let room = room.take(index.bytes() as u64)?;
+        let memory = budget.take(index.bytes() as u64)?;
         let packing = query.packing();
         let kind = Kind {
             root,
@@ -304,7 +305,7 @@ impl Answer {
             left: AtomicU64::new(known_moments + u64::from(counted.is_some())),
             counted,
             sent: AtomicU64::new(0),
-            _room: room,
+            _memory: memory,
         })
     }
 
@@ -312,7 +313,7 @@ impl Answer {
         !self.known().is_empty() || self.counted.as_ref().is_some_and(|it| it.run.has_task())
     }
 
-    /// Tells the log what was read here so far, if not everything is in memory.
+    /// Logs what was read here so far, if not everything is in memory.
     fn record(&self, span: &Span) {
         if let Some(counted) = &self.counted
             && let Some(reads) = counted.run.reads()
@@ -327,7 +328,7 @@ impl Answer {
         self.known.lock()
     }
 
-    /// The next moments from the cache to send, a task's worth.
+    /// The next moments from the cache to send, one task's worth.
     fn take_known(&self) -> Option<Known> {
         let mut known = self.known();
         let range = known.front_mut()?;
@@ -346,12 +347,12 @@ impl Answer {
         })
     }
 
-    /// Takes what was sent off what is left; whether that was the last.
+    /// Subtracts what was sent from what is left; returns whether that was the last.
     fn is_last(&self, sent: u64) -> bool {
         self.left.fetch_sub(sent, Ordering::AcqRel) == sent
     }
 
-    /// Adds moments of a shard to their totals; sends and keeps those that are complete.
+    /// Adds moments of a shard to their totals; sends and caches those that are complete.
     fn add(
         &self,
         totals: &Totals,
@@ -387,14 +388,14 @@ impl Query {
         cache: Arc<MomentCache>,
         backend: Arc<dyn Backend<Snapshot>>,
         queue: Weak<Queue>,
-        room: Arc<Room>,
+        budget: Arc<Budget>,
     ) -> Self {
         Self {
             client,
             cache,
             backend,
             queue,
-            room,
+            budget,
             query: Mutex::new(Some(query)),
             answer: OnceLock::new(),
             outbox: Arc::new(Outbox::new()),
@@ -416,12 +417,12 @@ impl Query {
             let totals = self.totals(&query, index, &unknown)?;
             let run = self.start(&query, index, unknown)?;
             Ok(Counted {
-                _room: self.room.take(run.bytes() as u64)?,
+                _memory: self.budget.take(run.bytes() as u64)?,
                 run,
                 totals,
             })
         };
-        match Answer::new(&query, &self.cache, &self.room, count) {
+        match Answer::new(&query, &self.cache, &self.budget, count) {
             Ok(answer) => {
                 let _ = self.answer.set(answer);
                 ControlFlow::Continue(())
@@ -444,13 +445,13 @@ impl Query {
         let polynomials = wanted.len() - scalars;
         let residues = (scalars + polynomials * parameters.degree()) * query.limbs;
         let bytes = query.shards.sum_bytes(residues, polynomials);
-        let room = self.room.take(bytes)?;
+        let memory = self.budget.take(bytes)?;
         let moduli = &parameters.limb_moduli()[..query.limbs];
         let wanted = wanted.to_vec();
-        Ok(Totals::new(&query.shards, moduli, wanted, scalars, room))
+        Ok(Totals::new(&query.shards, moduli, wanted, scalars, memory))
     }
 
-    /// Has the backend count the moments that are unknown.
+    /// Has the backend count the unknown moments.
     fn start(
         &self,
         query: &CountQuery,
@@ -472,7 +473,7 @@ impl Query {
         run.map_err(|error| status::of_engine(&error))
     }
 
-    /// The task after planning: moments that were known, or else a step of the count.
+    /// The task after planning: cached moments, or else a step of the count.
     fn advance(&self, answer: &Answer, node: usize) -> ControlFlow<()> {
         let sent = if let Some(known) = answer.take_known() {
             answer.send_known(&self.outbox, &known)?;
@@ -561,7 +562,7 @@ impl Removal {
     }
 }
 
-/// Holds the query's permit until its caller has all or is gone, and ends it at its limits by `end`. `advice`
+/// Holds the query's permit until its caller has everything or is gone, and ends it at its limits by `end`. `advice`
 /// says how to ask for less.
 pub(crate) async fn watch<R: Message>(
     outbox: Arc<Outbox<R>>,
@@ -596,8 +597,8 @@ impl Stream for Replies {
     type Item = Result<v1::CountReply, Status>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let (reply, made_room) = self.outbox.poll_next(context);
-        if made_room {
+        let (reply, freed_space) = self.outbox.poll_next(context);
+        if freed_space {
             self.removal.queue.wake();
         }
         reply
@@ -626,7 +627,7 @@ mod tests {
     use tempfile::TempDir;
     use tonic::Code;
 
-    /// What its runs plan takes so many bytes.
+    /// A backend whose runs' plans take `bytes` bytes.
     struct Planning(usize);
 
     impl Backend<Snapshot> for Planning {
@@ -686,7 +687,7 @@ mod tests {
         };
         let asked = || CountQuery::new(&access, &Limits::default(), request.clone()).unwrap();
         let index = MomentIndex::new(&asked().itemsets).bytes();
-        let room = Arc::new(Room::new((index + plan) as u64));
+        let budget = Arc::new(Budget::new((index + plan) as u64));
         let query = || {
             Query::new(
                 Client::Connected(None),
@@ -694,21 +695,24 @@ mod tests {
                 Arc::new(MomentCache::new(0)),
                 Arc::new(Planning(plan)),
                 Weak::new(),
-                Arc::clone(&room),
+                Arc::clone(&budget),
             )
         };
         let first = query();
         assert!(first.plan().is_continue() && first.answer.get().is_some());
-        assert_eq!(room.take(1).err().unwrap().code(), Code::ResourceExhausted);
-        // Another is refused, and has room once the first has gone.
+        assert_eq!(
+            budget.take(1).err().unwrap().code(),
+            Code::ResourceExhausted
+        );
+        // Another is refused, and is admitted once the first has gone.
         assert!(query().plan().is_break());
         drop(first);
         assert!(query().plan().is_continue());
-        // One of which not all fits leaves nothing behind.
-        let taken = room.take(1).unwrap();
+        // One that does not fit completely takes nothing.
+        let taken = budget.take(1).unwrap();
         assert!(query().plan().is_break());
         drop(taken);
-        room.take((index + plan) as u64).unwrap();
+        budget.take((index + plan) as u64).unwrap();
     }
 
     #[test]

@@ -38,7 +38,7 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 use windows::{Collection, WindowRows, Windows};
 
-/// What the operator allows in genomes.
+/// The operator's limits on genome searches.
 #[derive(Debug, Clone)]
 pub struct GenomeOptions {
     /// Whether callers may learn how many rows match, rather than whether there is one.
@@ -47,8 +47,8 @@ pub struct GenomeOptions {
     pub budget: Option<u64>,
     /// The most bases of a reference that is searched.
     pub reference_limit: u64,
-    /// Bytes of prepared windows kept for later searches. Searches under way take as much again; one that needs
-    /// more has both for itself.
+    /// Bytes of prepared windows kept for later searches. Searches in flight may take as much again; one that needs
+    /// more gets both budgets for itself.
     pub cache: u64,
 }
 
@@ -102,7 +102,7 @@ impl Genomes {
         }
     }
 
-    /// Runs what blocks on the disk away from the threads that serve connections.
+    /// Runs disk-bound work away from the threads that serve connections.
     async fn with_collections<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Collections) -> Result<T, GenomeError> + Send + 'static,
@@ -112,7 +112,7 @@ impl Genomes {
     }
 }
 
-/// A search that was found in order.
+/// A validated search.
 struct Search {
     plan: Arc<Plan>,
     collection: Collection,
@@ -125,7 +125,7 @@ struct Search {
     account: Option<Account>,
 }
 
-/// What the search is counted as.
+/// The account that the search is counted on.
 struct Account {
     client: String,
     kind: Kind,
@@ -135,7 +135,7 @@ struct Account {
 }
 
 impl Account {
-    /// Refuses a search that there would be no budget for.
+    /// Refuses a search that exceeds the budget.
     fn check(&self, budgets: &Budgets) -> Result<(), GenomeError> {
         let spent = budgets.spent(&self.client, self.kind, &self.name)?;
         check_budget(spent, self.searches, self.budget)
@@ -154,7 +154,7 @@ impl Account {
 }
 
 impl Shared {
-    /// Checks a search before anything of it is done. Blocks.
+    /// Checks a search before any of it is done. Blocks.
     fn open(&self, client: &Client, request: v1::OpenSearch) -> Result<Search, Status> {
         let length = request.length as usize;
         let kind = kind(request.kind).map_err(|error| status::of_field(&error))?;
@@ -209,7 +209,7 @@ impl Shared {
         }
     }
 
-    /// The collection, and its rows that are meant.
+    /// The collection, and the requested rows.
     fn find(&self, request: &v1::OpenSearch) -> Result<(Collection, Vec<WindowRows>), Status> {
         let failed = |error: GenomeError| status::of_genome(&error);
         match &request.r#where {
@@ -240,7 +240,7 @@ impl Shared {
         }
     }
 
-    /// Refuses references for their bytes before they are read.
+    /// Refuses references by their size before they are read.
     fn check_reference(&self, info: &Info, request: &v1::OpenSearch) -> Result<(), Status> {
         let most = self.options.reference_limit;
         let bases = match info.shape {
@@ -280,7 +280,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Bytes that the search takes while it is under way.
+    /// Bytes that the search takes while in flight.
     fn memory(&self, collection: &Collection, plan: &Plan) -> Result<u64, Status> {
         let window = collection.preparation_bytes(plan.spec().length() as usize);
         let bytes = memory::bytes_of(plan, window);
@@ -331,7 +331,7 @@ fn check_alphabet(panel: &HaplotypePanel, bases: bool) -> Result<(), Status> {
     }
 }
 
-/// Refuses a caller that means a panel with other sites.
+/// Refuses a caller that expects a panel with other sites.
 fn check_sites(panel: &HaplotypePanel, listed: Option<&[u8]>) -> Result<(), Status> {
     let digest = panel.sites_digest();
     match listed {
@@ -437,7 +437,7 @@ fn info(info: Info) -> v1::GenomeInfo {
     }
 }
 
-/// The sites of a chromosome from site number `first` on, as many as a message has.
+/// The sites of a chromosome from site number `first` on, as many as a message holds.
 fn sites(panel: &HaplotypePanel, first: usize) -> v1::SitesReply {
     let chromosome = panel.site_at(first).chromosome;
     let mut before = 0;

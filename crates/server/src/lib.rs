@@ -2,8 +2,8 @@
 //!
 //! It never holds a key: this crate does not depend on the one that has them. A server is a
 //! [`Store`](oboro_store::Store) behind gRPC; beyond loopback it insists on TLS and a token.
-//! Clients share its threads fairly, within [`Limits`]. Where a [`Dispatch`] has [`Worker`]s on other
-//! machines count, it plans, checks and passes on.
+//! Clients share its threads fairly, within [`Limits`]. With a [`Dispatch`] that has [`Worker`]s on
+//! other machines count, it plans, checks and forwards.
 
 mod auth;
 mod blocking;

@@ -1,4 +1,4 @@
-//! What one caller, or all together, may ask of the server.
+//! Limits on what one caller, or all together, may ask of the server.
 
 use crate::clients::Client;
 use oboro_format::wording::{MAX_QUERIES, MAX_QUERIES_PER_CLIENT};
@@ -10,18 +10,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tonic::Status;
 
-/// Limits of a server. What goes beyond is refused with a sentence that names the limit.
+/// Limits of a server. A request beyond one is refused with a sentence that names it.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Bytes of one message to the server.
     pub message_bytes: usize,
     /// Bytes that one dataset takes in the store.
     pub dataset_bytes: u64,
-    /// Itemsets of one query; where the protocol allows fewer of their length, that counts.
+    /// Itemsets of one query; if the protocol allows fewer of their length, its limit applies.
     pub itemsets: usize,
-    /// Queries under way at a time.
+    /// Queries in flight at a time.
     pub queries: usize,
-    /// Of these, queries of one client.
+    /// The most of these of one client.
     pub queries_per_client: usize,
     /// From the admission of a query to the last byte of its answer.
     pub query_time: Duration,
@@ -44,7 +44,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What the limit on messages may be: a chunk of a segment has to fit, and the protocol has no
+    /// The range of the limit on messages: a chunk of a segment has to fit, and the protocol has no
     /// larger messages.
     pub const MESSAGE_BYTES: RangeInclusive<usize> = 2 * SEGMENT_CHUNK_BYTES..=MAX_MESSAGE_BYTES;
 
@@ -68,13 +68,13 @@ impl From<Limits> for v1::Limits {
     }
 }
 
-/// Counts the queries under way.
+/// Counts the queries in flight.
 pub(crate) struct Admission {
     limits: Limits,
-    under_way: Mutex<BTreeMap<Client, usize>>,
+    in_flight: Mutex<BTreeMap<Client, usize>>,
 }
 
-/// Permission for one query to run, given up when dropped.
+/// Permission for one query to run, released when dropped.
 pub(crate) struct AdmissionPermit {
     admission: Arc<Admission>,
     client: Client,
@@ -84,7 +84,7 @@ impl Admission {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,
-            under_way: Mutex::default(),
+            in_flight: Mutex::default(),
         }
     }
 
@@ -94,19 +94,19 @@ impl Admission {
             queries_per_client,
             ..
         } = self.limits;
-        let mut under_way = self.under_way.lock();
-        if under_way.values().sum::<usize>() >= queries {
+        let mut in_flight = self.in_flight.lock();
+        if in_flight.values().sum::<usize>() >= queries {
             return Err(Status::resource_exhausted(format!(
-                "too many queries are under way: this server takes {queries} at a time; try again when one has ended, or ask its operator to raise {MAX_QUERIES}"
+                "too many queries are in flight: this server takes {queries} at a time; try again when one has ended, or ask its operator to raise {MAX_QUERIES}"
             )));
         }
-        let own = under_way.get(client).copied().unwrap_or(0);
+        let own = in_flight.get(client).copied().unwrap_or(0);
         if own >= queries_per_client {
             return Err(Status::resource_exhausted(format!(
-                "too many queries of this client are under way: this server takes {queries_per_client} of one client at a time; try again when one has ended, or ask its operator to raise {MAX_QUERIES_PER_CLIENT}"
+                "too many queries of this client are in flight: this server takes {queries_per_client} of one client at a time; try again when one has ended, or ask its operator to raise {MAX_QUERIES_PER_CLIENT}"
             )));
         }
-        under_way.insert(client.clone(), own + 1);
+        in_flight.insert(client.clone(), own + 1);
         Ok(AdmissionPermit {
             admission: Arc::clone(self),
             client: client.clone(),
@@ -116,11 +116,11 @@ impl Admission {
 
 impl Drop for AdmissionPermit {
     fn drop(&mut self) {
-        let mut under_way = self.admission.under_way.lock();
-        if let Some(own) = under_way.get_mut(&self.client) {
+        let mut in_flight = self.admission.in_flight.lock();
+        if let Some(own) = in_flight.get_mut(&self.client) {
             *own -= 1;
             if *own == 0 {
-                under_way.remove(&self.client);
+                in_flight.remove(&self.client);
             }
         }
     }
@@ -154,7 +154,7 @@ mod tests {
         permits.push(admission.admit(&b).unwrap());
         assert!(refusal(&a).contains("takes 3 at a time"));
         permits.clear();
-        assert!(admission.under_way.lock().is_empty());
+        assert!(admission.in_flight.lock().is_empty());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Connections that end without losing their last bytes.
 //!
-//! A socket that is closed while bytes of the caller lie unread in it (a window update is enough)
-//! is reset, and what the caller has not received yet is thrown away with it. So after its last
-//! byte a connection says so, and waits until the caller has closed its side, too.
+//! A socket that is closed with unread bytes of the caller in it (a window update is enough) is
+//! reset, and whatever the caller has not received yet is lost. So after its last byte a connection
+//! shuts down its sending side, and waits until the caller has closed its side, too.
 
 use std::io;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-/// Callers that have not closed by then are closed upon.
+/// After this time the connection is closed even if the caller has not closed its side.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection that lingers when it is shut down.

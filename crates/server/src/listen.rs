@@ -1,5 +1,4 @@
-//! What answers calls, and the socket that they come from, with the refusal to open it to the world
-//! unprotected.
+//! The server: what answers calls, the socket that they come from, and the refusal to expose it unprotected.
 
 use crate::auth::Gate;
 use crate::cache::MomentCache;
@@ -13,7 +12,7 @@ use crate::memory::{PLANS, SUMS_SHARE, for_ciphertext};
 use crate::pool::Pool;
 use crate::remote::{Dispatch, RemoteExecutor};
 use crate::service::Service;
-use crate::totals::{Room, USUAL_ROOM};
+use crate::totals::{Budget, DEFAULT_BUDGET};
 use oboro_arena::{CpuAssignment, Topology};
 use oboro_engine::{Backend, Cpu};
 use oboro_format::wording::{
@@ -41,9 +40,9 @@ use tonic::transport::{Identity, ServerTlsConfig};
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
-/// What calls under way get to finish when the server is told to stop.
+/// The time that calls in flight have to finish when the server is told to stop.
 const GRACE: Duration = Duration::from_secs(10);
-/// A connection whose peer does not answer a ping for this long is given up.
+/// A connection whose peer does not answer a ping for this long is closed.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// How to serve.
@@ -63,27 +62,27 @@ pub struct Options {
     pub limits: Limits,
     /// Bytes of moments kept for later queries.
     pub moment_cache: u64,
-    /// Bytes that the process may hold in memory: what of the datasets has no room is read from disk when
-    /// it is needed. Without, all that was used stays in memory.
+    /// Bytes that the process may hold in memory: datasets that exceed the budget are read from disk when needed.
+    /// Without it, everything that was used stays in memory.
     pub memory: Option<u64>,
     /// What may be asked about genomes.
     pub genome: GenomeOptions,
-    /// How closely the threads that compute are kept.
+    /// How the threads that compute are pinned.
     pub pin: Option<Pin>,
 }
 
 /// Where a thread may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pin {
-    /// On one core of one node: the choice for a server that has its cores for itself.
+    /// On one core of one node: for a server that has its cores to itself.
     Core,
-    /// On any core of one node; anywhere if there is one node only.
+    /// On any core of one node; anywhere if there is only one node.
     Node,
 }
 
 impl Pin {
-    /// Cores where there are several nodes and a thread for each core. With one node nothing is gained by
-    /// them; with fewer threads, servers side by side would all choose the same cores and leave the rest.
+    /// Cores if there are several nodes and a thread for each core. With one node pinning gains nothing; with fewer
+    /// threads, servers side by side would all choose the same cores and leave the rest idle.
     pub(crate) fn usual(topology: &Topology, threads: NonZero<usize>) -> Self {
         let nodes = topology.nodes();
         let cores: usize = nodes.iter().map(|node| node.cores.len()).sum();
@@ -183,7 +182,7 @@ pub(crate) struct Answering {
     genome: GenomeOptions,
     limits: Limits,
     cache: Arc<MomentCache>,
-    room: Arc<Room>,
+    budget: Arc<Budget>,
     backend: Arc<dyn Backend<Snapshot>>,
     release_memory: fn(),
 }
@@ -215,7 +214,7 @@ impl Server {
         self
     }
 
-    /// Has `release` called when much memory became free and none of it is needed soon, to return it to the kernel. An
+    /// Has `release` called when much memory became free and none of it is needed soon, to release it to the kernel. An
     /// allocator that keeps free memory needs this.
     pub fn with_memory_release(mut self, release: fn()) -> Self {
         self.answering.release_memory = release;
@@ -227,10 +226,11 @@ impl Server {
         self.address
     }
 
-    /// Answers until `shutdown` completes; calls under way then get some seconds to finish. The
-    /// health service says `SERVING`, without a token, until then.
+    /// Answers until `shutdown` completes; calls in flight then get some seconds to finish. The health service says
+    /// `SERVING`, without a token, until then.
     ///
     /// # Errors
+    ///
     /// A failing socket.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
         let incoming = TcpIncoming::from(self.listener)
@@ -252,7 +252,7 @@ impl Answering {
             .memory
             .map(|memory| for_ciphertext(memory, &options))
             .transpose()?;
-        let room = budget.map_or(USUAL_ROOM, |budget| PLANS + budget / SUMS_SHARE);
+        let sums = budget.map_or(DEFAULT_BUDGET, |budget| PLANS + budget / SUMS_SHARE);
         let budget = budget.map(|budget| budget - budget / SUMS_SHARE);
         let transport = transport(options.tls.clone())?;
         let topology = Topology::of_this_machine();
@@ -274,11 +274,11 @@ impl Answering {
             cache: Arc::new(MomentCache::new(options.moment_cache)),
             backend: Arc::new(Cpu::new(topology.distances().clone())),
             release_memory: || {},
-            room: Arc::new(Room::new(room)),
+            budget: Arc::new(Budget::new(sums)),
         })
     }
 
-    /// The way to the datasets.
+    /// Access to the datasets.
     pub(crate) fn access(&self) -> &Access {
         &self.access
     }
@@ -312,7 +312,7 @@ impl Answering {
             limits: self.limits,
             cache: self.cache,
             backend: self.backend,
-            room: self.room,
+            budget: self.budget,
         };
         let mining = MiningServer::new(Service::new(counting, self.release_memory))
             .max_decoding_message_size(message_bytes)
@@ -342,7 +342,7 @@ impl Answering {
         tokio::select! {
             served = serving => served.map_err(|error| ServeError::Failed(cause(&error))),
             () = patience => {
-                tracing::warn!("calls were still under way; their callers will have to try again");
+                tracing::warn!("calls were still in flight; their callers will have to try again");
                 Ok(())
             }
         }
@@ -392,8 +392,8 @@ fn open(options: &Options, budget: Option<u64>, placement: Placement) -> Result<
     Ok(store)
 }
 
-/// Tells watchers that nothing is served any more and ends their calls, which the server would wait
-/// for; who asks anew hears the same.
+/// Tells watchers that nothing is served any more and ends their calls, which the server would otherwise wait for;
+/// whoever asks again is told the same.
 async fn say_farewell(health: &mut HealthReporter) {
     let services = [MiningServer::<Service>::NAME, GenomeServer::<Genomes>::NAME];
     for service in services.into_iter().chain([""]) {
@@ -404,12 +404,12 @@ async fn say_farewell(health: &mut HealthReporter) {
     }
 }
 
-/// HTTP/2, over TLS with this certificate chain and key if there are any.
+/// HTTP/2, over TLS with this certificate chain and key if given.
 fn transport(tls: Option<(Vec<u8>, Vec<u8>)>) -> Result<tonic::transport::Server, ServeError> {
     let server = tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
-        // Uploads are bound by the round trip unless the windows are larger than a chunk.
+        // Uploads are limited by the round-trip time unless the windows are larger than a chunk.
         .initial_stream_window_size(4 << 20)
         .initial_connection_window_size(16 << 20);
     let Some((certificate, key)) = tls else {
@@ -428,7 +428,7 @@ mod tests {
     use std::fs;
     use tempfile::TempDir;
 
-    /// A machine of so many nodes with two cores each.
+    /// A machine with `nodes` nodes of two cores each.
     fn machine(nodes: u32) -> Topology {
         let sys = TempDir::new().unwrap();
         for node in 0..nodes {

@@ -11,15 +11,15 @@ use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
-/// Bytes on their way in either direction of a stream.
+/// Bytes buffered in either direction of a stream.
 const BUFFER: usize = 1 << 20;
 
-/// A server on threads of its own. When it is dropped, calls under way are cut off, its threads end, and its
-/// data are at rest.
+/// A server on its own threads. When it is dropped, calls in flight are cancelled, its threads end, and its data are at
+/// rest.
 pub struct Local {
     streams: mpsc::UnboundedSender<DuplexStream>,
     access: Access,
-    /// Dropping it drops what serves.
+    /// Dropping it stops the server.
     _runtime: Runtime,
 }
 
@@ -57,12 +57,12 @@ impl Local {
         })
     }
 
-    /// What opens streams to it.
+    /// The connector to it.
     pub fn connector(&self) -> Connector {
         Connector(self.streams.clone())
     }
 
-    /// The way to its datasets.
+    /// Access to its datasets.
     pub fn access(&self) -> Access {
         self.access.clone()
     }

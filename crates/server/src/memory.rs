@@ -1,8 +1,8 @@
-//! What a server may hold in memory, and what of it is left for ciphertext.
+//! The server's memory budget, and what of it is left for ciphertext.
 
 use crate::genome::FREE;
 use crate::listen::{Options, ServeError};
-use crate::outbox::ROOM;
+use crate::outbox::CAPACITY;
 use oboro_genome_server::Collections;
 use oboro_store::Location;
 use std::num::NonZero;
@@ -10,12 +10,12 @@ use std::num::NonZero;
 const MIB: u64 = 1 << 20;
 /// The program itself: code, catalogue, segment headers, connections.
 const PROGRAM: u64 = 32 * MIB;
-/// Plans of queries. What sums leave free is for them as well, and the other way round.
+/// Plans of queries. They may also use what sums leave free, and the other way round.
 pub(crate) const PLANS: u64 = 16 * MIB;
 /// The buffers of a thread that computes, and the replies that it is packing.
 const THREAD: u64 = 4 * MIB;
 
-/// Of what is left for ciphertext the part that sums of answers may take.
+/// The part of what is left for ciphertext that sums of answers may take.
 pub(crate) const SUMS_SHARE: u64 = 8;
 
 /// The bytes for ciphertext and sums if the process is to hold no more than `memory`.
@@ -24,7 +24,7 @@ pub(crate) const SUMS_SHARE: u64 = 8;
 /// Nothing would be left.
 pub(crate) fn for_ciphertext(memory: u64, options: &Options) -> Result<u64, ServeError> {
     let threads = options.threads.get() as u64 * THREAD;
-    let replies = options.limits.queries as u64 * ROOM as u64;
+    let replies = options.limits.queries as u64 * CAPACITY as u64;
     let cache = options.moment_cache;
     let buffers = options.data.read_buffers();
     let genomes = genomes_bytes(options);
@@ -43,9 +43,10 @@ pub(crate) fn for_ciphertext(memory: u64, options: &Options) -> Result<u64, Serv
     }
 }
 
-/// The same of a process that only counts.
+/// The same for a process that only counts.
 ///
 /// # Errors
+///
 /// Nothing would be left.
 pub(crate) fn of_worker(
     memory: u64,
@@ -62,8 +63,8 @@ pub(crate) fn of_worker(
     }
 }
 
-/// What searches in genomes take: windows that are kept, as much again for those under way, and what they leave
-/// free. Nothing where there are no genomes.
+/// The memory of genome searches: cached windows, as much again for searches in flight, and memory freed but not yet
+/// released. 0 if there are no genomes.
 fn genomes_bytes(options: &Options) -> u64 {
     let there = Collections::open(options.data.home()).list();
     if there.is_ok_and(|there| there.collections.is_empty()) {

@@ -1,8 +1,8 @@
-//! Replies on their way to one caller, between the threads that compute and the connection.
+//! Replies to one caller, buffered between the threads that compute and the connection.
 //!
-//! Nothing waits here: threads look whether there is room before they begin a task, the connection
-//! is woken when there is something to take. So a buffer holds [`ROOM`] and, at most, what tasks
-//! begun while there was room have to say.
+//! Nothing blocks here: threads check for free space before they start a task, and the connection
+//! is woken when there is something to take. So a buffer holds at most [`CAPACITY`] plus what tasks
+//! started before it was full produce.
 
 use parking_lot::{Mutex, MutexGuard};
 use prost::Message;
@@ -15,8 +15,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 
-/// Bytes of replies above which no task of the query begins.
-pub(crate) const ROOM: usize = 4 << 20;
+/// Above this many bytes of replies no task of the query starts.
+pub(crate) const CAPACITY: usize = 4 << 20;
 
 /// Replies of one kind to one caller.
 pub(crate) struct Outbox<R> {
@@ -29,17 +29,17 @@ struct State<R> {
     replies: VecDeque<R>,
     ending: Ending,
     reader: Option<Waker>,
-    /// When the caller last took something, or there came to be something to take.
+    /// When the caller last took something, or when the buffer last became non-empty.
     taken: Instant,
 }
 
-/// What comes after the replies.
+/// What follows the replies.
 enum Ending {
-    /// Perhaps more of them.
+    /// Possibly more of them.
     Open,
     /// The proper end, or an error.
     Ended(Option<Status>),
-    /// The caller is gone, or has all.
+    /// The caller is gone, or has everything.
     Closed,
 }
 
@@ -58,10 +58,10 @@ impl<R: Message> Outbox<R> {
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        self.bytes.load(Ordering::Acquire) < ROOM
+        self.bytes.load(Ordering::Acquire) < CAPACITY
     }
 
-    /// Adds a reply; breaks if it would reach nobody.
+    /// Adds a reply; breaks if nobody would receive it.
     pub(crate) fn push(&self, reply: impl Into<R>) -> ControlFlow<()> {
         let reply = reply.into();
         let mut state = self.state.lock();
@@ -75,7 +75,7 @@ impl<R: Message> Outbox<R> {
         ControlFlow::Continue(())
     }
 
-    /// No more replies come.
+    /// No more replies follow.
     pub(crate) fn finish(&self) {
         let mut state = self.state.lock();
         if matches!(state.ending, Ending::Open) {
@@ -85,7 +85,7 @@ impl<R: Message> Outbox<R> {
         }
     }
 
-    /// Ends with an error in place of what was not taken yet.
+    /// Ends with an error that replaces what was not taken yet.
     pub(crate) fn fail(&self, status: Status) {
         let mut state = self.state.lock();
         if !matches!(state.ending, Ending::Closed) {
@@ -103,8 +103,8 @@ impl<R: Message> Outbox<R> {
         self.closed.notify_one();
     }
 
-    /// The next reply, when there is one; `None` after the last. Whether this made room comes with
-    /// it.
+    /// The next reply, when there is one; `None` after the last. Also returns whether this freed
+    /// space.
     pub(crate) fn poll_next(
         &self,
         context: &mut Context<'_>,
@@ -114,8 +114,8 @@ impl<R: Message> Outbox<R> {
         if let Some(reply) = state.replies.pop_front() {
             let bytes = reply.encoded_len();
             let before = self.bytes.fetch_sub(bytes, Ordering::AcqRel);
-            let made_room = before >= ROOM && before - bytes < ROOM;
-            return (Poll::Ready(Some(Ok(reply))), made_room);
+            let freed_space = before >= CAPACITY && before - bytes < CAPACITY;
+            return (Poll::Ready(Some(Ok(reply))), freed_space);
         }
         let last = match &mut state.ending {
             Ending::Open => {
@@ -130,7 +130,7 @@ impl<R: Message> Outbox<R> {
         (Poll::Ready(last), false)
     }
 
-    /// Completes once the caller is gone or has all.
+    /// Completes once the caller is gone or has everything.
     pub(crate) async fn closed(&self) {
         self.closed.notified().await;
     }
@@ -196,7 +196,7 @@ mod tests {
     impl CountOutbox {
         async fn take(&self) -> (Option<Result<v1::CountReply, Status>>, bool) {
             poll_fn(|context| match self.poll_next(context) {
-                (Poll::Ready(reply), made_room) => Poll::Ready((reply, made_room)),
+                (Poll::Ready(reply), freed_space) => Poll::Ready((reply, freed_space)),
                 (Poll::Pending, _) => Poll::Pending,
             })
             .await
@@ -230,7 +230,7 @@ mod tests {
         let outbox = CountOutbox::new();
         for _ in 0..2 {
             assert!(outbox.has_room());
-            assert!(outbox.push(reply(ROOM / 2)).is_continue());
+            assert!(outbox.push(reply(CAPACITY / 2)).is_continue());
         }
         assert!(!outbox.has_room());
         assert!(outbox.take().await.1 && outbox.has_room());

@@ -1,4 +1,4 @@
-//! Moments as they travel: residues in messages.
+//! The wire form of moments: residues in messages.
 
 use oboro_engine::Moments;
 use oboro_protocol::{moments_messages, v1};
@@ -27,7 +27,7 @@ impl Packing {
         moment_packed_len(self.degree, self.limbs, power)
     }
 
-    /// Packs moments of one range, or shard: `each` gets every one of them, `send` the messages that carry them.
+    /// Packs moments of one range, or shard: `each` gets every one of them, `send` the messages that hold them.
     pub(crate) fn pack(
         self,
         index: &MomentIndex,
@@ -56,7 +56,7 @@ impl Packing {
         run.end(&mut send)
     }
 
-    /// The residues of packed moments with one power of the mask, all of them of the right length.
+    /// The residues of packed moments with one power of the mask, all of the right length.
     pub(crate) fn unpack(self, power: usize, packed: &[u8]) -> Vec<u32> {
         let mut residues = vec![0; unpacked_len(packed.len())];
         unpack(packed, &mut residues);

@@ -1,5 +1,5 @@
-//! What passes between a server and the workers that count in its place: parts of one program's state,
-//! of one version at both ends, not of the protocol with owners.
+//! The messages between a server and the workers that count for it: internal state of one program, of the same version
+//! at both ends, not part of the protocol with owners.
 
 use oboro_engine::Plan;
 use oboro_protocol::v1;
@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::ops::Range;
 use tonic::{Code, Status};
 
-/// What workers are to compute of every shard that they are given.
+/// What workers compute of every shard that they are given.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Task {
     /// The dataset.
@@ -22,10 +22,10 @@ pub(crate) struct Task {
     /// Those of itemset after itemset.
     #[prost(uint32, repeated, tag = "4")]
     pub(crate) columns: Vec<u32>,
-    /// The moments to leave out, because the server has them: pairs of the first and the one after the last.
+    /// The moments to leave out, because the server has them: pairs of the first and the end.
     #[prost(uint64, repeated, tag = "5")]
     known: Vec<u64>,
-    /// The runs of blocks: pairs of the first and the one after the last.
+    /// The runs of blocks: pairs of the first and the end.
     #[prost(uint64, repeated, tag = "6")]
     shards: Vec<u64>,
 }
@@ -66,13 +66,13 @@ impl Task {
     }
 }
 
-/// What a worker has to say of some neighbouring shards.
+/// A worker's result for some neighbouring shards.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Partial {
-    /// All moments that were wanted of each of the shards, which stand where owners have ranges.
+    /// All wanted moments of each of the shards, which take the field of an owner's ranges.
     #[prost(message, repeated, tag = "1")]
     pub(crate) moments: Vec<v1::Moments>,
-    /// Or why there are none.
+    /// Or the error.
     #[prost(message, optional, tag = "2")]
     pub(crate) failure: Option<Failure>,
 }
@@ -100,7 +100,7 @@ impl Failure {
         }
     }
 
-    /// Tells the log of a worker's failure, and gives what an owner is told.
+    /// Logs a worker's failure, and returns what an owner is told.
     pub(crate) fn log(self, worker: &str) -> Status {
         tracing::error!(worker, error = self.detail, "a worker failed");
         Status::new(Code::from_i32(self.code), self.told)

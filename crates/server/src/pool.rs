@@ -1,7 +1,7 @@
 //! The threads that compute, shared by all queries.
 //!
-//! A thread that is free takes the [next time slice](Queue), does one task of its job and asks again.
-//! Where no job is ready, threads sleep until one may be. Each keeps to its CPUs.
+//! A free thread takes the [next time slice](Queue), does one task of its job and asks again. If no
+//! job is ready, threads sleep until one may be. Each is pinned to its CPUs.
 
 use crate::clients::Client;
 use oboro_arena::CpuAssignment;
@@ -16,7 +16,7 @@ use std::{io, mem};
 /// Jobs of all clients.
 pub(crate) type Queue = queue::Queue<Client, dyn Job>;
 
-/// What threads work on, a task at a time, several threads at once.
+/// Work for the threads, a task at a time, on several threads at once.
 pub(crate) trait Job: Send + Sync + 'static {
     /// Whether a step would find a task to do. Whoever makes it true [wakes](Queue::wake) the queue.
     fn has_task(&self) -> bool;
@@ -43,7 +43,7 @@ impl Workspace {
     }
 }
 
-/// The threads; dropping them lets running tasks end and leaves the others.
+/// The threads; dropping them lets running tasks end and drops the others.
 pub(crate) struct Pool {
     queue: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
@@ -106,7 +106,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// Has so many tasks, each of which says that it was done.
+    /// Has this many tasks, each of which reports that it was done.
     struct Ticking {
         tasks: AtomicUsize,
         panics: bool,
@@ -166,7 +166,7 @@ mod tests {
         for (job, heard) in jobs {
             let tasks = job.tasks.load(Ordering::SeqCst);
             pool.queue().push(&someone(), Arc::new(job));
-            // Ends when the pool has dropped the job and its sender with it.
+            // Ends when the pool has dropped the job and with it its sender.
             assert_eq!(heard.iter().count(), tasks);
         }
     }

@@ -1,9 +1,10 @@
-//! The backend whose jobs remote workers count: shards are handed to a [`Dispatch`], and what comes back is taken as if
-//! it had been counted here.
+//! The backend whose jobs remote workers count: shards are handed to a [`Dispatch`], and results are taken as if they
+//! had been counted here.
 //!
-//! Results of different shards come in any order and are added up here. A worker hands in exactly the shards that it was
-//! given, each once; a shard that several workers were given is taken from the first. What has arrived waits here until the server's own threads check it and add it up. Limits, shares among clients
-//! and the cache of moments are the server's as ever.
+//! Results of different shards arrive in any order and are summed here. A worker returns exactly the shards that it was
+//! given, each once; of a shard that several workers were given, the first result counts. Results are queued until the
+//! server's own threads check and sum them. Limits, fair shares among clients and the cache of moments remain the
+//! server's.
 
 use crate::packing::Packing;
 use crate::partial::{Partial, Task};
@@ -20,12 +21,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tonic::Status;
 
-/// Bytes of results that wait here before more are better left where they are.
+/// Bytes of queued results above which workers had better keep further ones.
 const RESULT_BYTES: usize = 4 << 20;
 
-/// Who has workers count.
+/// Distributes work to workers.
 pub trait Dispatch: Send + Sync {
-    /// Begins to count. Called on a thread of the server that must not wait.
+    /// Starts a job. Called on a thread of the server that must not block.
     fn start(&self, job: RemoteJob);
 }
 
@@ -63,8 +64,8 @@ impl Backend<Snapshot> for RemoteExecutor {
     }
 }
 
-/// A job to be counted over its shards, and where the results go. Dropped before every
-/// shard was delivered, it ends the query with an error.
+/// A job to be counted over its shards, and the receiver of the results. Dropped before every shard was delivered, it
+/// ends the query with an error.
 pub struct RemoteJob {
     manifest: Vec<u8>,
     task: Vec<u8>,
@@ -82,19 +83,19 @@ impl RemoteJob {
         &self.task
     }
 
-    /// The number of shards, from 0, all of which are to be counted.
+    /// The number of shards, counted from 0, all of which are to be counted.
     pub fn shards(&self) -> u64 {
         self.results.shards as u64
     }
 
-    /// The bytes that each of them has in a result, or little fewer.
+    /// The approximate bytes of each shard in a result, a lower bound.
     pub fn shard_bytes(&self) -> u64 {
         self.results.shard_bytes
     }
 
     /// Takes the result of [`Worker::count`](crate::Worker::count) for the shards that a worker was given; its name is
-    /// for errors. Shards that another worker has delivered are left out. A failure, or an invalid result, ends
-    /// the query: one with other shards, or with one that the same worker has delivered before, is invalid.
+    /// for errors. Shards that another worker has delivered are ignored. A failure or an invalid result ends the query;
+    /// a result is also invalid if it has other shards, or one that the same worker has delivered before.
     pub fn deliver(&self, worker: &str, given: Range<u64>, partial: Bytes) {
         self.results.deliver(worker, given, partial);
         (self.results.wake)();
@@ -107,12 +108,12 @@ impl RemoteJob {
         (self.results.wake)();
     }
 
-    /// Whether shards are missing and somebody waits for them. Otherwise what runs may end.
+    /// Whether shards are missing and somebody waits for them. Otherwise workers may stop.
     pub fn is_wanted(&self) -> bool {
         !self.results.cancelled.load(Ordering::Acquire) && self.results.is_incomplete()
     }
 
-    /// Whether results have room here: while a caller reads slowly they are better left where they are.
+    /// Whether the queue has free space for results: while a caller reads slowly, workers had better keep them.
     pub fn has_room(&self) -> bool {
         self.results.state.lock().bytes < RESULT_BYTES
     }
@@ -129,7 +130,7 @@ impl Drop for RemoteJob {
     }
 }
 
-/// What the server's threads advance.
+/// The run that the server's threads advance.
 struct RemoteRun(Arc<Results>);
 
 impl Run for RemoteRun {
@@ -153,7 +154,7 @@ impl Drop for RemoteRun {
     }
 }
 
-/// What workers have delivered of a job.
+/// The state of a job's results.
 struct Results {
     shards: usize,
     plan: Arc<Plan>,
@@ -171,12 +172,12 @@ struct State {
     delivered: Box<[Option<Arc<str>>]>,
     missing: usize,
     waiting: VecDeque<Delivered>,
-    /// Of what waits.
+    /// Bytes of the queue.
     bytes: usize,
-    /// Shards that were not taken.
+    /// Shards not taken yet.
     left: usize,
     failure: Option<Status>,
-    /// No step gives anything any more: one has failed, or its caller has had enough.
+    /// No step does anything any more: one has failed, or its caller has stopped.
     stopped: bool,
 }
 
@@ -187,7 +188,7 @@ struct Delivered {
 }
 
 impl Results {
-    /// Of so many shards, of which all moments of the plan are missing.
+    /// Waits for `shards` shards, with all moments of the plan.
     fn new(
         shards: usize,
         plan: Arc<Plan>,
@@ -218,7 +219,7 @@ impl Results {
         }
     }
 
-    /// What it takes in memory before anything is delivered.
+    /// The memory it takes before anything is delivered.
     fn bytes(&self) -> usize {
         self.plan.bytes() + self.shards * size_of::<Option<Arc<str>>>()
     }
@@ -282,7 +283,7 @@ impl Results {
         !state.stopped && (state.failure.is_some() || !state.waiting.is_empty())
     }
 
-    /// No moments follow, and what has arrived is dropped.
+    /// No moments follow, and queued results are dropped.
     fn stop(&self) {
         let mut state = self.state.lock();
         state.stopped = true;
@@ -290,9 +291,10 @@ impl Results {
         state.bytes = 0;
     }
 
-    /// Gives the moments of a shard that has arrived to `sink`.
+    /// Passes the moments of a delivered shard to `sink`.
     ///
     /// # Errors
+    ///
     /// A worker that failed, or whose result is invalid.
     fn step(&self, sink: &mut Sink<'_>) -> Result<Step, Status> {
         let Delivered { worker, messages } = {
@@ -341,15 +343,14 @@ impl Results {
         })
     }
 
-    /// Whether residues of so many moments, each limb after limb, are below their moduli.
+    /// Whether the residues of this many moments, each limb after limb, are below their moduli.
     fn are_reduced(&self, residues: &[u32], moments: usize) -> bool {
         let limbs = residues.chunks_exact(residues.len() / (moments * self.moduli.len()));
         let mut limbs = limbs.zip(self.moduli.iter().cycle());
         limbs.all(|(residues, q)| vector::largest(residues) < q.value())
     }
 
-    /// The messages of one shard, ascending, if they have the moments that are wanted, all of them and no
-    /// other.
+    /// The messages of one shard, ascending, if they have exactly the wanted moments.
     fn check(
         &self,
         worker: &str,
@@ -384,7 +385,7 @@ fn bytes(messages: &[v1::Moments]) -> usize {
     messages.iter().map(|message| message.residues.len()).sum()
 }
 
-/// A result that no worker of this version gives.
+/// A result that no worker of this version returns.
 fn malformed(worker: &str, problem: &str) -> Status {
     tracing::error!(worker, problem, "the result of a worker is malformed");
     Status::internal(format!(
@@ -423,7 +424,7 @@ mod tests {
             }
         }
 
-        /// What a worker says of a shard, the moments in no order.
+        /// A worker's result for a shard, the moments in no order.
         fn shard(&self, shard: u64) -> Vec<v1::Moments> {
             let one = |moment: usize| {
                 let packing = self.results.packing;
@@ -520,7 +521,7 @@ mod tests {
         let partial = Bytes::from_static(b"no message");
         setting.results.deliver("w", 0..1, partial);
         setting.refuses("worker w ");
-        // Residues that are none.
+        // Values that are not residues.
         let setting = Setting::new();
         let mut shard = setting.shard(1);
         shard[0].residues = vec![0xff; shard[0].residues.len()].into();
@@ -538,7 +539,7 @@ mod tests {
             let shards = shards.collect();
             (setting, shards)
         };
-        // Too few, too many, others, one that the question has not.
+        // Too few, too many, other moments, one that is not in the question.
         let others: [(Range<u64>, &[u64]); 6] = [
             (0..2, &[0]),
             (0..2, &[]),
@@ -574,7 +575,7 @@ mod tests {
         assert!(setting.step().0.is_ok());
     }
 
-    /// A failure, a result that is refused, and a caller that has had enough: what had arrived by then is not given.
+    /// A failure, a refused result, and a caller that stopped: results that had arrived by then are not passed on.
     #[test]
     fn no_moments_follow_the_end() {
         let is_over = |setting: &Setting| {

@@ -1,8 +1,7 @@
-//! A scrub of the store on behalf of a caller, beside everything else.
+//! A scrub of the store for a caller, in the background.
 //!
-//! One part at a time is read and checked on a blocking thread, so it takes neither a place among the
-//! queries nor one of the threads that compute. It rests to keep to the caller's rate, waits for a
-//! caller that is slow, and ends when that one is gone.
+//! One part at a time is read and checked on a blocking thread, so it takes neither a query's slot nor a thread that
+//! computes. It throttles itself to the caller's rate, waits for a caller that is slow, and ends when that one is gone.
 
 use crate::blocking::blocking;
 use crate::counting::IDLE_TIMEOUT;
@@ -16,14 +15,14 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use tracing::Instrument;
 
-/// Replies that wait for the caller, at most.
+/// The most replies that wait for the caller.
 const WAITING: usize = 16;
-/// Bytes a second: at less, one caller's scrub would keep all others from theirs.
+/// The least bytes per second: with less, one caller's scrub would keep all others from theirs.
 const LEAST_RATE: u64 = 1 << 20;
-/// Progress is told about so many times.
+/// The number of progress reports, approximately.
 const TELLINGS: u64 = 256;
 
-/// What becomes of a scrub, in order.
+/// The events of a scrub, in order.
 pub(crate) type Replies = ReceiverStream<Result<v1::ScrubReply, Status>>;
 
 /// Lets one caller at a time scrub.
@@ -38,10 +37,11 @@ impl Scrubbing {
         }
     }
 
-    /// Begins; what is found comes from the stream.
+    /// Starts a scrub; returns the stream of what is found.
     ///
     /// # Errors
-    /// A rate that is too low, another scrub under way, no such dataset, a catalogue that cannot be read.
+    ///
+    /// A rate that is too low, another scrub in progress, no such dataset, a catalogue that cannot be read.
     pub(crate) async fn start(
         &self,
         access: Access,
@@ -54,7 +54,7 @@ impl Scrubbing {
         }
         let turn = Arc::clone(&self.turn).try_acquire_owned().map_err(|_| {
             Status::resource_exhausted(
-                "a scrub is under way, and this server runs one at a time; try again when it has ended",
+                "a scrub is in progress, and this server runs one at a time; try again when it has ended",
             )
         })?;
         let name = (!request.name.is_empty()).then_some(request.name);
@@ -75,7 +75,7 @@ type Sender = mpsc::Sender<Result<v1::ScrubReply, Status>>;
 async fn end_with_caller(sender: Sender, scrub: Scrub, pace: Pace, turn: OwnedSemaphorePermit) {
     let work = async {
         let end = run(&sender, scrub, pace).await?;
-        // Whoever hears of the end may begin the next one.
+        // Whoever is told of the end may start the next one.
         drop(turn);
         send(&sender, end).await
     };
@@ -95,7 +95,7 @@ async fn send(sender: &Sender, reply: Result<Reply, Status>) -> Result<(), Gone>
     sent.map_err(|_| Gone)
 }
 
-/// Checks everything; the last reply.
+/// Checks everything; returns the last reply.
 async fn run(
     sender: &Sender,
     mut scrub: Scrub,

@@ -41,7 +41,7 @@ impl Service {
         )))
     }
 
-    /// Runs `work` on what the store has, away from the threads that serve connections.
+    /// Runs `work` on the datasets, away from the threads that serve connections.
     async fn with_access<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Access) -> Result<T, StoreError> + Send + 'static,
@@ -51,7 +51,7 @@ impl Service {
     }
 }
 
-/// Runs what blocks on the disk, likewise.
+/// Runs disk-bound work, likewise.
 async fn storing<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, Status> {
@@ -146,7 +146,7 @@ impl Mining for Service {
         let published = self
             .with_access(move |access| {
                 let published = access.publish(dataset)?;
-                // What the upload's chunks lay in is of no use to the questions that follow.
+                // The memory of the upload's chunks is of no use to the queries that follow.
                 release_memory();
                 Ok(published)
             })
@@ -261,13 +261,13 @@ impl Mining for Service {
     }
 }
 
-/// Whose call it is.
+/// The client of a call.
 pub(crate) fn caller<T>(request: &Request<T>) -> Client {
     let client = request.extensions().get::<Client>().cloned();
     client.unwrap_or(Client::Connected(request.remote_addr()))
 }
 
-/// Tells the log which dataset the call is about.
+/// Logs the dataset that the call is about.
 fn record(dataset: DatasetId) {
     Span::current().record("dataset", field::display(dataset));
 }

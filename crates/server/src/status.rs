@@ -1,5 +1,5 @@
-//! Errors on their way to the caller: a code that programs understand, the sentence that people do.
-//! Where the server keeps its files only the log tells.
+//! Errors for the caller: a code for programs, a sentence for people. Only the log tells where the
+//! server keeps its files.
 
 use oboro_engine::EngineError;
 use oboro_format::ErrorKind;

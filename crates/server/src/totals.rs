@@ -1,8 +1,8 @@
-//! Moments over ranges from those over their shards.
+//! Sums moments over shards into moments over ranges.
 //!
 //! A question names ranges of blocks, and its answer has the moments over each: the sums over the range's shards, which
-//! are counted one by one. What was added up leaves as soon as the last shard has come: scalars together, a polynomial
-//! when it is complete.
+//! are counted one by one. Sums leave as soon as they are complete: scalars together with the last shard, each
+//! polynomial by itself.
 
 use oboro_engine::{Moments, shards};
 use oboro_format::wording::MEMORY;
@@ -13,30 +13,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tonic::Status;
 
-/// Bytes for plans and sums of all queries together where nothing says how much memory there is.
-pub(crate) const USUAL_ROOM: u64 = 1 << 30;
+/// Bytes for plans and sums of all queries together if no memory budget is set.
+pub(crate) const DEFAULT_BUDGET: u64 = 1 << 30;
 
-/// Room for plans and sums, shared by all queries.
+/// The memory budget of plans and sums, shared by all queries.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct Budget {
     bytes: u64,
     taken: AtomicU64,
 }
 
-/// Room that a query has taken, given back when dropped.
+/// Memory taken by a query, returned to the budget when dropped.
 pub(crate) struct Taken {
-    room: Arc<Room>,
+    budget: Arc<Budget>,
     bytes: u64,
 }
 
-impl Room {
+impl Budget {
     pub(crate) fn new(bytes: u64) -> Self {
         let taken = AtomicU64::new(0);
         Self { bytes, taken }
     }
 
     /// # Errors
-    /// No room for so many bytes, ever or now.
+    ///
+    /// More bytes than the budget, or than are free now.
     pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Result<Taken, Status> {
         let fits = |taken: u64| {
             let after = taken.saturating_add(bytes);
@@ -45,7 +46,7 @@ impl Room {
         let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
         match self.taken.fetch_update(acquire, relaxed, fits) {
             Ok(_) => Ok(Taken {
-                room: Arc::clone(self),
+                budget: Arc::clone(self),
                 bytes,
             }),
             Err(_) if bytes > self.bytes => Err(Status::resource_exhausted(format!(
@@ -62,7 +63,7 @@ impl Room {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.room.taken.fetch_sub(self.bytes, Ordering::Release);
+        self.budget.taken.fetch_sub(self.bytes, Ordering::Release);
     }
 }
 
@@ -80,15 +81,15 @@ impl Shards {
         Self { ranges, shards }
     }
 
-    /// The bytes that sums of so many residues, in so many polynomials besides the scalars, take in all ranges that are
-    /// more than one shard.
+    /// The bytes that sums of `residues` residues, in `polynomials` polynomials besides the scalars, take in all ranges
+    /// that are more than one shard.
     pub(crate) fn sum_bytes(&self, residues: usize, polynomials: usize) -> u64 {
         let of_range = residues * size_of::<u32>() + polynomials * size_of::<Mutex<Sum>>();
         let added_up = self.owned().filter(|shards| shards.len() > 1).count();
         added_up as u64 * of_range as u64
     }
 
-    /// The shards of each range. They are ascending, and no edge of a range crosses one.
+    /// The shards of each range. They are ascending, and none crosses an edge of a range.
     fn owned(&self) -> impl Iterator<Item = Range<usize>> {
         self.ranges.iter().map(|range| {
             let first = self.shards.partition_point(|it| it.start < range.start);
@@ -98,30 +99,30 @@ impl Shards {
     }
 }
 
-/// Sums under way.
+/// Sums in progress.
 pub(crate) struct Totals {
     moduli: Vec<Modulus>,
     ranges: Vec<Total>,
     /// The moments that are wanted, ascending; scalars first.
     wanted: Vec<usize>,
     scalars: usize,
-    _room: Taken,
+    _memory: Taken,
 }
 
 /// Of one range.
 struct Total {
     shards: Range<usize>,
     scalars: Mutex<Sum>,
-    /// None where there is one shard, whose moments are the range's.
+    /// `None` if there is one shard, whose moments are the range's.
     polynomials: Vec<Mutex<Sum>>,
 }
 
-/// Of some moments.
+/// The sum of some moments.
 #[derive(Default)]
 struct Sum {
     /// Empty until the first was added.
     residues: Vec<u32>,
-    /// How many moments were added to it.
+    /// The number of moments added.
     added: usize,
 }
 
@@ -132,7 +133,7 @@ impl Totals {
         moduli: &[Modulus],
         wanted: Vec<usize>,
         scalars: usize,
-        room: Taken,
+        memory: Taken,
     ) -> Self {
         let total = |owned: Range<usize>| {
             let sums = match owned.len() {
@@ -150,11 +151,11 @@ impl Totals {
             ranges: shards.owned().map(total).collect(),
             wanted,
             scalars,
-            _room: room,
+            _memory: memory,
         }
     }
 
-    /// Adds moments of a shard. `done` takes those that are complete, with the place of their range for a shard.
+    /// Adds moments of a shard. `done` takes those that are complete, with the index of their range for a shard.
     pub(crate) fn add(
         &self,
         mut moments: Moments<'_>,
@@ -264,8 +265,8 @@ mod tests {
         // Two scalars and a polynomial of four residues, of numbers 1, 4 and 7.
         assert!(shards.owned().eq([0..3, 0..1, 3..4]));
         assert_eq!(shards.sum_bytes(10, 1), 40 + size_of::<Mutex<Sum>>() as u64);
-        let room = Arc::new(Room::new(40)).take(40).unwrap();
-        let totals = Totals::new(&shards, &q, vec![1, 4, 7], 2, room);
+        let memory = Arc::new(Budget::new(40)).take(40).unwrap();
+        let totals = Totals::new(&shards, &q, vec![1, 4, 7], 2, memory);
         // Only the first range is added up.
         assert!(
             totals
@@ -312,15 +313,15 @@ mod tests {
     }
 
     #[test]
-    fn room_is_taken_and_given_back() {
-        let room = Arc::new(Room::new(100));
-        let first = room.take(60).unwrap();
-        let message = room.take(41).err().unwrap().message().to_owned();
+    fn memory_is_taken_and_returned() {
+        let budget = Arc::new(Budget::new(100));
+        let first = budget.take(60).unwrap();
+        let message = budget.take(41).err().unwrap().message().to_owned();
         assert!(message.contains("60 of the 100"), "{message}");
-        let _second = room.take(40).unwrap();
+        let _second = budget.take(40).unwrap();
         drop(first);
-        let message = room.take(101).err().unwrap().message().to_owned();
+        let message = budget.take(101).err().unwrap().message().to_owned();
         assert!(message.contains("--memory"), "{message}");
-        room.take(60).unwrap();
+        budget.take(60).unwrap();
     }
 }

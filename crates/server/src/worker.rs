@@ -1,4 +1,4 @@
-//! Counts in a server's place, on storage that both reach: of a question, the shards that it is given.
+//! Counts for a server, on storage that both reach: the shards of a question that it is given.
 
 use crate::listen::{Pin, ServeError, placed};
 use crate::memory;
@@ -19,15 +19,15 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use tonic::Status;
 
-/// Questions that stay planned: one may come for every few of its shards.
+/// Questions that stay planned: one may arrive for every few of its shards.
 const PLANNED: usize = 4;
 
-/// Counts what servers with the same storage ask it to. All methods may be called from any thread.
+/// Counts what servers with the same storage request. All methods may be called from any thread.
 pub struct Worker {
     store: SharedStore,
     assignments: Vec<CpuAssignment>,
     distances: Distances,
-    /// The last used at the end.
+    /// The most recently used last.
     planned: Mutex<VecDeque<Arc<Planned>>>,
 }
 
@@ -43,8 +43,8 @@ struct Planned {
 }
 
 impl Worker {
-    /// A worker with so many threads on the storage of a server: the same directory, or the same objects
-    /// with a cache of its own. With `memory` the process holds no more bytes than that.
+    /// A worker with `threads` threads on the storage of a server: the same directory, or the same objects with a cache
+    /// of its own. With `memory` the process stays within that many bytes.
     ///
     /// # Errors
     /// Memory that leaves nothing for ciphertext, a cache in use, an invalid URL.
@@ -65,7 +65,7 @@ impl Worker {
         })
     }
 
-    /// The moments of some shards for a server's [`RemoteJob`](crate::RemoteJob), or why there are none, encoded for
+    /// The moments of some shards for a server's [`RemoteJob`](crate::RemoteJob), or an error, encoded for
     /// [`RemoteJob::deliver`](crate::RemoteJob::deliver).
     pub fn count(&self, manifest: &[u8], task: &[u8], shards: Range<u64>) -> Vec<u8> {
         let moments = self.moments(manifest, task, shards);

@@ -129,7 +129,7 @@ const SEGMENT: u64 = 64 * 4096;
 /// Starts a scrub that takes three quarters of a minute, and waits until it is in progress.
 fn slow_scrub(owner: &Home, server: &Server) -> Process {
     let scrub = owner.start(&format!("scrub --server {} --rate 1MiB", server.url()));
-    until("the scrub is under way", || {
+    until("the scrub is in progress", || {
         server.log().contains("scrubs name").then_some(())
     });
     scrub

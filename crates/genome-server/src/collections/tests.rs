@@ -141,7 +141,7 @@ fn a_power_cut_at_any_step_leaves_the_old_panel_or_the_new_one() {
         disk.acknowledge();
     }
     let record = disk.record();
-    // Were anything not recorded, what follows would mean little.
+    // If anything were not recorded, what follows would mean little.
     assert!(record.image(record.operations(), Loss::Nothing) == Image::read(disk.path()));
 
     replay(&record, |left, cut| {
@@ -163,7 +163,7 @@ fn a_power_cut_at_any_step_leaves_the_old_panel_or_the_new_one() {
             after(cut.acknowledged + usize::from(cut.under_way)),
         ];
         assert!(promised.contains(&found), "{found:?} after {cut:?}");
-        // What was left does not stand in the way.
+        // Leftovers are not in the way.
         generate_panel(&collections, "p", &parameters(2), Existing::Replace).unwrap();
     });
 }

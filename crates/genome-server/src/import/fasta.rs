@@ -1,7 +1,7 @@
 //! FASTA: sequences for a reference, rows for a panel.
 //!
-//! A panel is written column by column and FASTA comes row by row, so the rows pass through a file without a
-//! name beside the panel's.
+//! A panel is written column by column and FASTA comes row by row, so the rows pass through an unnamed temporary file
+//! beside the panel's.
 
 use super::lines::Lines;
 use crate::alphabet::base;
@@ -113,13 +113,13 @@ pub(super) fn read_panel(lines: &mut Lines, loading: Loading) -> Result<(), Geno
     }
 }
 
-/// The bits of a base among the rows: unknown ones may come at any time.
+/// The bits of a base among the rows: unknown ones may appear at any time.
 const BITS: u32 = 4;
 
-/// Symbols that are turned from rows into columns at a time.
+/// Symbols that are transposed at a time.
 const BLOCK: usize = 1 << 26;
 
-/// The rows of an alignment, in a file that goes away with this.
+/// The rows of an alignment, in a file that is removed with this value.
 struct Rows {
     file: BufWriter<File>,
     columns: usize,

@@ -1,4 +1,4 @@
-//! The lines of a file, unpacked, with bounds on what one takes.
+//! The lines of a file, unpacked, with bounds on the length of a line.
 
 use super::Format;
 use crate::error::{GenomeError, InputFault, excerpt};
@@ -12,7 +12,7 @@ const BUFFER: usize = 1 << 16;
 /// The most bytes of a line.
 const MAX_LINE_BYTES: usize = 256 << 20;
 
-/// How every file ends that bgzip has written: an empty block.
+/// The end of every file that bgzip has written: an empty block.
 pub(super) const BGZF_END: [u8; 28] = [
     0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 0xff, 6, 0, b'B', b'C', 2, 0, 0x1b, 0, 3, 0, 0, 0, 0, 0, 0, 0,
     0, 0,
@@ -56,7 +56,7 @@ impl Lines {
         })
     }
 
-    /// Tells the format by the first bytes.
+    /// Detects the format from the first bytes.
     pub(super) fn format(&mut self) -> Result<Format, GenomeError> {
         let start = self.peek()?;
         let fault = match start {

@@ -110,7 +110,7 @@ fn a_region_is_all_that_is_read() {
     };
     let panel = with("20:6-12").unwrap();
     assert_eq!(all(&panel), [[1, 1], [0, 1], [0, 0]]);
-    // Wherever it goes on, and all that is elsewhere is counted.
+    // Wherever it continues, and everything outside is counted.
     let scattered = [
         line(5, "G", "0|1", "1"),
         line(50, "G", "1|1", "1"),
@@ -248,7 +248,7 @@ fn an_alignment_becomes_a_panel_of_its_columns() {
     assert!(panel.site(Some("a"), 5).is_err());
 }
 
-/// More columns than are turned at a time.
+/// More columns than are transposed at a time.
 #[test]
 fn long_alignments_are_turned_in_blocks() {
     let (rows, columns) = (2100, 33_000);
@@ -323,7 +323,7 @@ fn a_reference_has_the_sequences_of_its_file() {
     assert_eq!(collections.reference("r").unwrap().bases(), [0]);
 }
 
-/// Public data, where it is present.
+/// Public data, if it is present.
 fn shared(name: &str) -> Option<std::path::PathBuf> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared/data")

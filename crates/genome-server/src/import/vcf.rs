@@ -31,7 +31,7 @@ pub(super) fn read_panel(
     };
     let mut loading = Some(loading);
     let mut panel = None;
-    // To the end, since a file need not be sorted: the region may go on behind lines that are not in it.
+    // To the end, since a file need not be sorted: the region may continue behind lines outside it.
     while let Some(line) = lines.next()? {
         if line.is_empty() {
             continue;
@@ -62,7 +62,7 @@ pub(super) fn read_panel(
     Ok(reader.left_out)
 }
 
-/// Reads the header; the names of the samples.
+/// Reads the header; returns the names of the samples.
 fn read_samples(lines: &mut Lines) -> Result<Vec<String>, GenomeError> {
     let mut header = Vec::new();
     while lines.peek()?.first() == Some(&b'#') {
@@ -85,26 +85,26 @@ fn read_samples(lines: &mut Lines) -> Result<Vec<String>, GenomeError> {
     }
 }
 
-/// What an error and those that caused it say, on one line.
+/// The messages of an error and its causes, on one line.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let mut texts: Vec<String> = causes
         .map(|error| error.to_string().escape_debug().to_string())
         .collect();
-    // Some wrap an error and say the same.
+    // Some wrap an error and repeat its message.
     texts.dedup();
     texts.join(": ")
 }
 
-/// What came of a line.
+/// The result of a line.
 enum Line {
     /// A site, with its symbols in [`Reader::symbols`].
     Site,
-    /// Nothing, and it was counted in [`Reader::left_out`].
+    /// None, and it was counted in [`Reader::left_out`].
     LeftOut,
 }
 
-/// What is known of the lines so far.
+/// The state after the lines so far.
 struct Reader<'a> {
     samples: Vec<String>,
     region: Option<&'a Region>,
@@ -135,7 +135,7 @@ impl Reader<'_> {
         let position = match record.variant_start() {
             Some(Ok(position)) => position.get() as u64,
             Some(Err(error)) => return Err(InputFault::Record(with_causes(&error))),
-            // Before the first base, where telomeres are said to be.
+            // Before the first base, where telomeres are placed.
             None => 0,
         };
         let is_wanted = |region: &Region| {
@@ -214,7 +214,7 @@ impl Reader<'_> {
     }
 }
 
-/// The largest number of an allele that a line with these alternatives may have.
+/// The largest allele number that a line with these alternatives may have.
 fn largest_allele(alternatives: &str, site: &str) -> Result<u8, InputFault> {
     let count = match alternatives {
         "" | "." => 0,
@@ -247,9 +247,9 @@ impl CallFault {
     }
 }
 
-/// Appends the alleles of a genotype. One that is not phased will do where all its alleles are equal.
+/// Appends the alleles of a genotype. An unphased one is accepted if all its alleles are equal.
 fn read_call(call: &str, largest: u8, symbols: &mut Vec<u8>) -> Result<(), CallFault> {
-    // From version 4.4 on, a separator may stand before the first allele, too.
+    // From version 4.4 on, a separator may also precede the first allele.
     let alleles = call.strip_prefix(['|', '/']).unwrap_or(call);
     let start = symbols.len();
     for allele in alleles.split(['|', '/']) {

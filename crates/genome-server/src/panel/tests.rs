@@ -7,7 +7,7 @@ use std::fs;
 
 const TEN: Alphabet = Alphabet::Alleles { largest: 9 };
 
-/// What a window should hold, row by row: an unknown base is the fifth symbol.
+/// The expected window, row by row: an unknown base is the fifth symbol.
 fn rows(matrix: &[Vec<u8>], sites: Range<usize>) -> Vec<Vec<u8>> {
     let number = |symbol: u8| if symbol == UNKNOWN { 4 } else { symbol };
     (0..matrix[0].len())
@@ -169,7 +169,7 @@ fn damage_is_found_wherever_it_is_and_named() {
     assert!(HaplotypePanel::open(&path, "p").is_ok());
 }
 
-/// Sealed as it should be: only its maker was wrong.
+/// Sealed correctly: only its maker was wrong.
 #[test]
 fn symbols_outside_the_alphabet_are_refused() {
     let (_directory, collections) = empty();

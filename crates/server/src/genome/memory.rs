@@ -1,6 +1,6 @@
-//! Memory for searches under way: as much as prepared windows are kept in, taken in the order of asking before
-//! anything of a search is received or read. One that needs more takes all of it and the place of the kept
-//! windows too, alone.
+//! The memory budget of searches in flight: as large as that of prepared windows, and granted in FIFO order before any
+//! of a search is received or read. A search that needs more gets all of it and the kept windows' budget too,
+//! exclusively.
 
 use oboro_genome::Plan;
 use oboro_genome_server::{Evaluation, ExpandedQuery};
@@ -9,43 +9,43 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 const KIBIBYTE: u64 = 1 << 10;
-/// Bytes that searches allocate until the allocator gives back to the kernel what is free: pieces of many sizes,
-/// which later searches may not fit into.
+/// Bytes that searches allocate until the allocator is asked to release free memory to the kernel: they come in many
+/// sizes, into which later searches may not fit.
 pub(crate) const FREE: u64 = 16 << 20;
 
-/// What searches under way share.
+/// What searches in flight share.
 pub(super) struct Memory {
     kibibytes: u32,
     free: Arc<Semaphore>,
-    /// Bytes that searches have allocated since the allocator gave some back.
+    /// Bytes that searches have allocated since the allocator last released memory.
     allocated: AtomicU64,
-    /// Returns free memory to the kernel.
+    /// Releases free memory to the kernel.
     release_memory: fn(),
 }
 
-/// The memory of one search, its own until dropped.
+/// The memory granted to one search until dropped.
 pub(super) struct Taken {
     bytes: u64,
     share: Share,
     _permit: OwnedSemaphorePermit,
 }
 
-/// What of the memory for genomes a search has.
+/// What a search holds of the memory for genomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
-    /// A part of that for searches under way.
+    /// A part of the budget of searches in flight.
     Part,
-    /// Everything: nothing may be kept meanwhile.
+    /// Everything: nothing may be cached in the meantime.
     All,
 }
 
-/// Bytes that a search of this plan takes whose windows take `window` bytes to prepare.
+/// The memory of a search of this plan whose windows take `window` bytes to prepare.
 pub(super) fn bytes_of(plan: &Plan, window: u64) -> u64 {
     ExpandedQuery::bytes_of(plan) + window + Evaluation::bytes_of(plan)
 }
 
 impl Memory {
-    /// So many bytes, and as many that windows are kept in.
+    /// A budget of `bytes` for searches, and as much for kept windows.
     pub(super) fn new(bytes: u64, release_memory: fn()) -> Self {
         let kibibytes = u32::try_from(bytes / KIBIBYTE).unwrap_or(u32::MAX).max(1);
         Self {
@@ -56,7 +56,7 @@ impl Memory {
         }
     }
 
-    /// Waits for the memory of a search, after those that wait already.
+    /// Waits for the memory of a search, behind those that wait already.
     pub(super) async fn take(&self, bytes: u64) -> Taken {
         let (share, kibibytes) = match u32::try_from(bytes.div_ceil(KIBIBYTE)) {
             Ok(kibibytes) if kibibytes <= self.kibibytes => (Share::Part, kibibytes),
@@ -70,7 +70,7 @@ impl Memory {
         }
     }
 
-    /// Has the allocator give back what is free, now and then, before a window of a search is prepared.
+    /// Has the allocator release free memory, now and then, before a window of a search is prepared.
     pub(super) fn tidy(&self, taken: &Taken) {
         let before = self.allocated.fetch_add(taken.bytes, Ordering::Relaxed);
         if before + taken.bytes > FREE {
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(first.share(), Share::Part);
         let mut large = pin!(memory.take(5 * KIBIBYTE));
         assert!(poll(&mut large).is_none());
-        // There would be room, but another was first.
+        // It would fit, but another was first.
         let mut small = pin!(memory.take(1));
         assert!(poll(&mut small).is_none());
         drop(first);

@@ -1,8 +1,8 @@
 //! One search: from the encrypted query to a stream of answers.
 //!
-//! A search conducts itself: it takes memory for what it needs, receives the query, has it counted against
-//! the budget, and evaluates it window after window. What takes long is done on blocking threads, and the
-//! answers of a window are a job of the [pool](crate::pool) that all queries share, a task each.
+//! A search drives itself: it acquires the memory it needs, receives the query, has it counted against the budget, and
+//! evaluates it window by window. Long work runs on blocking threads, and the answers of a window are a job of the
+//! [pool](crate::pool) that all queries share, one task each.
 
 use super::memory::{Share, Taken};
 use super::windows::{self, Collection, Origin};
@@ -37,7 +37,7 @@ pub(super) type SearchOutbox = Outbox<v1::SearchReply>;
 
 const ADVICE: &str = "ask for fewer mismatches, fewer decoys or a shorter query";
 
-/// Starts a search; its replies come from the stream.
+/// Starts a search; returns the stream of its replies.
 pub(super) fn start(
     shared: Arc<Shared>,
     client: Client,
@@ -59,7 +59,7 @@ pub(super) fn start(
         let conducted = async {
             match conduct(&shared, &client, search, requests, &told).await {
                 Ok(done) => {
-                    // Where the caller is gone, nobody is left to be told.
+                    // If the caller is gone, nobody is left to be told.
                     let _ = told.push(Part::Done(done));
                     told.finish();
                 }
@@ -195,7 +195,7 @@ async fn receive(
     }
 }
 
-/// Has the pool compute all answers of a window. Where it is given up, the job leaves the pool.
+/// Has the pool compute all answers of a window. If this future is dropped, the job leaves the pool.
 async fn evaluate(queue: &Arc<Queue>, client: &Client, answering: Answering) {
     let answering = Arc::new(answering);
     let _queued = Queued {
@@ -211,12 +211,12 @@ async fn evaluate(queue: &Arc<Queue>, client: &Client, answering: Answering) {
 struct Answering {
     window: u32,
     evaluation: Evaluation,
-    /// For as long as a thread computes, though the search be given up.
+    /// Held as long as a thread computes, even if the search is cancelled.
     _memory: Arc<Taken>,
     outbox: Arc<SearchOutbox>,
-    /// The next answer that nobody computes.
+    /// The next unclaimed answer.
     next: AtomicU64,
-    /// Answers that are not computed.
+    /// Answers that are not computed yet.
     left: AtomicU64,
     finished: Notify,
     /// What is logged belongs to this call.
@@ -299,8 +299,8 @@ impl Stream for Replies {
     type Item = Result<v1::SearchReply, Status>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let (reply, made_room) = self.outbox.poll_next(context);
-        if made_room {
+        let (reply, freed_space) = self.outbox.poll_next(context);
+        if freed_space {
             self.queue.wake();
         }
         reply

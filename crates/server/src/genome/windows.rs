@@ -1,16 +1,16 @@
-//! Windows that were prepared before: their rows, read and in order.
+//! A cache of prepared windows: their rows, read and sorted.
 //!
-//! What is kept is the same for all queries; nothing that blinds an answer is here.
+//! Its content is the same for all queries; nothing that blinds an answer is here.
 
 use oboro_genome_server::{GenomeError, HaplotypePanel, Reference, Window};
 use quick_cache::{Weighter, sync};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What an entry takes besides its rows, roughly.
+/// Approximate bytes of an entry besides its rows.
 const OVERHEAD: u64 = 200;
 
-/// A collection as a search began with it.
+/// The version of a collection that a search started with.
 #[derive(Clone)]
 pub(crate) enum Collection {
     Panel(Arc<HaplotypePanel>),
@@ -21,7 +21,7 @@ pub(crate) enum Collection {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum WindowRows {
     Sites(Range<usize>),
-    /// All rows of so many bases.
+    /// All rows of this many bases.
     Bases(usize),
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum WindowRows {
 type Key = (usize, WindowRows);
 type Entry = (Collection, Arc<Window>);
 
-/// Prepared windows in so many bytes. Empty and useless if it may hold nothing.
+/// Prepared windows, within a number of bytes. With 0 bytes it is empty and does nothing.
 pub(crate) struct Windows(Option<sync::Cache<Key, Entry, Weight>>);
 
 #[derive(Clone)]
@@ -64,7 +64,7 @@ impl Collection {
         }
     }
 
-    /// What preparing a window of `length` symbols takes in memory, at most.
+    /// The most memory that preparing a window of `length` symbols takes.
     pub(crate) fn preparation_bytes(&self, length: usize) -> u64 {
         match self {
             Self::Panel(panel) => panel.preparation_bytes(length),
@@ -72,9 +72,10 @@ impl Collection {
         }
     }
 
-    /// A window, its rows in order. Blocks.
+    /// A window, its rows sorted. Blocks.
     ///
     /// # Errors
+    ///
     /// Damaged data.
     pub(crate) fn prepare(&self, rows: &WindowRows) -> Result<Arc<Window>, GenomeError> {
         let rows = match (self, rows) {
@@ -87,17 +88,17 @@ impl Collection {
 }
 
 impl Windows {
-    /// Keeps at most so many bytes.
+    /// Keeps at most `bytes` bytes.
     pub(crate) fn new(bytes: u64) -> Self {
-        // A guess at the number of entries.
+        // An estimate of the number of entries.
         let entries = (bytes >> 20).max(16) as usize;
         Self((bytes > 0).then(|| sync::Cache::with_weighter(entries, bytes, Weight)))
     }
 
-    /// A window, prepared now unless it is here. Searches that want the same one at once wait for the first of
-    /// them. Blocks.
+    /// A window, prepared now unless it is cached. Concurrent searches for the same one wait for the first. Blocks.
     ///
     /// # Errors
+    ///
     /// Damaged data.
     pub(crate) fn get(
         &self,
@@ -119,7 +120,7 @@ impl Windows {
         Ok((window, origin))
     }
 
-    /// Keeps none of those that are here.
+    /// Drops all cached windows.
     pub(crate) fn clear(&self) {
         if let Some(cache) = &self.0 {
             cache.clear();
