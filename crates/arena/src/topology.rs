@@ -97,12 +97,12 @@ impl Topology {
 
         let mut nodes = Vec::new();
         let mut kept = Vec::new();
-        for (place, node) in known.iter().enumerate() {
+        for (index, node) in known.iter().enumerate() {
             let cores = processors.cores(&node.cpus)?;
             if cores.is_empty() {
                 continue;
             }
-            let mut by_distance = all.nearest_first(place).iter().map(|&near| &known[near]);
+            let mut by_distance = all.nearest_first(index).iter().map(|&near| &known[near]);
             let memory = by_distance
                 .find(|near| near.memory_bytes > 0 && allowed.memory_on(near.number))
                 .unwrap_or(node);
@@ -111,7 +111,7 @@ impl Topology {
                 cores,
                 memory_bytes: memory.memory_bytes,
             });
-            kept.push(place);
+            kept.push(index);
         }
         if nodes.is_empty() {
             return Err(TopologyError::NoProcessor);

@@ -397,8 +397,8 @@ impl Choices {
             Vocabulary::Command => " ",
             Vocabulary::Python => ", ",
         };
-        for (place, choice) in self.0.iter().enumerate() {
-            to.write_str(if place == 0 { "" } else { between })?;
+        for (index, choice) in self.0.iter().enumerate() {
+            to.write_str(if index == 0 { "" } else { between })?;
             choice.write(to, vocabulary)?;
         }
         Ok(())

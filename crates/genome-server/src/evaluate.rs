@@ -214,7 +214,7 @@ impl Evaluation {
         let ring = self.plan().ring();
         let (degree, width) = (ring.basis().degree(), self.plan().width());
         let t = ring.plaintext();
-        for (place, test) in tests.iter().enumerate() {
+        for (position, test) in tests.iter().enumerate() {
             let factor = 1 + oboro_ring::sample::below(rng, u64::from(t.value()) - 1) as u32;
             let (of_form, constant) = match test.says {
                 Says::Mismatches(count) => (t.centre(factor), t.neg(t.mul(factor, count.into()))),
@@ -226,12 +226,12 @@ impl Evaluation {
             spec.form(symbols, test.length.into(), of_form, form);
             let polynomials = workspace.plaintexts.chunks_exact_mut(degree);
             for (polynomial, factors) in polynomials.zip(form.chunks(width)) {
-                let of_test = &mut polynomial[place * width..][..width];
+                let of_test = &mut polynomial[position * width..][..width];
                 for (coefficient, &factor) in of_test.iter_mut().rev().zip(factors) {
                     *coefficient = factor;
                 }
             }
-            let coefficient = self.plan().coefficient(place);
+            let coefficient = self.plan().coefficient(position);
             let noise = Noise::draw(rng, self.plan().flood_bits());
             for (limb, ntt) in ring.limbs().iter().enumerate() {
                 let q = ntt.modulus();
@@ -309,7 +309,7 @@ impl Evaluation {
         let out = &mut workspace.fractions;
         fractions.of_polynomial(values, plan.value_bits(), out);
         let mut values: Vec<u64> = (0..tests)
-            .map(|place| out[plan.coefficient(place)])
+            .map(|position| out[plan.coefficient(position)])
             .collect();
         values.resize(plan.tests_per_answer(), 0);
         fractions.of_polynomial(masks, plan.mask_bits(), out);
@@ -548,16 +548,16 @@ mod tests {
             let nothing = expanded(&plan, &[0; LENGTH + 1]);
             let (masks, without) = answers(seed_of, &nothing, &window);
             let (mut read, mut repeated) = (vec![0u64; ROWS], 0);
-            for place in 0..LENGTH {
+            for position in 0..LENGTH {
                 let mut terms = [0; LENGTH + 1];
-                terms[place + 1] = 1;
+                terms[position + 1] = 1;
                 let (again, with) = answers(seed_of, &expanded(&plan, &terms), &window);
                 repeated += usize::from(again == masks);
                 for (row, (with, without)) in read.iter_mut().zip(with.iter().zip(&without)) {
                     // A factor is at least a unit of 1/t, of eight or more in an answer's bits.
                     let difference = with.wrapping_sub(*without) << (64 - plan.value_bits());
                     let units = (difference as i64) >> (64 - plan.value_bits());
-                    *row |= u64::from(units.abs() > 2) << place;
+                    *row |= u64::from(units.abs() > 2) << position;
                 }
             }
             let rows: HashSet<u64> = rows().into_iter().collect();

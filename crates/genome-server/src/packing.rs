@@ -39,8 +39,8 @@ pub(crate) fn pack(symbols: &[u8], bits: u32, words: &mut Vec<u64>) {
 
 /// Symbol number `index` of packed words.
 pub(crate) fn symbol(words: &[u64], bits: u32, index: usize) -> u8 {
-    let place = index % per_word(bits) * bits as usize;
-    let code = words[index / per_word(bits)] >> place & ((1 << bits) - 1);
+    let shift = index % per_word(bits) * bits as usize;
+    let code = words[index / per_word(bits)] >> shift & ((1 << bits) - 1);
     match code as u8 {
         UNKNOWN_CODE => UNKNOWN,
         symbol => symbol,

@@ -191,8 +191,8 @@ impl HaplotypePanel {
                 rows.push(&to_words(&bytes[start..start + per_site]), bits);
             }
         }
-        let place = [sites.start, sites.end].map(|site| (site as u64).to_le_bytes());
-        let origin = [&self.frame.identity().0[..], &place.concat()].concat();
+        let range_bytes = [sites.start, sites.end].map(|site| (site as u64).to_le_bytes());
+        let origin = [&self.frame.identity().0[..], &range_bytes.concat()].concat();
         Ok(rows.finish(Digest::of(&origin).0))
     }
 

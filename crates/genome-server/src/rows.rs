@@ -86,9 +86,9 @@ impl Rows {
         let per_word = (u64::BITS / self.bits) as usize;
         for (number, (x, y)) in self.row(a).iter().zip(self.row(b)).enumerate() {
             if x != y {
-                let place = (x ^ y).trailing_zeros() / self.bits;
-                let of = |word: &u64| word >> (place * self.bits) & (u64::MAX >> (64 - self.bits));
-                return (number * per_word + place as usize, of(x).cmp(&of(y)));
+                let offset = (x ^ y).trailing_zeros() / self.bits;
+                let of = |word: &u64| word >> (offset * self.bits) & (u64::MAX >> (64 - self.bits));
+                return (number * per_word + offset as usize, of(x).cmp(&of(y)));
             }
         }
         (self.length, Ordering::Equal)
@@ -131,7 +131,7 @@ impl Window {
     /// One row for each distinct prefix of `length` symbols.
     pub fn beginnings(&self, length: usize) -> impl Iterator<Item = u32> {
         let rows = self.order.iter().zip(&self.common).enumerate();
-        rows.filter(move |&(place, (_, &common))| place == 0 || usize::from(common) < length)
+        rows.filter(move |&(index, (_, &common))| index == 0 || usize::from(common) < length)
             .map(|(_, (&row, _))| row)
     }
 

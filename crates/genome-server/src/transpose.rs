@@ -15,7 +15,7 @@ pub(crate) struct Transposing {
     /// The symbols of all rows at the pending sites, each site starting at a word boundary.
     waiting: Vec<u64>,
     /// The word of each row that these are for.
-    place: usize,
+    word_index: usize,
 }
 
 /// Words of a site that are transposed together: a cache line.
@@ -30,7 +30,7 @@ impl Transposing {
             bits,
             words: vec![0; rows * words_for(sites, bits)],
             waiting: Vec::with_capacity(Self::waiting_words(rows, sites, bits)),
-            place: 0,
+            word_index: 0,
         }
     }
 
@@ -63,7 +63,7 @@ impl Transposing {
         if !self.waiting.is_empty() {
             self.settle();
         }
-        assert_eq!(self.place, words_for(self.sites, self.bits));
+        assert_eq!(self.word_index, words_for(self.sites, self.bits));
         number_unknown(&mut self.words, self.bits);
         Rows::new(origin, self.sites, self.bits, self.words)
     }
@@ -84,7 +84,7 @@ impl Transposing {
         }
         self.words = words;
         self.waiting.clear();
-        self.place += 1;
+        self.word_index += 1;
     }
 
     /// Fills a word of each of `rows` from these words of every site.
@@ -99,7 +99,7 @@ impl Transposing {
         for (square, rows) in squares.iter_mut().zip(rows.chunks_mut(side * per_row)) {
             transpose(&mut square[..side], self.bits);
             for (row, &word) in rows.chunks_mut(per_row).zip(square.iter()) {
-                row[self.place] = word;
+                row[self.word_index] = word;
             }
         }
     }

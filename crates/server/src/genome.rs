@@ -218,9 +218,9 @@ impl Shared {
                 check_alphabet(&of, panel.bases)?;
                 check_sites(&of, panel.sites_digest.as_deref())?;
                 check_windows(panel.windows.len())?;
-                let sites = panel.windows.iter().map(|place| {
+                let sites = panel.windows.iter().map(|window| {
                     let length = request.length as usize;
-                    of.sites_from(place.chromosome.as_deref(), place.position, length)
+                    of.sites_from(window.chromosome.as_deref(), window.position, length)
                 });
                 let windows_rows = sites
                     .map(|sites| sites.map(WindowRows::Sites).map_err(failed))

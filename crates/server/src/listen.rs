@@ -241,8 +241,8 @@ impl Server {
 }
 
 impl Answering {
-    /// Starts the threads that compute and opens the store, which comes last, so that a refusal leaves none
-    /// behind. What the options say of the socket is not looked at.
+    /// Starts the threads that compute and opens the store, which comes last, so that a refusal leaves none behind. The
+    /// options about the socket are ignored.
     ///
     /// # Errors
     /// A certificate that cannot be used, too many threads, a store in use or unreadable, a budget of memory
@@ -349,8 +349,8 @@ impl Answering {
     }
 }
 
-/// What `open` gives with ciphertext on the nodes of a machine, loaded by as many threads as count: each on the node of
-/// one of these.
+/// What `open` returns with ciphertext placed on the nodes of a machine, loaded by one thread for each one that counts,
+/// on the node of one of these.
 pub(crate) fn placed<S>(
     topology: &Topology,
     threads: NonZero<usize>,
@@ -363,7 +363,8 @@ pub(crate) fn placed<S>(
     })
 }
 
-/// What `open` gives with ciphertext on these nodes. Where the kernel or a container forbids that, nothing is placed.
+/// What `open` returns with ciphertext placed on these nodes. If the kernel or a container forbids that, nothing is
+/// placed.
 fn placed_on<S>(
     nodes: Vec<u32>,
     open: impl Fn(Placement) -> Result<S, StoreError>,

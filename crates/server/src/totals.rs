@@ -195,7 +195,7 @@ impl Totals {
         let mut sum = total.scalars.lock();
         sum.residues.resize(self.scalars * limbs, 0);
         for (moment, residues) in some.iter().zip(moments.residues.chunks_exact(limbs)) {
-            let at = self.place_of(*moment) * limbs;
+            let at = self.index_of(*moment) * limbs;
             let sums = &mut sum.residues[at..at + limbs];
             for ((sum, &residue), q) in sums.iter_mut().zip(residues).zip(&self.moduli) {
                 *sum = q.add(*sum, residue);
@@ -223,8 +223,8 @@ impl Totals {
         done: &mut impl FnMut(Moments<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let total = &self.ranges[owner];
-        let place = self.place_of(moment);
-        let mut sum = total.polynomials[place - self.scalars].lock();
+        let index = self.index_of(moment);
+        let mut sum = total.polynomials[index - self.scalars].lock();
         sum.residues.resize(residues.len(), 0);
         let degree = residues.len() / self.moduli.len();
         let limbs = residues.chunks_exact(degree).zip(&self.moduli);
@@ -238,14 +238,14 @@ impl Totals {
         let mut sum = std::mem::take(&mut *sum);
         done(Moments {
             shard: owner,
-            moments: &self.wanted[place..=place],
+            moments: &self.wanted[index..=index],
             scalars: 0,
             limbs: self.moduli.len(),
             residues: &mut sum.residues,
         })
     }
 
-    fn place_of(&self, moment: usize) -> usize {
+    fn index_of(&self, moment: usize) -> usize {
         self.wanted
             .binary_search(&moment)
             .expect("only what is wanted is counted")

@@ -119,10 +119,10 @@ impl Worker {
     fn planned(&self, manifest: &[u8], task: &[u8]) -> Result<Arc<Planned>, Failure> {
         let (root, digest) = (Digest::of(manifest), Digest::of(task));
         let mut all = self.planned.lock();
-        let place = all
+        let index = all
             .iter()
             .position(|it| (it.root, it.task) == (root, digest));
-        let planned = match place.and_then(|place| all.remove(place)) {
+        let planned = match index.and_then(|index| all.remove(index)) {
             Some(planned) => planned,
             None => Arc::new(self.plan(manifest, task)?),
         };

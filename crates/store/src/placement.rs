@@ -16,9 +16,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 
-/// The NUMA nodes on which a store keeps ciphertext in memory, and the threads that bring it there. By default there are
-/// no nodes: memory comes from wherever the kernel takes it; and there is a thread for each processor, which runs
-/// anywhere.
+/// The NUMA nodes on which a store keeps ciphertext in memory, and the threads that load it. By default there are no
+/// nodes: memory comes from wherever the kernel allocates it; and there is one unpinned thread for each processor.
 #[derive(Debug, Clone)]
 pub struct Placement {
     nodes: Vec<u32>,
@@ -32,8 +31,8 @@ impl Default for Placement {
 }
 
 impl Placement {
-    /// Deals the groups of each dataset to the nodes that the kernel gives these numbers, in turn. A number may come
-    /// more than once. With fewer than two there is nothing to choose, and nothing is placed.
+    /// Deals the groups of each dataset round-robin to the nodes with these kernel numbers. A number may occur more
+    /// than once. With fewer than two there is nothing to choose, and nothing is placed.
     pub fn on(nodes: Vec<u32>) -> Self {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         let anywhere = CpuAssignment {
@@ -46,9 +45,10 @@ impl Placement {
         }
     }
 
-    /// Has no more threads check and unpack at a time than there are assignments, and keeps them to these.
+    /// Checks and unpacks on one thread for each assignment at most, pinned to these.
     ///
     /// # Panics
+    ///
     /// If there is none.
     pub fn loaded_by(self, threads: Vec<CpuAssignment>) -> Self {
         assert!(!threads.is_empty(), "something has to be loaded");
@@ -106,7 +106,7 @@ pub struct PlacementReport {
     pub is_placed: bool,
     /// Every node that has pages or should, by the kernel's number.
     pub nodes: BTreeMap<u32, NodePages>,
-    /// Pages on another node than they should be on. Where nothing is placed, none.
+    /// Pages on another node than they should be on. None where nothing is placed.
     pub misplaced: u64,
     /// Panels and masks that are in memory.
     pub resident_panels: usize,

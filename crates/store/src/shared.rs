@@ -83,8 +83,8 @@ impl SharedStore {
     /// A segment that is missing, or another one.
     pub fn snapshot(&self, name: &str, manifest: Manifest) -> Result<Arc<Snapshot>, StoreError> {
         let mut open = self.open.lock();
-        if let Some(place) = open.iter().position(|it| *it.manifest() == manifest) {
-            let snapshot = open.remove(place).expect("its place was found");
+        if let Some(index) = open.iter().position(|it| *it.manifest() == manifest) {
+            let snapshot = open.remove(index).expect("its index was found");
             open.push_back(Arc::clone(&snapshot));
             return Ok(snapshot);
         }

@@ -59,8 +59,9 @@ impl Source for Made {
         let arena = Arena::reserve(Panel::footprint(len), Backing::default())?;
         let panel = Panel::build(&arena, len, column as usize, |out| {
             for (number, residue) in (0u32..).zip(out) {
-                let place = number ^ column << 24 ^ (segment as u32) << 20 ^ (limb.0 as u32) << 28;
-                *residue = place.wrapping_mul(2_654_435_761) % q;
+                let position =
+                    number ^ column << 24 ^ (segment as u32) << 20 ^ (limb.0 as u32) << 28;
+                *residue = position.wrapping_mul(2_654_435_761) % q;
             }
             Ok::<_, StoreError>(())
         });

@@ -62,10 +62,10 @@ fn next_record(
 }
 
 fn append(line: &[u8], bases: &mut Vec<u8>) -> Result<(), InputFault> {
-    for (place, &letter) in line.iter().enumerate() {
+    for (index, &letter) in line.iter().enumerate() {
         bases.push(base(letter).ok_or_else(|| InputFault::Letter {
             letter: excerpt([letter]),
-            column: place + 1,
+            column: index + 1,
         })?);
     }
     Ok(())

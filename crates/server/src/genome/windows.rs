@@ -175,13 +175,13 @@ mod tests {
         let panel = panel(&directory, 1);
         for bytes in [0, 20_000] {
             let windows = Windows::new(bytes);
-            let places: Vec<_> = (0..60)
+            let wanted: Vec<_> = (0..60)
                 .map(|first| WindowRows::Sites(first..first + 32))
                 .collect();
-            for rows in &places {
+            for rows in &wanted {
                 windows.get(&panel, rows).unwrap();
             }
-            let kept = places.iter().filter(|rows| {
+            let kept = wanted.iter().filter(|rows| {
                 let cache = windows.0.as_ref();
                 cache.is_some_and(|cache| cache.get(&(panel.address(), (*rows).clone())).is_some())
             });

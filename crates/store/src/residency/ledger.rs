@@ -115,25 +115,25 @@ impl Uses {
 /// When the queries in flight need a panel again, from the least to the most urgent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
-    /// None of them has any use for it.
+    /// None of them uses it.
     None,
-    /// In this question no more.
+    /// No more by this query.
     Past,
     /// At this time.
     At(Reverse<u64>),
 }
 
-/// How late an unheld panel is evicted: the least priority goes first.
+/// The eviction priority of an unheld panel: the least goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct EvictionPriority {
     need: Need,
     is_mask: bool,
     limb: Reverse<Limb>,
-    /// Of those without use the one used last has most, of the others the one used first.
+    /// Of those without use the most recently used has the highest, of the others the one needed first.
     age: i64,
 }
 
-/// What the ledger has decided.
+/// A decision of the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     /// Evict a panel, before anything is loaded.
@@ -148,14 +148,14 @@ pub(super) enum Action {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct StreamId(u64);
 
-/// What a stream has taken so far.
+/// The reads of a stream so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reads {
     /// Bytes of panels as they are on disk.
     pub bytes: u64,
     /// Panels read from disk.
     pub panels: u64,
-    /// Panels that were in memory, or on their way there for somebody else. Masks count as well.
+    /// Panels that were in memory, or in flight for another stream. Masks count as well.
     pub found: u64,
     /// Masks expanded from their seeds.
     pub masks: u64,
@@ -203,7 +203,7 @@ enum Phase {
     Kept,
 }
 
-/// What is kept by priority: of use, and made, only where something has to go.
+/// The kept panels by priority: maintained only when something has to be evicted.
 #[derive(Debug, Default)]
 struct Evictable {
     priorities: HashMap<Key, EvictionPriority>,

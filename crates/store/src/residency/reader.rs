@@ -67,7 +67,7 @@ enum Way {
 /// rest, whose callers are told.
 pub(crate) struct Reader {
     queue: Arc<Queue>,
-    places: Arc<[CpuAssignment]>,
+    assignments: Arc<[CpuAssignment]>,
     /// The threads that serve the queue; locked while they are replaced.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -93,9 +93,9 @@ type Shift = u64;
 
 impl Reader {
     /// Reads nothing until it is [provided](Self::provide) with buffers. Threads are pinned to these CPUs round-robin.
-    pub(crate) fn idle(places: &Arc<[CpuAssignment]>) -> Self {
+    pub(crate) fn idle(assignments: &Arc<[CpuAssignment]>) -> Self {
         Self {
-            places: Arc::clone(places),
+            assignments: Arc::clone(assignments),
             queue: Arc::default(),
             threads: Mutex::default(),
         }
@@ -103,7 +103,7 @@ impl Reader {
 
     /// The number of threads with a ring, if the kernel has rings.
     pub(crate) fn ring_threads(&self) -> usize {
-        self.places.len().min(MOST_RING_THREADS)
+        self.assignments.len().min(MOST_RING_THREADS)
     }
 
     /// Replaces the buffers by `buffers` ones of `buffer_bytes` bytes each. Waiting requests are served with them, and must
@@ -137,10 +137,10 @@ impl Reader {
                 .collect::<Result<_, _>>()
                 .map_err(no_memory)?;
             let queue = Arc::clone(&self.queue);
-            let place = self.places[number % self.places.len()].clone();
+            let assignment = self.assignments[number % self.assignments.len()].clone();
             // Unpinned it works as well, only farther from the memory.
             let keep = move || {
-                let _ = place.apply();
+                let _ = assignment.apply();
             };
             let thread = thread::Builder::new().name(format!("read-{number}"));
             let thread = match way {

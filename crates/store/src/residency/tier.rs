@@ -628,7 +628,7 @@ fn own_arenas(description: &SegmentDescription, homes: &Homes) -> Result<Arc<[Ar
     }
     let arenas = bytes.into_iter().enumerate();
     arenas
-        .map(|(place, bytes)| reserve_near(bytes, homes.backing(place)))
+        .map(|(home, bytes)| reserve_near(bytes, homes.backing(home)))
         .collect()
 }
 

@@ -121,8 +121,8 @@ impl Objects {
         };
         let url = url.trim_end_matches('/');
         let (store, prefix): (Arc<dyn ObjectStore>, &str) = match url.split_once("://") {
-            Some(("s3", place)) => {
-                let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
+            Some(("s3", rest)) => {
+                let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
                 if bucket.is_empty() {
                     return Err(refused("it names no bucket".into()));
                 }
@@ -157,14 +157,14 @@ impl Objects {
         url: &str,
         threads: &Arc<[CpuAssignment]>,
     ) -> std::io::Result<Self> {
-        let (places, started) = (Arc::clone(threads), AtomicUsize::new(0));
+        let (assignments, started) = (Arc::clone(threads), AtomicUsize::new(0));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .max_blocking_threads(threads.len())
             .on_thread_start(move || {
                 let number = started.fetch_add(1, Ordering::Relaxed);
                 // On another CPU it works as well, only farther from the memory.
-                let _ = places[number % places.len()].apply();
+                let _ = assignments[number % assignments.len()].apply();
             })
             .thread_name("objects")
             .enable_all()

@@ -146,20 +146,20 @@ fn every_byte_of_a_segment() {
         };
         write(bytes[at] ^ 1 << (at % 8));
         let damage = scrubbed(&store).unwrap();
-        let (panel, place) = match at {
+        let (panel, location) = match at {
             _ if at < header => (None, String::new()),
             _ if at < cells => {
                 let column = ((at - header) / panel) as u32;
-                let place = format!("panel (limb 0, column {column})");
-                (Some((Limb(0), Column(column))), place)
+                let location = format!("panel (limb 0, column {column})");
+                (Some((Limb(0), Column(column))), location)
             }
             _ => {
                 let column = (at - cells) / 4096;
                 (None, format!("sealed cells (column {column})"))
             }
         };
-        let places = damage.iter().map(|it| (it.segment, it.panel));
-        assert!(places.eq([(Some(2), panel)]), "byte {at}: {damage:?}");
+        let found = damage.iter().map(|it| (it.segment, it.panel));
+        assert!(found.eq([(Some(2), panel)]), "byte {at}: {damage:?}");
         let store = Store::open(&store).unwrap();
         assert_eq!(
             store.access().list().unwrap().datasets.len(),
@@ -167,7 +167,7 @@ fn every_byte_of_a_segment() {
             "byte {at}"
         );
         let text = setting.read(&store, "a").unwrap_err().to_string();
-        for part in ["segment 2 of dataset", A, "00000002.seg", &place] {
+        for part in ["segment 2 of dataset", A, "00000002.seg", &location] {
             assert!(text.contains(part), "byte {at}: {part:?} is not in: {text}");
         }
         assert_eq!(setting.read(&store, "b").unwrap(), 1, "byte {at}");
@@ -194,10 +194,10 @@ fn a_disk_that_wears_out_while_it_serves() {
             Wear::Flipped => "does not match its digest",
             Wear::Unreadable { .. } => "cannot be read: Input/output error",
         };
-        let lost = |error: StoreError, place: &str| {
+        let lost = |error: StoreError, location: &str| {
             assert_eq!(error.kind(), ErrorKind::DataLoss);
             let text = error.to_string();
-            for part in ["segment 1 of dataset", A, place, says, "from a copy"] {
+            for part in ["segment 1 of dataset", A, location, says, "from a copy"] {
                 assert!(text.contains(part), "{part:?} is not in: {text}");
             }
         };

@@ -230,7 +230,7 @@ fn add_polynomials(
             }
             Step::Pairs(_) => unreachable!("branches are compiled one by one"),
             Step::Tile(tile) => {
-                for (&leaf, &place) in tile.leaves.iter().zip(&tile.sums) {
+                for (&leaf, &number) in tile.leaves.iter().zip(&tile.sums) {
                     let mut pairs: [(&[u32], &[u32]); BLOCKS] = [(&[], &[]); BLOCKS];
                     for (block, (pair, chunks)) in pairs.iter_mut().zip(blocks.clone()).enumerate()
                     {
@@ -238,7 +238,7 @@ fn add_polynomials(
                         *pair = (value(tile.prefixes[0], chunks, products), chunks[leaf]);
                     }
                     let pairs = &pairs[..blocks.len()];
-                    vector::accumulate_products(pairs, &mut sums[place * width..][..width]);
+                    vector::accumulate_products(pairs, &mut sums[number * width..][..width]);
                 }
             }
         }

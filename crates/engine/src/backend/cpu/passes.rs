@@ -53,7 +53,7 @@ fn distinct(index: &MomentIndex, moments: &[usize]) -> BTreeSet<Factor> {
 /// Groups moments by the rows of their columns and the strip of the last.
 struct Grid {
     /// The index of each column among those in use.
-    places: Vec<usize>,
+    positions: Vec<usize>,
     columns: usize,
     level: usize,
     /// Factors of a pass, columns of a row and of a strip.
@@ -64,11 +64,11 @@ struct Grid {
 
 impl Grid {
     fn new(index: &MomentIndex, moments: &[usize], factors: usize) -> Self {
-        let mut places = Vec::new();
+        let mut positions = Vec::new();
         let mut columns = 0;
         for factor in distinct(index, moments) {
             if let Factor::Column(column) = factor {
-                places.resize(column.index() + 1, columns);
+                positions.resize(column.index() + 1, columns);
                 columns += 1;
             }
         }
@@ -79,7 +79,7 @@ impl Grid {
         let mask = 1;
         let rows = level.saturating_sub(1).max(1);
         Self {
-            places,
+            positions,
             columns,
             level,
             most,
@@ -91,12 +91,14 @@ impl Grid {
     /// What moments of one pass have in common; in the order of passes.
     fn cell(&self, index: &MomentIndex, moment: usize) -> impl Iterator<Item = usize> {
         let (_, columns) = index.get(moment);
-        let places = columns.iter().map(|&column| self.places[column as usize]);
-        places.enumerate().map(|(number, place)| {
+        let positions = columns
+            .iter()
+            .map(|&column| self.positions[column as usize]);
+        positions.enumerate().map(|(number, position)| {
             if number + 1 < self.level {
-                place / self.row
+                position / self.row
             } else {
-                (self.columns - 1 - place) / self.strip
+                (self.columns - 1 - position) / self.strip
             }
         })
     }

@@ -79,10 +79,10 @@ fn everybody_gets_the_bytes_that_were_asked_for() {
 
 #[test]
 fn there_are_no_more_threads_than_places_and_each_is_kept_to_its_own() {
-    let place = |cpus| CpuAssignment { node: 0, cpus };
+    let assignment = |cpus| CpuAssignment { node: 0, cpus };
     let first = sched_getaffinity(None).unwrap();
     let first = (0..CpuSet::MAX_CPU).find(|&cpu| first.is_set(cpu)).unwrap();
-    let reader = Reader::idle(&[place(vec![first as u32])].into());
+    let reader = Reader::idle(&[assignment(vec![first as u32])].into());
     let buffers = NonZero::new(3).unwrap();
     let file = file(BUFFER);
     for way in [Way::Ring, Way::Threads] {

@@ -40,8 +40,8 @@ fn placed_store(directory: &Path, panels: usize, placement: Placement) -> Store 
 
 /// A store that holds this many panels of three blocks in memory, and a dataset of segments of these blocks.
 fn store_of(directory: &Path, panels: usize, blocks: &[u32]) -> Store {
-    let place = directory.join("store");
-    let store = Store::open_within(&*place, room_for(panels), Placement::default());
+    let path = directory.join("store");
+    let store = Store::open_within(&*path, room_for(panels), Placement::default());
     filled(store.unwrap(), directory, blocks)
 }
 

@@ -76,7 +76,7 @@ impl Setting {
     }
 
     /// The offset of a panel in the file of its segment.
-    fn place(&self, index: u32, limb: usize, column: u32) -> u64 {
+    fn panel_offset(&self, index: u32, limb: usize, column: u32) -> u64 {
         let segment = self.bundle.open_segment(index).unwrap();
         let panel = segment
             .description()
@@ -137,12 +137,12 @@ fn an_empty_directory_serves_all_that_was_published_and_fetches_only_what_is_use
     let snapshot = store.access().snapshot("a").unwrap();
     assert_eq!(snapshot.root(), setting.bundle.manifest().root());
     setting.check_panel(&snapshot, 1, 0, 1).unwrap();
-    let (first, second) = (setting.place(1, 0, 0), setting.place(1, 0, 1));
+    let (first, second) = (setting.panel_offset(1, 0, 0), setting.panel_offset(1, 0, 1));
     let stride = second - first;
     assert_eq!(bytes_of(&setting.cached("other", 1)), first + stride);
     assert_eq!(
         bytes_of(&setting.cached("other", 0)),
-        setting.place(0, 0, 0)
+        setting.panel_offset(0, 0, 0)
     );
     setting.check(&snapshot);
 
@@ -158,9 +158,9 @@ fn an_empty_directory_serves_all_that_was_published_and_fetches_only_what_is_use
 #[test]
 fn wrong_bytes_in_the_cache_are_fetched_again_and_wrong_objects_are_named() {
     let setting = Setting::published();
-    let at = setting.place(1, 1, 0);
-    for place in [0, 100, at] {
-        flip(&setting.cached("cache", 1), place);
+    let at = setting.panel_offset(1, 1, 0);
+    for offset in [0, 100, at] {
+        flip(&setting.cached("cache", 1), offset);
     }
     setting.check(&setting.open("cache").access().snapshot("a").unwrap());
     let repaired = fs::read(setting.cached("cache", 1)).unwrap();
@@ -221,7 +221,7 @@ fn the_cache_keeps_to_its_size() {
         let files = (0..2).map(|index| setting.cached(cache, index));
         files.map(|path| bytes_of(&path)).sum()
     };
-    let headers = 2 * setting.place(0, 0, 0);
+    let headers = 2 * setting.panel_offset(0, 0, 0);
     for cache in ["cache", "other"] {
         let location = setting.location(cache, segment);
         let store = Store::open_on(location, Placement::default()).unwrap();
@@ -285,7 +285,7 @@ fn units<const N: usize>(segments: [usize; N]) -> Vec<WorkUnit> {
 #[test]
 fn streams_fetch_what_the_cache_does_not_have() {
     let setting = Setting::published();
-    flip(&setting.cached("cache", 1), setting.place(1, 0, 1));
+    flip(&setting.cached("cache", 1), setting.panel_offset(1, 0, 1));
     for cache in ["cache", "other"] {
         let location = setting.location(cache, u64::MAX);
         let store = Store::open_within(location, 1 << 20, Placement::default()).unwrap();
@@ -302,7 +302,7 @@ fn streams_fetch_what_the_cache_does_not_have() {
         }
         assert_eq!(stream.reads().panels, 8);
     }
-    flip(&setting.object(1), setting.place(1, 0, 1));
+    flip(&setting.object(1), setting.panel_offset(1, 0, 1));
     let store =
         Store::open_within(setting.location("third", 0), 1 << 20, Placement::default()).unwrap();
     let (told, heard) = channel();
@@ -583,9 +583,9 @@ fn a_scrub_reads_the_objects() {
         }
         damaged
     };
-    flip(&setting.cached("cache", 0), setting.place(0, 0, 0));
+    flip(&setting.cached("cache", 0), setting.panel_offset(0, 0, 0));
     assert_eq!(damaged(), []);
-    flip(&setting.object(1), setting.place(1, 1, 1));
+    flip(&setting.object(1), setting.panel_offset(1, 1, 1));
     let [damage] = damaged().try_into().unwrap();
     assert_eq!(
         (damage.segment, damage.panel),
@@ -602,7 +602,7 @@ fn a_scrub_reads_the_objects() {
     let object = fs::read(setting.object(1)).unwrap();
     fs::write(
         setting.object(1),
-        &object[..setting.place(1, 1, 1) as usize],
+        &object[..setting.panel_offset(1, 1, 1) as usize],
     )
     .unwrap();
     assert!(

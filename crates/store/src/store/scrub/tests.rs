@@ -178,9 +178,9 @@ fn a_disk_that_does_not_read_is_damage_and_the_rest_is_checked() {
     disk.wear_out(&path, 2 * 4096 + 5, Wear::Unreadable { errno });
     disk.wear_out(&path, 4096 + 5, Wear::Flipped);
     let (damage, scrubbed) = run(server.store().access().scrub(None).unwrap());
-    let places: Vec<_> = damage.iter().map(|it| (it.segment, it.panel)).collect();
+    let found: Vec<_> = damage.iter().map(|it| (it.segment, it.panel)).collect();
     let panel = |column| Some((Limb(0), Column(column)));
-    assert_eq!(places, [(Some(0), panel(0)), (Some(0), panel(1))]);
+    assert_eq!(found, [(Some(0), panel(0)), (Some(0), panel(1))]);
     assert!(damage[1].problem.contains("cannot be read: Input/output"));
     assert_eq!((scrubbed.segments, scrubbed.parts), (6, 24));
 }
