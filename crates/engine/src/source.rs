@@ -27,7 +27,11 @@ impl Wanted {
     /// What each pass reads of a segment modulo the first `limbs` limbs, in file order.
     fn parts(&self, limbs: usize) -> Vec<Vec<PanelKey>> {
         let keys = |factors: &Vec<Factor>| {
-            let of_limb = |limb| factors.iter().map(move |&factor| PanelKey { limb, factor });
+            let of_limb = |limb| {
+                factors
+                    .iter()
+                    .map(move |&factor| PanelKey::new(limb, factor))
+            };
             Limb::first(limbs).flat_map(of_limb).collect()
         };
         self.passes.iter().map(keys).collect()

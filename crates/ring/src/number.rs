@@ -38,11 +38,6 @@ impl Limb {
     ) -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator + Clone {
         (0..count).map(Self)
     }
-
-    /// As an index into what is kept by limb.
-    pub fn index(self) -> usize {
-        self.0
-    }
 }
 
 impl From<Column> for Factor {

@@ -136,14 +136,13 @@ impl Snapshot {
         limb: Limb,
         factor: impl Into<Factor>,
     ) -> Result<Arc<Panel>, StoreError> {
-        let factor = factor.into();
-        let key = PanelKey { limb, factor };
+        let panel = PanelKey::new(limb, factor);
         let open = self.segments.get(segment);
-        if let Some(open) = open.filter(|it| it.is_part(key)) {
-            return open.load(key);
+        if let Some(open) = open.filter(|it| it.contains(panel)) {
+            return open.load(panel);
         }
         let dataset = self.manifest.dataset;
-        Err(match factor {
+        Err(match panel.factor {
             Factor::Column(column) => FormatError::NoPanel {
                 dataset,
                 segment,

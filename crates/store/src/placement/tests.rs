@@ -234,8 +234,7 @@ fn where_nothing_is_placed_nothing_is_misplaced() {
 /// Loads all panels of a dataset of one limb into the tier, whose budget holds them.
 fn bring_in(snapshot: &Snapshot) {
     let columns = Column::first(COLUMNS).map(Factor::Column);
-    let limb = Limb(0);
-    let key = |factor| PanelKey { limb, factor };
+    let key = |factor: Factor| PanelKey::new(Limb(0), factor);
     let parts = iter::once(Factor::Mask).chain(columns).map(key).collect();
     let (said, heard) = channel();
     let segments = 0..snapshot.manifest().segments.len();

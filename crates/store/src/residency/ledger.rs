@@ -33,14 +33,22 @@ pub struct PanelKey {
     pub factor: Factor,
 }
 
+impl PanelKey {
+    /// The panel of a column, or of the masks, modulo a limb.
+    pub fn new(limb: Limb, factor: impl Into<Factor>) -> Self {
+        let factor = factor.into();
+        Self { limb, factor }
+    }
+}
+
 /// A panel of one segment; the tier gives every segment a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     pub(super) segment: u64,
-    pub(super) part: PanelKey,
+    pub(super) panel: PanelKey,
 }
 
-/// What is needed in memory at a time: the parts of one pass over some neighbouring segments.
+/// What is needed in memory at a time: the panels of one pass over some neighbouring segments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkUnit {
     /// The segments, by their index in the snapshot.
@@ -72,10 +80,10 @@ impl Plan {
 
     fn keys(&self, unit: usize) -> impl Iterator<Item = Key> {
         let WorkUnit { segments, pass } = &self.units[unit];
-        let parts = &self.passes[*pass];
+        let panels = &self.passes[*pass];
         self.segments[segments.clone()]
             .iter()
-            .flat_map(|&(segment, _)| parts.iter().map(move |&part| Key { segment, part }))
+            .flat_map(|&(segment, _)| panels.iter().map(move |&panel| Key { segment, panel }))
     }
 
     fn panels(&self, unit: usize) -> usize {
@@ -88,7 +96,7 @@ impl Plan {
 #[derive(Debug)]
 struct Uses {
     units_of_segment: HashMap<u64, Vec<usize>>,
-    passes_of_part: HashMap<PanelKey, Vec<usize>>,
+    passes_of_panel: HashMap<PanelKey, Vec<usize>>,
 }
 
 impl Uses {
@@ -99,15 +107,15 @@ impl Uses {
                 units_of_segment.entry(segment).or_default().push(number);
             }
         }
-        let mut passes_of_part: HashMap<PanelKey, Vec<usize>> = HashMap::default();
-        for (pass, parts) in plan.passes.iter().enumerate() {
-            for &part in parts {
-                passes_of_part.entry(part).or_default().push(pass);
+        let mut passes_of_panel: HashMap<PanelKey, Vec<usize>> = HashMap::default();
+        for (pass, panels) in plan.passes.iter().enumerate() {
+            for &panel in panels {
+                passes_of_panel.entry(panel).or_default().push(pass);
             }
         }
         Self {
             units_of_segment,
-            passes_of_part,
+            passes_of_panel,
         }
     }
 }
@@ -260,10 +268,10 @@ impl Stream {
     fn next_key(&self) -> Option<(Key, u64)> {
         let (number, taken) = self.next;
         let unit = self.plan.units.get(number)?;
-        let parts = &self.plan.passes[unit.pass];
-        let (segment, bytes) = self.plan.segments[unit.segments.start + taken / parts.len()];
-        let part = parts[taken % parts.len()];
-        Some((Key { segment, part }, bytes))
+        let panels = &self.plan.passes[unit.pass];
+        let (segment, bytes) = self.plan.segments[unit.segments.start + taken / panels.len()];
+        let panel = panels[taken % panels.len()];
+        Some((Key { segment, panel }, bytes))
     }
 
     /// Advances past the panel that was taken; past the unit if it was the last and none is in flight.
@@ -293,7 +301,7 @@ impl Stream {
         if self.is_failed {
             return None;
         }
-        let passes = self.uses.passes_of_part.get(&key.part)?;
+        let passes = self.uses.passes_of_panel.get(&key.panel)?;
         let units = self.uses.units_of_segment.get(&key.segment)?;
         let later = &units[units.partition_point(|&unit| unit < self.next.0)..];
         let needs = |&&unit: &&usize| passes.binary_search(&self.plan.units[unit].pass).is_ok();
@@ -746,8 +754,8 @@ impl Ledger {
         let used = self.entries[&key].used;
         EvictionPriority {
             need,
-            is_mask: key.part.factor == Factor::Mask,
-            limb: Reverse(key.part.limb),
+            is_mask: key.panel.factor == Factor::Mask,
+            limb: Reverse(key.panel.limb),
             age: match need {
                 Need::None => used,
                 _ => -used,

@@ -107,23 +107,23 @@ impl FileToRead {
 }
 
 impl StreamedSegment {
-    fn cell(&self, part: PanelKey) -> Option<&PanelCell> {
+    fn cell(&self, key: PanelKey) -> Option<&PanelCell> {
         let columns = self.segment.description().columns;
-        if let Factor::Column(column) = part.factor
+        if let Factor::Column(column) = key.factor
             && column.0 >= columns
         {
             return None;
         }
         let factors = columns as usize + 1;
-        self.panels.get(part.limb.0 * factors + self.position(part))
+        self.panels.get(key.limb.0 * factors + self.position(key))
     }
 
-    fn panel(&self, part: PanelKey) -> Option<Arc<Panel>> {
-        self.cell(part)?.read().clone()
+    fn panel(&self, key: PanelKey) -> Option<Arc<Panel>> {
+        self.cell(key)?.read().clone()
     }
 
-    fn has(&self, part: PanelKey) -> bool {
-        self.cell(part).is_some_and(|cell| cell.read().is_some())
+    fn has(&self, key: PanelKey) -> bool {
+        self.cell(key).is_some_and(|cell| cell.read().is_some())
     }
 
     fn file_to_read(&self) -> Arc<File> {
@@ -140,14 +140,14 @@ impl StreamedSegment {
         }
     }
 
-    fn set(&self, part: PanelKey, panel: Option<Arc<Panel>>) {
-        let cell = self.cell(part).expect("streams ask for what there is");
+    fn set(&self, key: PanelKey, panel: Option<Arc<Panel>>) {
+        let cell = self.cell(key).expect("streams ask for what there is");
         set_cell(cell, panel);
     }
 
     /// The position of a part among those that kernels read together: the mask is one more item.
-    fn position(&self, part: PanelKey) -> usize {
-        match part.factor {
+    fn position(&self, key: PanelKey) -> usize {
+        match key.factor {
             Factor::Column(column) => column.index(),
             Factor::Mask => self.segment.description().columns as usize,
         }
@@ -166,23 +166,23 @@ impl OpenSegment {
     }
 
     /// A panel that a stream holds, or that is cached; `None` if it is not in memory.
-    pub(crate) fn panel(&self, part: PanelKey) -> Option<Arc<Panel>> {
-        self.segment.panel(part)
+    pub(crate) fn panel(&self, key: PanelKey) -> Option<Arc<Panel>> {
+        self.segment.panel(key)
     }
 
     /// Whether it has such a part, in memory or not.
-    pub(crate) fn is_part(&self, part: PanelKey) -> bool {
-        self.segment.cell(part).is_some()
+    pub(crate) fn contains(&self, key: PanelKey) -> bool {
+        self.segment.cell(key).is_some()
     }
 
     /// Whether these parts are in memory and stay there as long as the segment.
-    pub(crate) fn keeps(&self, parts: &[PanelKey]) -> bool {
-        self.tier.keeps_all() && parts.iter().all(|&part| self.segment.has(part))
+    pub(crate) fn keeps(&self, panels: &[PanelKey]) -> bool {
+        self.tier.keeps_all() && panels.iter().all(|&panel| self.segment.has(panel))
     }
 
     /// Loads one panel and waits for it.
-    pub(crate) fn load(self: &Arc<Self>, part: PanelKey) -> Result<Arc<Panel>, StoreError> {
-        if let Some(panel) = self.panel(part) {
+    pub(crate) fn load(self: &Arc<Self>, key: PanelKey) -> Result<Arc<Panel>, StoreError> {
+        if let Some(panel) = self.panel(key) {
             return Ok(panel);
         }
         let (said, heard) = channel();
@@ -194,14 +194,14 @@ impl OpenSegment {
         };
         let stream = Stream::begin(
             vec![Arc::clone(self)],
-            vec![vec![part]],
+            vec![vec![key]],
             vec![unit],
             listener,
         )?;
         let arrival = heard
             .recv()
             .expect("streams end in an arrival or a failure");
-        let panel = self.panel(part);
+        let panel = self.panel(key);
         drop(stream);
         match arrival {
             Arrival::Unit(_) => Ok(panel.expect("it has arrived, and its stream held it")),
@@ -271,7 +271,7 @@ struct Load {
 impl Load {
     /// The index of a column's panel among the parts of its segment.
     fn part(&self) -> usize {
-        let PanelKey { limb, factor } = self.key.part;
+        let PanelKey { limb, factor } = self.key.panel;
         let Factor::Column(column) = factor else {
             unreachable!("masks are not read");
         };
@@ -413,7 +413,7 @@ impl Tier {
             actions.extend(state.ledger.advance());
             for action in actions {
                 match action {
-                    Action::Drop(key) => state.segments[&key.segment].set(key.part, None),
+                    Action::Drop(key) => state.segments[&key.segment].set(key.panel, None),
                     Action::Load(key) => loads.push(Load {
                         key,
                         segment: Arc::clone(&state.segments[&key.segment]),
@@ -427,7 +427,7 @@ impl Tier {
         // The device works while masks are expanded.
         let (columns, masks): (Vec<Load>, Vec<Load>) = loads
             .into_iter()
-            .partition(|load| load.key.part.factor != Factor::Mask);
+            .partition(|load| load.key.panel.factor != Factor::Mask);
         for load in columns {
             self.read(load);
         }
@@ -538,7 +538,7 @@ impl Tier {
                 .into_iter()
                 .flat_map(|piece| piece.chunks_exact_mut(degree));
             for (seed, block) in description.seeds.iter().zip(blocks) {
-                mask::expand(seed, &description.parameters, load.key.part.limb.0, block);
+                mask::expand(seed, &description.parameters, load.key.panel.limb.0, block);
             }
             Ok(())
         })
@@ -551,7 +551,7 @@ impl Tier {
     ) -> Result<Panel, StoreError> {
         let description = load.segment.segment.description();
         let degree = description.parameters.degree();
-        let position = load.segment.position(load.key.part);
+        let position = load.segment.position(load.key.panel);
         let homes = &load.segment.homes;
         let stretches: Vec<(usize, usize)> = homes
             .stretches(description)
@@ -571,7 +571,7 @@ impl Tier {
         };
         // Its callers must be told of its end, whatever that is.
         catch_unwind(AssertUnwindSafe(build)).unwrap_or_else(|_| {
-            let PanelKey { limb, factor } = load.key.part;
+            let PanelKey { limb, factor } = load.key.panel;
             let what = match factor {
                 Factor::Mask => "mask".to_owned(),
                 Factor::Column(column) => format!("column {column}"),
@@ -591,7 +591,7 @@ impl Tier {
         let actions = state.ledger.evict(bytes as u64);
         for action in &actions {
             if let Action::Drop(key) = action {
-                state.segments[&key.segment].set(key.part, None);
+                state.segments[&key.segment].set(key.panel, None);
             }
         }
         !actions.is_empty()
@@ -657,7 +657,7 @@ impl State {
                 Vec::new()
             }
             Ok(panel) => {
-                segment.set(key.part, Some(Arc::new(panel)));
+                segment.set(key.panel, Some(Arc::new(panel)));
                 self.ledger.loaded(key, read)
             }
             Err(error) => {

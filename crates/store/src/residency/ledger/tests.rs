@@ -8,17 +8,11 @@ use std::collections::HashSet;
 const ALL: u64 = 1 << 40;
 
 fn column(limb: usize, column: u32) -> PanelKey {
-    PanelKey {
-        limb: Limb(limb),
-        factor: Factor::Column(Column(column)),
-    }
+    PanelKey::new(Limb(limb), Column(column))
 }
 
 fn mask(limb: usize) -> PanelKey {
-    PanelKey {
-        limb: Limb(limb),
-        factor: Factor::Mask,
-    }
+    PanelKey::new(Limb(limb), Factor::Mask)
 }
 
 /// Segments `from..to`, panels of 10 bytes, a unit for each segment and one for each two neighbours.
@@ -255,8 +249,8 @@ fn a_part_of_what_does_not_fit_stays_for_the_next_question() {
     };
     assert_eq!(loads(&mut model), 30);
     // Where the next query starts.
-    let part = column(0, 0);
-    assert!((0..10).all(|segment| model.there.contains(&Key { segment, part })));
+    let panel = column(0, 0);
+    assert!((0..10).all(|segment| model.there.contains(&Key { segment, panel })));
     // With LRU, a cyclic scan of 30 panels with a budget of 15 would never hit.
     for _ in 0..5 {
         let loads = loads(&mut model);
@@ -285,7 +279,7 @@ fn what_no_question_uses_goes_first() {
         ))
         .unwrap();
     let of_column = |model: &Model, wanted: PanelKey| {
-        model.there.iter().filter(|key| key.part == wanted).count()
+        model.there.iter().filter(|key| key.panel == wanted).count()
     };
     assert_eq!(
         of_column(&model, column(0, 1)) + of_column(&model, column(1, 1)),
@@ -311,8 +305,8 @@ fn masks_and_low_limbs_outlast_the_others() {
             .unwrap();
         model.run();
         let is_there =
-            |part: PanelKey| (0..2).all(|segment| model.there.contains(&Key { segment, part }));
-        gone.push(parts.map(|part| !is_there(part)));
+            |panel: PanelKey| (0..2).all(|segment| model.there.contains(&Key { segment, panel }));
+        gone.push(parts.map(|panel| !is_there(panel)));
     }
     assert_eq!(gone[0], [false, false, false, true]);
     assert!(gone.iter().all(|gone| !gone[0] && !gone[2]), "{gone:?}");
@@ -418,8 +412,8 @@ fn a_stream_that_has_failed_holds_what_has_arrived_and_takes_nothing_more() {
         .unwrap();
     let held = |model: &Model| {
         (0..2).all(|c| {
-            let part = column(0, c);
-            model.there.contains(&Key { segment: 0, part })
+            let panel = column(0, c);
+            model.there.contains(&Key { segment: 0, panel })
         })
     };
     while !model.loading.is_empty() {
@@ -442,8 +436,8 @@ fn what_is_not_being_read_yet_for_a_stream_that_has_failed_is_not() {
     while !model.loading.is_empty() {
         model.turn(0);
     }
-    let part = column(0, 1);
-    assert_eq!(model.there, HashSet::from([Key { segment: 1, part }]));
+    let panel = column(0, 1);
+    assert_eq!(model.there, HashSet::from([Key { segment: 1, panel }]));
     assert_eq!(model.ledger.used, 10);
     model.close(failed);
     model.run();
@@ -507,7 +501,7 @@ fn what_is_given_up_is_worth_least_and_held_by_nobody() {
     let [Action::Drop(first), Action::Drop(second)] = evicted[..] else {
         panic!("{evicted:?}")
     };
-    assert_eq!([first.part, second.part], [column(1, 0); 2]);
+    assert_eq!([first.panel, second.panel], [column(1, 0); 2]);
     model.note(evicted);
     let rest = model.ledger.evict(ALL);
     assert_eq!(rest.len(), 2);

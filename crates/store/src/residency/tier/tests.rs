@@ -18,7 +18,7 @@ fn parts(limbs: usize) -> Vec<PanelKey> {
     let of_limb = |limb| {
         let columns = Column::first(COLUMNS).map(Factor::Column);
         let factors = [Factor::Mask].into_iter().chain(columns);
-        factors.map(move |factor| PanelKey { limb, factor })
+        factors.map(move |factor| PanelKey::new(limb, factor))
     };
     Limb::first(limbs).flat_map(of_limb).collect()
 }
@@ -199,10 +199,7 @@ fn whoever_leaves_expands_no_masks_for_others() {
         });
         let segments = 0..3;
         let units = vec![WorkUnit { segments, pass: 0 }];
-        let masks = vec![vec![PanelKey {
-            limb,
-            factor: Factor::Mask,
-        }]];
+        let masks = vec![vec![PanelKey::new(limb, Factor::Mask)]];
         (snapshot.stream(masks, units, listener).unwrap(), heard)
     });
     // One of them fits.
@@ -305,10 +302,7 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
         }),
     }));
     let snapshot = store.access().snapshot("a").unwrap();
-    let column = |column| PanelKey {
-        limb: Limb(0),
-        factor: Factor::Column(Column(column)),
-    };
+    let column = |column| PanelKey::new(Limb(0), Column(column));
     let (first, _) = stream(&snapshot, vec![column(0)], vec![0..2, 1..3]).unwrap();
     let (second, heard) = stream(&snapshot, vec![column(1)], vec![0..1, 1..2]).unwrap();
     drop(first);
@@ -361,7 +355,7 @@ fn a_panic_while_a_panel_is_built_is_its_error() {
         .map(|segment| Load {
             key: Key {
                 segment: segment.number,
-                part,
+                panel: part,
             },
             segment: Arc::clone(segment),
         });

@@ -260,12 +260,7 @@ fn who_asks_for_many_panels_waits_for_each_once() {
 
 /// All columns of both segments, one after the other.
 fn stream_all(snapshot: &Snapshot) -> (Stream, Receiver<Arrival>) {
-    let of_limb = |limb| {
-        Column::first(COLUMNS).map(move |column| PanelKey {
-            limb,
-            factor: column.into(),
-        })
-    };
+    let of_limb = |limb| Column::first(COLUMNS).map(move |column| PanelKey::new(limb, column));
     let (told, heard) = channel();
     let listener = move |arrival| drop(told.send(arrival));
     let parts = Limb::first(2).flat_map(of_limb).collect();
@@ -308,10 +303,7 @@ fn streams_fetch_what_the_cache_does_not_have() {
     let (told, heard) = channel();
     let told = Mutex::new(told);
     let listener = move |arrival| drop(told.lock().send(arrival));
-    let part = PanelKey {
-        limb: Limb(0),
-        factor: Column(1).into(),
-    };
+    let part = PanelKey::new(Limb(0), Column(1));
     let snapshot = store.access().snapshot("a").unwrap();
     let _stream = snapshot
         .stream(vec![vec![part]], units([1]), Arc::new(listener))
