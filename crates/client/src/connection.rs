@@ -139,7 +139,7 @@ impl Connection {
         Self::open_unless(&CancellationToken::new(), options)
     }
 
-    /// Connects to a server, unless `interrupt` is cancelled first. The token does not apply to later calls.
+    /// Connects to a server, unless `interrupt` is cancelled first. `interrupt` does not cancel later calls.
     ///
     /// # Errors
     /// As [`open`](Self::open), or [`ClientError::Interrupted`].

@@ -144,7 +144,7 @@ impl Prospect {
         routes.extend([
             cells.clone(),
             RouteForecast {
-                route: "AES-encrypted bits, fetched and counted at home",
+                route: "AES-encrypted bits, fetched and counted locally",
                 bytes: bits,
                 verified: false,
                 ..cells.clone()
@@ -310,7 +310,7 @@ mod tests {
             .find(|it| it.route == "prefix" && it.lengths.0 == 4);
         assert!((110_000_000..115_000_000).contains(&quadruples.unwrap().bytes));
         assert!((4_300_000..4_500_000).contains(&of("cells", 3).bytes));
-        let bits = of("AES-encrypted bits, fetched and counted at home", 3).bytes;
+        let bits = of("AES-encrypted bits, fetched and counted locally", 3).bytes;
         assert_eq!(bits, 18 * 1_943_424 / 8);
         assert_eq!(of("counted by the owner before encrypting", 2).bytes, 0);
         // Above the limits: too many bytes, too many items.

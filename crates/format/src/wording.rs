@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The terms in which messages name settings and actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vocabulary {
-    /// Options and subcommands of the `oboro` command: what a process has that sets nothing.
+    /// Options and subcommands of the `oboro` command, the default.
     Command,
     /// Arguments and methods of the Python package.
     Python,

@@ -108,7 +108,8 @@ impl Work {
         self.0.shard_bytes()
     }
 
-    /// Accepts a worker's result; shards delivered before are ignored.
+    /// Accepts a worker's result. Shards that another worker has delivered are ignored; one that this worker has delivered
+    /// before ends the query.
     fn deliver(&self, py: Python<'_>, worker: &str, first: u64, shards: u64, partial: &[u8]) {
         let given = first..first.saturating_add(shards);
         py.detach(|| self.0.deliver(worker, given, partial.to_vec().into()));
@@ -125,7 +126,7 @@ impl Work {
         self.0.is_wanted()
     }
 
-    /// Whether the memory budget allows more results.
+    /// Whether the queue has space for results.
     #[getter]
     fn has_room(&self) -> bool {
         self.0.has_room()

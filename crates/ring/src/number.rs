@@ -10,7 +10,8 @@ pub struct Column(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Limb(pub usize);
 
-/// A factor of a product of ciphertexts: the mask counts as one more column.
+/// A factor of a product of ciphertexts: the mask counts as one more column. It sorts before the columns, and is stored
+/// behind them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Factor {
     /// The mask of the block.

@@ -97,7 +97,7 @@ fn too_long(status: &Status, message_bytes: usize) -> Status {
     ))
 }
 
-/// A call in flight; logged when it ends, which is when it is dropped.
+/// A call in progress; logged when it ends, which is when it is dropped.
 struct Call {
     span: Span,
     begun: Instant,

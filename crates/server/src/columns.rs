@@ -1,4 +1,4 @@
-//! Sealed cells as stored, for an owner who counts at home.
+//! Sealed cells as stored, for an owner who counts locally.
 //!
 //! The cells of one column of one segment are read and checked at a time, on a blocking thread, once the outbox has
 //! free space: a caller holds one such thread at most, and none while it reads slowly. The call counts as a query and

@@ -121,7 +121,7 @@ impl CountQuery {
             .snapshot_at(&request.name, root)
             .map_err(|error| status::of_store(&error))?;
         let length = request.length as usize;
-        // An owner's verification is cheap, and not subject to the operator's limits.
+        // Scalars are cheap to compute, and verified answers need them: only the protocol's limit applies.
         let most = if request.scalars {
             max_itemsets(length)
         } else {

@@ -19,7 +19,7 @@ pub struct Limits {
     pub dataset_bytes: u64,
     /// Itemsets of one query; if the protocol allows fewer of their length, its limit applies.
     pub itemsets: usize,
-    /// Queries in flight at a time.
+    /// Queries in progress at a time.
     pub queries: usize,
     /// The most of these of one client.
     pub queries_per_client: usize,
@@ -68,7 +68,7 @@ impl From<Limits> for v1::Limits {
     }
 }
 
-/// Counts the queries in flight.
+/// Counts the queries in progress.
 pub(crate) struct Admission {
     limits: Limits,
     in_flight: Mutex<BTreeMap<Client, usize>>,
@@ -97,13 +97,13 @@ impl Admission {
         let mut in_flight = self.in_flight.lock();
         if in_flight.values().sum::<usize>() >= queries {
             return Err(Status::resource_exhausted(format!(
-                "too many queries are in flight: this server takes {queries} at a time; try again when one has ended, or ask its operator to raise {MAX_QUERIES}"
+                "too many queries are in progress: this server takes {queries} at a time; try again when one has ended, or ask its operator to raise {MAX_QUERIES}"
             )));
         }
         let own = in_flight.get(client).copied().unwrap_or(0);
         if own >= queries_per_client {
             return Err(Status::resource_exhausted(format!(
-                "too many queries of this client are in flight: this server takes {queries_per_client} of one client at a time; try again when one has ended, or ask its operator to raise {MAX_QUERIES_PER_CLIENT}"
+                "too many queries of this client are in progress: this server takes {queries_per_client} of one client at a time; try again when one has ended, or ask its operator to raise {MAX_QUERIES_PER_CLIENT}"
             )));
         }
         in_flight.insert(client.clone(), own + 1);

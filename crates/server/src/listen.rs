@@ -342,15 +342,15 @@ impl Answering {
         tokio::select! {
             served = serving => served.map_err(|error| ServeError::Failed(cause(&error))),
             () = patience => {
-                tracing::warn!("calls were still in flight; their callers will have to try again");
+                tracing::warn!("calls were still in progress; their callers will have to try again");
                 Ok(())
             }
         }
     }
 }
 
-/// What `open` returns with ciphertext placed on the nodes of a machine, loaded by one thread for each one that counts,
-/// on the node of one of these.
+/// What `open` returns with ciphertext placed on the nodes of a machine, loaded by as many threads as count, each
+/// pinned to the node of one of those.
 pub(crate) fn placed<S>(
     topology: &Topology,
     threads: NonZero<usize>,

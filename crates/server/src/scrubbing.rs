@@ -1,7 +1,7 @@
 //! A scrub of the store for a caller, in the background.
 //!
-//! One part at a time is read and checked on a blocking thread, so it takes neither a query's slot nor a thread that
-//! computes. It throttles itself to the caller's rate, waits for a caller that is slow, and ends when that one is gone.
+//! One part at a time is read and checked on a blocking thread, so it takes neither a permit of the
+//! query limit nor a compute thread. It throttles itself to the caller's rate, waits for a caller that is slow, and ends when that one is gone.
 
 use crate::blocking::blocking;
 use crate::counting::IDLE_TIMEOUT;

@@ -113,7 +113,7 @@ pub(crate) struct Totals {
 struct Total {
     shards: Range<usize>,
     scalars: Mutex<Sum>,
-    /// `None` if there is one shard, whose moments are the range's.
+    /// Empty if there is one shard, whose moments are the range's.
     polynomials: Vec<Mutex<Sum>>,
 }
 
@@ -190,6 +190,9 @@ impl Totals {
         done: &mut impl FnMut(Moments<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let some = &moments.moments[..moments.scalars];
+        if some.is_empty() {
+            return ControlFlow::Continue(());
+        }
         let limbs = self.moduli.len();
         let total = &self.ranges[owner];
         let mut sum = total.scalars.lock();
@@ -202,7 +205,7 @@ impl Totals {
             }
         }
         sum.added += some.len();
-        if some.is_empty() || sum.added < self.scalars * total.shards.len() {
+        if sum.added < self.scalars * total.shards.len() {
             return ControlFlow::Continue(());
         }
         let mut sum = std::mem::take(&mut *sum);

@@ -19,7 +19,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use tonic::Status;
 
-/// Questions that stay planned: one may arrive for every few of its shards.
+/// Tasks whose plan is kept: several calls belong to one task.
 const PLANNED: usize = 4;
 
 /// Counts what servers with the same storage request. All methods may be called from any thread.
@@ -112,7 +112,9 @@ impl Worker {
         });
         match outcome.map_err(|error| of_engine(&error))? {
             Outcome::Complete => Ok(counted.into_inner()),
-            Outcome::Stopped => Err(told(Status::internal("a count was stopped by nobody"))),
+            Outcome::Stopped => Err(told(Status::internal(
+                "a count stopped without being asked to",
+            ))),
         }
     }
 

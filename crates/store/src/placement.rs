@@ -45,7 +45,7 @@ impl Placement {
         }
     }
 
-    /// Checks and unpacks on one thread for each assignment at most, pinned to these.
+    /// At most one thread per assignment checks and unpacks, pinned to its CPUs.
     ///
     /// # Panics
     ///

@@ -5,9 +5,9 @@
 //! what has arrived. Without a budget nothing is ever evicted.
 
 mod ledger;
+mod permits;
 mod reader;
 mod tier;
-mod turns;
 
 pub use ledger::{PanelKey, Reads, WorkUnit};
 pub use tier::{Arrival, Listener, Stream};

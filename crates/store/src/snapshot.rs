@@ -71,8 +71,8 @@ impl Snapshot {
         self.manifest.block_count()
     }
 
-    /// The node that holds the blocks of a group, all columns and limbs and the mask, counted in the order of the
-    /// store's [`Placement`](crate::Placement); `None` where nothing is placed.
+    /// The node for all panels of a group of blocks, as an index into the nodes of the store's
+    /// [`Placement`](crate::Placement); `None` where nothing is placed.
     pub fn home(&self, group: u64) -> Option<usize> {
         self.homes.home(group)
     }
@@ -90,7 +90,7 @@ impl Snapshot {
     ///
     /// # Panics
     ///
-    /// If there is no such run or segment.
+    /// If there is no such pass or segment.
     pub fn is_in_memory(&self, passes: &[Vec<PanelKey>], units: &[WorkUnit]) -> bool {
         units.iter().all(|unit| {
             let mut segments = self.segments[unit.segments.clone()].iter();

@@ -144,6 +144,6 @@ impl StoredSegment {
         pieces: Vec<&mut [u32]>,
     ) -> Result<(), FormatError> {
         let unpacked = self.header().unpack(part, bytes, pieces);
-        unpacked.map_err(|fault| self.local().part_error(part, fault))
+        unpacked.map_err(|corruption| self.local().part_error(part, corruption))
     }
 }

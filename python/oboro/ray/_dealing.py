@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-# A range is at most this fraction of what its share has left.
+# A range is at most one part in this many of what its share has left.
 PARTS = 4
 
 

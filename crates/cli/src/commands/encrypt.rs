@@ -162,7 +162,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
                 }
             },
             if relied_on {
-                "  the server was taken at its word before (--trust-server): what is appended from then on has other secrets, and if it lied then, it may read what came before\n"
+                "  the server was trusted before (--trust-server): what is appended from then on has other secrets, and if it lied then, it may read what came before\n"
             } else {
                 ""
             },

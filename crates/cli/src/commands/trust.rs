@@ -45,7 +45,7 @@ pub fn run(command: &Command, output: Output) -> Outcome {
 
 fn text(trust: &Trust, reset: bool) -> String {
     let relied = if trust.relied_on {
-        "the server was taken at its word at least once (--trust-server)"
+        "the server was trusted at least once (--trust-server)"
     } else {
         "no answer was ever relied on that nothing verified"
     };

@@ -340,7 +340,7 @@ fn health_is_told_to_anyone_and_ends_with_the_service() {
     let ended = server.ended();
     assert_eq!(ended.code, Some(0));
     assert!(
-        !ended.stderr.contains("still in flight"),
+        !ended.stderr.contains("still in progress"),
         "{}",
         ended.stderr
     );

@@ -589,7 +589,7 @@ fn trust_in_the_server_is_noted_before_it_is_asked_and_said_of_results() {
     // An append warns about it.
     says(
         &scene.owner.done("encrypt rows.dat --append-to rows.oboro"),
-        &["taken at its word", "other secrets"],
+        &["trusted before", "other secrets"],
     );
     scene.owner.json("upload rows.oboro");
     // Verified results mention it, too, and the dataset can still be mined with verification.

@@ -312,10 +312,7 @@ impl<S: Source> Count<S> {
         let tiles = self.tiles_on(node);
         let tile = &tiles_of(tiles, piece, self.shards_of_whole_tiles)[claim.part];
         self.evaluate(tile, &self.shards[shard], workspace)
-            .inspect_err(|_| {
-                workspace.batch().clear();
-                self.stop();
-            })?;
+            .inspect_err(|_| self.stop())?;
         if let Some(streaming) = &self.streaming {
             streaming.task_done(claim.unit);
         }

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 const KIBIBYTE: u64 = 1 << 10;
-/// Bytes that searches allocate until the allocator is asked to release free memory to the kernel: they come in many
-/// sizes, into which later searches may not fit.
+/// After searches have allocated this many bytes, the allocator is asked to release free memory to the kernel: later
+/// searches may not fit into the pieces that they leave.
 pub(crate) const FREE: u64 = 16 << 20;
 
 /// What searches in flight share.

@@ -137,7 +137,8 @@ struct EvictionPriority {
     need: Need,
     is_mask: bool,
     limb: Reverse<Limb>,
-    /// Of those without use the most recently used has the highest, of the others the one needed first.
+    /// Without a query that needs the panel, the most recently used is highest; else the one used longest ago, where
+    /// the next query starts.
     age: i64,
 }
 
@@ -145,7 +146,7 @@ struct EvictionPriority {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     /// Evict a panel, before anything is loaded.
-    Drop(Key),
+    Evict(Key),
     /// A panel fits into the budget; somebody waits for it.
     Load(Key),
     /// All panels of a unit of a stream are in memory.
@@ -544,7 +545,7 @@ impl Ledger {
             && let Some((_, key)) = self.evictable().least()
         {
             self.forget(key);
-            actions.push(Action::Drop(key));
+            actions.push(Action::Evict(key));
         }
         actions
     }
@@ -707,7 +708,7 @@ impl Ledger {
                 return false;
             }
             self.forget(key);
-            actions.push(Action::Drop(key));
+            actions.push(Action::Evict(key));
         }
         true
     }

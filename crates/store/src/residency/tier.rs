@@ -7,8 +7,8 @@
 //! seeds, by the [reader](super::reader)'s threads. A caller opens a [`Stream`] and is told as its units arrive.
 
 use super::ledger::{Action, Key, Ledger, PanelKey, Plan, ReadCounters, Reads, StreamId, WorkUnit};
+use super::permits::Permits;
 use super::reader::{Expand, Read, Reader, Work};
-use super::turns::Turns;
 use crate::error::{ResidencyError, StoreError};
 use crate::panel::Panel;
 use crate::placement::{Homes, Placement, PlacementReport};
@@ -53,7 +53,7 @@ pub(crate) struct Tier {
     state: Mutex<State>,
     reader: Reader,
     /// Bounds the threads that unpack or expand, wherever the bytes come from.
-    turns: Turns,
+    unpacking: Permits,
     buffers: Mutex<Buffers>,
 }
 
@@ -62,8 +62,8 @@ pub(crate) struct Tier {
 struct Buffers {
     /// The size of each: enough for the largest panels of all datasets; 0 before the first dataset.
     bytes: usize,
-    /// No buffers: they could not be allocated.
-    are_there: bool,
+    /// False if the last allocation failed.
+    are_allocated: bool,
 }
 
 struct State {
@@ -297,7 +297,7 @@ impl Tier {
             arenas: shared.transpose()?,
             state: Mutex::new(state),
             reader: Reader::idle(placement.threads()),
-            turns: Turns::new(placement.threads().len()),
+            unpacking: Permits::new(placement.threads().len()),
             buffers: Mutex::default(),
         })
     }
@@ -346,17 +346,17 @@ impl Tier {
     /// again.
     fn ensure_buffers(&self, bytes: usize) -> Result<(), StoreError> {
         let mut buffers = self.buffers.lock();
-        if buffers.are_there && buffers.bytes >= bytes {
+        if buffers.are_allocated && buffers.bytes >= bytes {
             return Ok(());
         }
         let needed = bytes.max(buffers.bytes);
         if let Err(source) = self.provide(needed) {
-            buffers.are_there = buffers.bytes > 0 && self.provide(buffers.bytes).is_ok();
+            buffers.are_allocated = buffers.bytes > 0 && self.provide(buffers.bytes).is_ok();
             return Err(ResidencyError::Reader { source }.into());
         }
         *buffers = Buffers {
             bytes: needed,
-            are_there: true,
+            are_allocated: true,
         };
         Ok(())
     }
@@ -413,7 +413,7 @@ impl Tier {
             actions.extend(state.ledger.advance());
             for action in actions {
                 match action {
-                    Action::Drop(key) => state.segments[&key.segment].set(key.panel, None),
+                    Action::Evict(key) => state.segments[&key.segment].set(key.panel, None),
                     Action::Load(key) => loads.push(Load {
                         key,
                         segment: Arc::clone(&state.segments[&key.segment]),
@@ -432,7 +432,7 @@ impl Tier {
             self.read(load);
         }
         for load in masks {
-            self.expand_there(load);
+            self.queue_expansion(load);
         }
         for (listener, arrival) in events {
             listener(arrival);
@@ -482,7 +482,7 @@ impl Tier {
     }
 
     /// Expands a mask on a thread of the reader.
-    fn expand_there(self: &Arc<Self>, load: Load) {
+    fn queue_expansion(self: &Arc<Self>, load: Load) {
         let is_wanted = self.asks_for(load.key);
         let tier = Arc::downgrade(self);
         let then = Box::new(move |turn: io::Result<()>| {
@@ -559,7 +559,7 @@ impl Tier {
             .collect();
         let bytes = Panel::footprint(description.seeds.len() * degree);
         let build = || {
-            let _turn = self.turns.take();
+            let _permit = self.unpacking.take();
             let panel = loop {
                 match Panel::where_it_fits(&load.segment.arenas, &stretches, degree, position) {
                     // Gaps smaller than a block are of no use.
@@ -590,7 +590,7 @@ impl Tier {
         let mut state = self.state.lock();
         let actions = state.ledger.evict(bytes as u64);
         for action in &actions {
-            if let Action::Drop(key) = action {
+            if let Action::Evict(key) = action {
                 state.segments[&key.segment].set(key.panel, None);
             }
         }

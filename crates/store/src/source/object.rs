@@ -96,7 +96,7 @@ pub(crate) struct Objects {
     prefix: String,
     url: String,
     in_flight: Arc<Semaphore>,
-    /// The runtime of whoever writes an object from a file.
+    /// Held by the one object that is being written from a file.
     turn: Arc<Semaphore>,
     /// There until it is dropped.
     runtime: Option<Runtime>,

@@ -89,21 +89,21 @@ impl Tiles {
 impl Pass {
     fn new(index: &MomentIndex, moments: &[usize]) -> Self {
         let mut tiles = Vec::new();
-        let (mut pass, mut share) = (Vec::new(), 0.0);
+        let (mut of_tile, mut share) = (Vec::new(), 0.0);
         for &moment in moments {
             let most = match index.get(moment).0 {
                 0 => SCALARS_PER_TILE,
                 _ => POLYNOMIALS_PER_TILE,
             };
             if share + 1.0 / most as f64 > 1.0 {
-                tiles.push(Tile::new(index, std::mem::take(&mut pass)));
+                tiles.push(Tile::new(index, std::mem::take(&mut of_tile)));
                 share = 0.0;
             }
-            pass.push(moment);
+            of_tile.push(moment);
             share += 1.0 / most as f64;
         }
-        if !pass.is_empty() {
-            tiles.push(Tile::new(index, pass));
+        if !of_tile.is_empty() {
+            tiles.push(Tile::new(index, of_tile));
         }
         let parts = (LAST_TASKS / tiles.len().max(1)).clamp(1, PARTS);
         let part = |tile: &Tile| -> Vec<Tile> {

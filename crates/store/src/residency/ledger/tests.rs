@@ -90,7 +90,7 @@ impl Model {
     fn note(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Drop(key) => {
+                Action::Evict(key) => {
                     assert!(self.there.remove(&key), "what is dropped was there");
                     for (id, unit) in &self.arrived {
                         let mut keys = self.open[id].keys(*unit);
@@ -498,7 +498,7 @@ fn what_is_given_up_is_worth_least_and_held_by_nobody() {
     model.run();
     let id = model.open(plan(0..1, &[mask(0), column(0, 0)])).unwrap();
     let evicted = model.ledger.evict(15);
-    let [Action::Drop(first), Action::Drop(second)] = evicted[..] else {
+    let [Action::Evict(first), Action::Evict(second)] = evicted[..] else {
         panic!("{evicted:?}")
     };
     assert_eq!([first.panel, second.panel], [column(1, 0); 2]);

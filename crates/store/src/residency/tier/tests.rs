@@ -289,7 +289,7 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
     reader.provide(NonZero::<usize>::MIN, bytes).unwrap();
     *tier(&store).buffers.lock() = Buffers {
         bytes,
-        are_there: true,
+        are_allocated: true,
     };
     let (go, gone) = channel::<()>();
     reader.submit(Work::Read(Read {

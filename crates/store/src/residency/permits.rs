@@ -3,16 +3,16 @@
 use parking_lot::{Condvar, Mutex};
 
 /// A counting semaphore.
-pub(crate) struct Turns {
+pub(crate) struct Permits {
     free: Mutex<usize>,
     /// A permit was released.
     released: Condvar,
 }
 
 /// A permit, released when dropped.
-pub(crate) struct Turn<'t>(&'t Turns);
+pub(crate) struct Permit<'t>(&'t Permits);
 
-impl Turns {
+impl Permits {
     /// With this many permits.
     pub(crate) fn new(count: usize) -> Self {
         Self {
@@ -22,15 +22,15 @@ impl Turns {
     }
 
     /// Waits for a permit.
-    pub(crate) fn take(&self) -> Turn<'_> {
+    pub(crate) fn take(&self) -> Permit<'_> {
         let mut free = self.free.lock();
         self.released.wait_while(&mut free, |free| *free == 0);
         *free -= 1;
-        Turn(self)
+        Permit(self)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
         *self.0.free.lock() += 1;
         self.0.released.notify_one();
@@ -44,11 +44,11 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn no_more_threads_have_a_turn_than_there_are() {
-        let (turns, at_work) = (Turns::new(2), AtomicUsize::new(0));
+    fn no_more_threads_work_than_there_are_permits() {
+        let (permits, at_work) = (Permits::new(2), AtomicUsize::new(0));
         let work = || {
             for _ in 0..100 {
-                let _turn = turns.take();
+                let _permit = permits.take();
                 let others = at_work.fetch_add(1, Ordering::SeqCst);
                 assert!(others < 2);
                 thread::yield_now();
