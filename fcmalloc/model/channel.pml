@@ -384,4 +384,4 @@ init {
     atomic { run heap(0); run heap(1); run heap(2) }
 }
 
-ltl come_home { <> [] finished }
+ltl terminates { <> [] finished }

@@ -35,7 +35,7 @@ static uint32_t large_pages(size_t bytes) {
 }
 
 // Bytes of the run from the beginning of the block.
-static size_t large_room(const struct fc_run *run) {
+static size_t large_capacity(const struct fc_run *run) {
     return (size_t)(fc_run_end(run) - run->payload) - FC_GUARD_PAGES * FC_PAGE;
 }
 
@@ -73,7 +73,7 @@ static void large_free(struct fc_heap *heap, struct fc_run *run) {
 
 // The usable size of a block in use.
 static size_t usable(const struct fc_run *run) {
-    return fc_run_kind(run) == FC_RUN_LARGE ? large_room(run) : fc_run_stride(run);
+    return fc_run_kind(run) == FC_RUN_LARGE ? large_capacity(run) : fc_run_stride(run);
 }
 
 // ---- Allocation ----

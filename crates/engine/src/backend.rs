@@ -1,6 +1,6 @@
 //! The interface between a question and the backend that answers it.
 //!
-//! A [`Backend`] is given a [`Job`] and makes a [`Run`] of it, which the server's threads advance one step at a time.
+//! A [`Backend`] is given a [`Job`] and makes a [`RunningJob`] of it, which the server's threads advance one step at a time.
 //! How a job is cut into tasks, where they run and what a step does are up to the backend: the CPU's steps compute,
 //! those of remote workers take what has arrived. The contract in full is in `docs/backends.md`.
 
@@ -23,7 +23,7 @@ pub trait Backend<S>: Send + Sync {
     /// # Errors
     ///
     /// A job that is impossible, or does not fit into memory.
-    fn start(&self, job: Job<S>) -> Result<Box<dyn Run>, EngineError>;
+    fn start(&self, job: Job<S>) -> Result<Box<dyn RunningJob>, EngineError>;
 }
 
 /// What is to be counted.
@@ -34,7 +34,7 @@ pub struct Job<S> {
     pub plan: Arc<Plan>,
     /// Over these runs of blocks, none empty: every moment of the plan over each of them.
     pub shards: Vec<Range<u64>>,
-    /// To be called, on any thread, whenever [`Run::has_task`] may have become true other than by a step.
+    /// To be called, on any thread, whenever [`RunningJob::has_task`] may have become true other than by a step.
     pub wake: Wake,
 }
 
@@ -45,7 +45,7 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 pub type Sink<'s> = dyn FnMut(Moments<'_>) -> ControlFlow<()> + 's;
 
 /// A job in progress. Dropping it cancels the rest.
-pub trait Run: Send + Sync {
+pub trait RunningJob: Send + Sync {
     /// Whether a step would do something now, or report an error.
     fn has_task(&self) -> bool;
 
@@ -120,8 +120,8 @@ pub enum EngineError {
     #[error("the dataset has no blocks to count; upload it again")]
     Empty,
     #[error(
-        "the itemsets have so little memory together that they would be counted in {wanted} pieces, more \
-         than {most}; ask for fewer at a time, or have the server given more memory ({MEMORY})"
+        "with the memory that the server may use, counting these itemsets would take {wanted} passes over shards, \
+         more than {most}; request fewer itemsets at a time, or have the server given more memory ({MEMORY})"
     )]
     Units { wanted: usize, most: usize },
     /// An error of the backend's own.

@@ -25,7 +25,7 @@ pub use id::{DatasetId, Digest};
 pub use listing::{Damage, DatasetInfo, Scrubbed};
 pub use manifest::{MAX_COLUMNS, MAX_MANIFEST_BYTES, MAX_SEGMENTS, Manifest, SegmentEntry};
 pub use segment::{
-    BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES, MAX_ROW_ID_BYTES, PanelReader, PartPlace, ReadError,
+    BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES, MAX_ROW_ID_BYTES, PanelReader, PartExtent, ReadError,
     Segment, SegmentDescription, SegmentFile, SegmentHeader, SegmentWriter, forget_cached,
     full_panel_bytes, sealed_columns, segment_bytes, unpack_into,
 };

@@ -18,7 +18,7 @@ mod reader;
 mod tests;
 mod writer;
 
-pub use file::{PartPlace, ReadError, SegmentFile, forget_cached};
+pub use file::{PartExtent, ReadError, SegmentFile, forget_cached};
 pub use header::{SegmentHeader, unpack_into};
 pub use layout::{full_panel_bytes, segment_bytes};
 pub use reader::{PanelReader, Segment};

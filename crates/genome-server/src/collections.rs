@@ -160,7 +160,7 @@ impl Collections {
         };
         Ok(Info {
             name: name.to_owned(),
-            shape: shape.map_err(|fault| frame.damaged("", fault))?,
+            shape: shape.map_err(|cause| frame.damaged("", cause))?,
             bytes: frame.bytes(),
         })
     }

@@ -94,11 +94,11 @@ pub enum GenomeError {
     DamagedBudgets(Corruption),
 
     /// A file to be imported cannot be used.
-    #[error("{file}{}: {fault}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
+    #[error("{file}{}: {cause}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
     Input {
         file: String,
         line: Option<u64>,
-        fault: InputFault,
+        cause: InputError,
     },
     #[error("{what} must be {range}, not {value}. Change it and generate again.")]
     OutOfRange {
@@ -170,7 +170,7 @@ impl From<FormatError> for GenomeError {
 /// What is wrong with a file to be imported. Displayed, it goes on where the file was named.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
-pub enum InputFault {
+pub enum InputError {
     #[error("it cannot be read: {0}. Check that it exists and that you may read it.")]
     Unreadable(String),
     #[error("it is empty. Check that it is the right file.")]

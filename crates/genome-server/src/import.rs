@@ -8,7 +8,7 @@ mod lines;
 mod vcf;
 
 use crate::collections::{Collections, Existing, Info, Kind};
-use crate::error::{GenomeError, InputFault, RegionError};
+use crate::error::{GenomeError, InputError, RegionError};
 use lines::Lines;
 use std::fmt;
 use std::path::Path;
@@ -117,7 +117,7 @@ pub fn import_panel(
     let left_out = match lines.format()? {
         Format::Vcf => vcf::read_panel(&mut lines, loading, options)?,
         Format::Fasta if options.region.is_some() => {
-            return Err(lines.fault(InputFault::RegionOfAlignment));
+            return Err(lines.error(InputError::RegionOfAlignment));
         }
         Format::Fasta => {
             fasta::read_panel(&mut lines, loading)?;
@@ -143,7 +143,7 @@ pub fn import_reference(
     let loading = collections.begin(Kind::Reference, name, existing)?;
     let mut lines = Lines::open(file)?;
     match lines.format()? {
-        Format::Vcf => return Err(lines.fault(InputFault::VcfReference)),
+        Format::Vcf => return Err(lines.error(InputError::VcfReference)),
         Format::Fasta => fasta::read_reference(&mut lines)?.write(loading)?,
     }
     collections.info(Kind::Reference, name)

@@ -29,7 +29,7 @@ mod transpose;
 pub use alphabet::{Alphabet, MAX_ALLELE};
 pub use budget::{Budgets, check as check_budget};
 pub use collections::{Collections, Existing, Info, Kind, Listing, Shape};
-pub use error::{GenomeError, InputFault, RegionError};
+pub use error::{GenomeError, InputError, RegionError};
 pub use evaluate::{Evaluation, ExpandedQuery, Multiplicity, Workspace};
 pub use generate::{Generated, generate_panel};
 pub use import::{

@@ -85,7 +85,7 @@ pub enum DatasetError {
     #[error(
         "the ciphertext takes {needed} bytes and {} has {free} free; free some space, choose another disk, leave rare items out ({MIN_ITEM_SUPPORT}) or choose a smaller {MAX_LEN}", directory.display()
     )]
-    NoRoom {
+    NoSpace {
         directory: PathBuf,
         needed: u64,
         free: u64,
@@ -232,7 +232,7 @@ fn stored_bytes(
 /// Refuses more bytes than the file system has free.
 fn check_free_bytes(directory: &Path, needed: u64, free: Option<u64>) -> Result<(), DatasetError> {
     match free {
-        Some(free) if free < needed => Err(DatasetError::NoRoom {
+        Some(free) if free < needed => Err(DatasetError::NoSpace {
             directory: directory.to_path_buf(),
             needed,
             free,
@@ -1017,7 +1017,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_refused_before_anything_is_written() {
+    fn what_does_not_fit_the_disk_is_refused_before_anything_is_written() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("d.oboro");
         let master = MasterKey::generate().unwrap();

@@ -158,7 +158,7 @@ impl From<DatasetError> for Failure {
             | DatasetError::TooManyRanges
             | DatasetError::TooWide { .. }
             | DatasetError::Nothing { .. } => python::InputError::new_err(sentence),
-            DatasetError::NoRoom { .. } => python::StorageError::new_err(sentence),
+            DatasetError::NoSpace { .. } => python::StorageError::new_err(sentence),
         })
     }
 }

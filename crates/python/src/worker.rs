@@ -128,8 +128,8 @@ impl Work {
 
     /// Whether the queue has space for results.
     #[getter]
-    fn has_room(&self) -> bool {
-        self.0.has_room()
+    fn has_capacity(&self) -> bool {
+        self.0.has_capacity()
     }
 }
 

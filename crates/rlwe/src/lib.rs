@@ -41,7 +41,7 @@ pub use order::{ColumnOrder, OrderError};
 pub use pairs::{ColumnMoments, PairReader, PairsError, Sums, VerifiedPairs};
 pub use planner::{Alternative, PlanError, Verdict, alternatives, plan};
 pub use prefixes::{
-    LONGEST_VERIFIED, NotVerified, PrefixError, PrefixQuestion, PrefixReader, VerifiedLimbs,
+    LONGEST_VERIFIED, NotVerified, PrefixError, PrefixQuery, PrefixReader, VerifiedLimbs,
     VerifiedMoments, prefix_bytes,
 };
 pub use private_file::{PrivateFileError, open_private};

@@ -222,7 +222,7 @@ pub fn prefix_bytes(
 }
 
 /// All itemsets of a length of the first columns in the owner's order.
-pub struct PrefixQuestion {
+pub struct PrefixQuery {
     combiner: Combiner,
     /// The index of each column in the owner's order.
     places: HashMap<u32, usize>,
@@ -238,7 +238,7 @@ pub enum PrefixError {
     Length(#[from] CombineError),
 }
 
-impl PrefixQuestion {
+impl PrefixQuery {
     /// The query about these columns, in the owner's order.
     ///
     /// # Errors
@@ -306,7 +306,7 @@ impl fmt::Debug for PrefixReader {
 
 /// A complete set of verified moments, with their query.
 pub struct VerifiedMoments<'a> {
-    question: &'a PrefixQuestion,
+    question: &'a PrefixQuery,
     answer: &'a [Vec<u8>],
 }
 
@@ -349,7 +349,7 @@ impl PrefixReader {
     /// If the query is about columns other than the first, or a length without kept data.
     pub fn verify<'a>(
         &self,
-        question: &'a PrefixQuestion,
+        question: &'a PrefixQuery,
         answer: &'a [Vec<u8>],
         threads: NonZeroUsize,
     ) -> Result<VerifiedMoments<'a>, NotVerified> {
@@ -384,12 +384,7 @@ impl PrefixReader {
     }
 
     /// `Σ_S x_S·M_{S,0} + Σ_{S,r} x_S·Σ_s z_s·M_{S,r}(s)` modulo each limb.
-    fn weighted(
-        &self,
-        question: &PrefixQuestion,
-        answer: &[u8],
-        threads: NonZeroUsize,
-    ) -> Weighted {
+    fn weighted(&self, question: &PrefixQuery, answer: &[u8], threads: NonZeroUsize) -> Weighted {
         let state = || (Weighted::new(question.limbs()), Vec::new());
         let runs = (0..question.moments()).step_by(AT_ONCE);
         let all = threads::fold(threads, runs, state, |(sums, residues), first| {
@@ -413,7 +408,7 @@ impl PrefixReader {
 
     fn add_weighted(
         &self,
-        question: &PrefixQuestion,
+        question: &PrefixQuery,
         moment: usize,
         bytes: &[u8],
         residues: &mut Vec<u32>,

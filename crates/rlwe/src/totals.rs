@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_room_is_not_lifted() {
+    fn what_is_below_the_modulus_is_not_lifted() {
         let stratum = Stratum::new(&parameters(), 114_688, 50.0).unwrap();
         assert_eq!(stratum.sample_blocks(), None);
         assert_eq!(stratum.lift(114_688, None), Some(114_688));

@@ -111,7 +111,7 @@ impl Wanted {
 /// Puts all parts into the outbox.
 async fn send(wanted: Wanted, outbox: Arc<Parts>, space: Arc<Notify>) {
     for (segment, column) in wanted.parts() {
-        while !outbox.has_room() {
+        while !outbox.has_capacity() {
             space.notified().await;
         }
         let snapshot = Arc::clone(&wanted.snapshot);

@@ -14,8 +14,8 @@ use crate::outbox::Outbox;
 use crate::packing::Packing;
 use crate::pool::{Job, Queue, Workspace};
 use crate::status;
-use crate::totals::{Budget, Shards, Taken, Totals};
-use oboro_engine::{Backend, Job as CountJob, Moments, Plan, Run, Step};
+use crate::totals::{MemoryBudget, Shards, Taken, Totals};
+use oboro_engine::{Backend, Job as CountJob, Moments, Plan, RunningJob, Step};
 use oboro_format::Digest;
 use oboro_format::wording::{ANSWERS, MAX_ITEMSETS, MAX_LEN, MIN_SUPPORT, QUERY_TIMEOUT};
 use oboro_protocol::v1::count_reply::Reply as Part;
@@ -52,7 +52,7 @@ pub(crate) struct Counting {
     /// The backend.
     pub(crate) backend: Arc<dyn Backend<Snapshot>>,
     /// The memory budget for plans and sums of queries in flight.
-    pub(crate) budget: Arc<Budget>,
+    pub(crate) budget: Arc<MemoryBudget>,
 }
 
 impl Counting {
@@ -68,9 +68,9 @@ impl Counting {
     ) -> Result<Replies, Status> {
         let permit = self.admission.admit(&client)?;
         let (access, limits) = (self.access.clone(), self.limits);
-        let query = blocking(move || CountQuery::new(&access, &limits, request)).await?;
+        let query = blocking(move || CountSpec::new(&access, &limits, request)).await?;
         query.record(&Span::current());
-        let query = Arc::new(Query::new(
+        let query = Arc::new(CountQuery::new(
             client,
             query,
             Arc::clone(&self.cache),
@@ -96,7 +96,7 @@ impl Counting {
         })
     }
 
-    fn removal(&self, query: &Arc<Query>) -> Removal {
+    fn removal(&self, query: &Arc<CountQuery>) -> Removal {
         Removal {
             queue: Arc::clone(&self.queue),
             query: Arc::downgrade(query),
@@ -105,7 +105,7 @@ impl Counting {
 }
 
 /// A validated request.
-struct CountQuery {
+struct CountSpec {
     snapshot: Arc<Snapshot>,
     itemsets: Itemsets,
     limbs: usize,
@@ -114,7 +114,7 @@ struct CountQuery {
     scalars: bool,
 }
 
-impl CountQuery {
+impl CountSpec {
     fn new(access: &Access, limits: &Limits, request: v1::CountRequest) -> Result<Self, Status> {
         let root = digest(&request.root).map_err(|error| status::of_field(&error))?;
         let snapshot = access
@@ -188,15 +188,15 @@ impl CountQuery {
 }
 
 /// A query in the pool.
-pub(crate) struct Query {
+pub(crate) struct CountQuery {
     client: Client,
     cache: Arc<MomentCache>,
     backend: Arc<dyn Backend<Snapshot>>,
     /// Where it waits for time slices.
     queue: Weak<Queue>,
-    budget: Arc<Budget>,
+    budget: Arc<MemoryBudget>,
     /// Until it is planned.
-    query: Mutex<Option<CountQuery>>,
+    query: Mutex<Option<CountSpec>>,
     answer: OnceLock<Answer>,
     outbox: Arc<CountOutbox>,
     /// When its first task began.
@@ -227,7 +227,7 @@ struct Answer {
 
 /// Moments that the cache lacks.
 struct Counted {
-    run: Box<dyn Run>,
+    run: Box<dyn RunningJob>,
     totals: Totals,
     /// Memory of the run's plan.
     _memory: Taken,
@@ -259,9 +259,9 @@ impl Known {
 impl Answer {
     /// The backend counts the unknown moments by the run that `count` makes of them.
     fn new(
-        query: &CountQuery,
+        query: &CountSpec,
         cache: &MomentCache,
-        budget: &Arc<Budget>,
+        budget: &Arc<MemoryBudget>,
         count: impl FnOnce(&Arc<MomentIndex>, Vec<usize>) -> Result<Counted, Status>,
     ) -> Result<Self, Status> {
         let root = query.snapshot.root();
@@ -381,14 +381,14 @@ impl Answer {
     }
 }
 
-impl Query {
+impl CountQuery {
     fn new(
         client: Client,
-        query: CountQuery,
+        query: CountSpec,
         cache: Arc<MomentCache>,
         backend: Arc<dyn Backend<Snapshot>>,
         queue: Weak<Queue>,
-        budget: Arc<Budget>,
+        budget: Arc<MemoryBudget>,
     ) -> Self {
         Self {
             client,
@@ -436,7 +436,7 @@ impl Query {
 
     fn totals(
         &self,
-        query: &CountQuery,
+        query: &CountSpec,
         index: &MomentIndex,
         wanted: &[usize],
     ) -> Result<Totals, Status> {
@@ -454,10 +454,10 @@ impl Query {
     /// Has the backend count the unknown moments.
     fn start(
         &self,
-        query: &CountQuery,
+        query: &CountSpec,
         index: &Arc<MomentIndex>,
         unknown: Vec<usize>,
-    ) -> Result<Box<dyn Run>, Status> {
+    ) -> Result<Box<dyn RunningJob>, Status> {
         let queue = Weak::clone(&self.queue);
         let job = CountJob {
             source: Arc::clone(&query.snapshot),
@@ -523,9 +523,9 @@ impl Query {
     }
 }
 
-impl Job for Query {
+impl Job for CountQuery {
     fn has_task(&self) -> bool {
-        self.outbox.has_room()
+        self.outbox.has_capacity()
             && match self.answer.get() {
                 Some(answer) => answer.has_task(),
                 None => self.query.lock().is_some(),
@@ -550,7 +550,7 @@ impl Job for Query {
 /// Takes a query out of the pool.
 struct Removal {
     queue: Arc<Queue>,
-    query: Weak<Query>,
+    query: Weak<CountQuery>,
 }
 
 impl Removal {
@@ -631,12 +631,12 @@ mod tests {
     struct Planning(usize);
 
     impl Backend<Snapshot> for Planning {
-        fn start(&self, _: CountJob<Snapshot>) -> Result<Box<dyn Run>, EngineError> {
+        fn start(&self, _: CountJob<Snapshot>) -> Result<Box<dyn RunningJob>, EngineError> {
             Ok(Box::new(Self(self.0)))
         }
     }
 
-    impl Run for Planning {
+    impl RunningJob for Planning {
         fn has_task(&self) -> bool {
             true
         }
@@ -685,11 +685,11 @@ mod tests {
             }],
             scalars: false,
         };
-        let asked = || CountQuery::new(&access, &Limits::default(), request.clone()).unwrap();
+        let asked = || CountSpec::new(&access, &Limits::default(), request.clone()).unwrap();
         let index = MomentIndex::new(&asked().itemsets).bytes();
-        let budget = Arc::new(Budget::new((index + plan) as u64));
+        let budget = Arc::new(MemoryBudget::new((index + plan) as u64));
         let query = || {
-            Query::new(
+            CountQuery::new(
                 Client::Connected(None),
                 asked(),
                 Arc::new(MomentCache::new(0)),

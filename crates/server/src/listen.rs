@@ -12,7 +12,7 @@ use crate::memory::{PLANS, SUMS_SHARE, for_ciphertext};
 use crate::pool::Pool;
 use crate::remote::{Dispatch, RemoteExecutor};
 use crate::service::Service;
-use crate::totals::{Budget, DEFAULT_BUDGET};
+use crate::totals::{DEFAULT_BUDGET, MemoryBudget};
 use oboro_arena::{CpuAssignment, Topology};
 use oboro_engine::{Backend, Cpu};
 use oboro_format::wording::{
@@ -182,7 +182,7 @@ pub(crate) struct Answering {
     genome: GenomeOptions,
     limits: Limits,
     cache: Arc<MomentCache>,
-    budget: Arc<Budget>,
+    budget: Arc<MemoryBudget>,
     backend: Arc<dyn Backend<Snapshot>>,
     release_memory: fn(),
 }
@@ -274,7 +274,7 @@ impl Answering {
             cache: Arc::new(MomentCache::new(options.moment_cache)),
             backend: Arc::new(Cpu::new(topology.distances().clone())),
             release_memory: || {},
-            budget: Arc::new(Budget::new(sums)),
+            budget: Arc::new(MemoryBudget::new(sums)),
         })
     }
 

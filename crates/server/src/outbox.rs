@@ -57,7 +57,7 @@ impl<R: Message> Outbox<R> {
         }
     }
 
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn has_capacity(&self) -> bool {
         self.bytes.load(Ordering::Acquire) < CAPACITY
     }
 
@@ -229,12 +229,12 @@ mod tests {
     async fn room_is_lost_and_made() {
         let outbox = CountOutbox::new();
         for _ in 0..2 {
-            assert!(outbox.has_room());
+            assert!(outbox.has_capacity());
             assert!(outbox.push(reply(CAPACITY / 2)).is_continue());
         }
-        assert!(!outbox.has_room());
-        assert!(outbox.take().await.1 && outbox.has_room());
-        assert!(!outbox.take().await.1 && outbox.has_room());
+        assert!(!outbox.has_capacity());
+        assert!(outbox.take().await.1 && outbox.has_capacity());
+        assert!(!outbox.take().await.1 && outbox.has_capacity());
     }
 
     #[tokio::test]

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_done_is_let_go() {
+    fn a_finished_job_is_dropped() {
         let pool = Pool::start(assignments(3)).unwrap();
         let jobs: Vec<_> = (1..=5).map(ticking).collect();
         for (job, heard) in jobs {

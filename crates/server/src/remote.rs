@@ -8,7 +8,7 @@
 
 use crate::packing::Packing;
 use crate::partial::{Partial, Task};
-use oboro_engine::{Backend, EngineError, Job, Moments, Plan, Run, Sink, Step, Wake};
+use oboro_engine::{Backend, EngineError, Job, Moments, Plan, RunningJob, Sink, Step, Wake};
 use oboro_protocol::{moments_range, v1};
 use oboro_ring::{Modulus, vector};
 use oboro_store::Snapshot;
@@ -42,7 +42,7 @@ impl RemoteExecutor {
 }
 
 impl Backend<Snapshot> for RemoteExecutor {
-    fn start(&self, job: Job<Snapshot>) -> Result<Box<dyn Run>, EngineError> {
+    fn start(&self, job: Job<Snapshot>) -> Result<Box<dyn RunningJob>, EngineError> {
         let snapshot = &job.source;
         let parameters = &snapshot.manifest().parameters;
         let packing = Packing::new(parameters.degree(), job.plan.limbs());
@@ -114,7 +114,7 @@ impl RemoteJob {
     }
 
     /// Whether the queue has free space for results: while a caller reads slowly, workers had better keep them.
-    pub fn has_room(&self) -> bool {
+    pub fn has_capacity(&self) -> bool {
         self.results.state.lock().bytes < RESULT_BYTES
     }
 }
@@ -133,7 +133,7 @@ impl Drop for RemoteJob {
 /// The run that the server's threads advance.
 struct RemoteRun(Arc<Results>);
 
-impl Run for RemoteRun {
+impl RunningJob for RemoteRun {
     fn has_task(&self) -> bool {
         self.0.has_task()
     }

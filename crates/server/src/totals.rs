@@ -18,18 +18,18 @@ pub(crate) const DEFAULT_BUDGET: u64 = 1 << 30;
 
 /// The memory budget of plans and sums, shared by all queries.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct MemoryBudget {
     bytes: u64,
     taken: AtomicU64,
 }
 
 /// Memory taken by a query, returned to the budget when dropped.
 pub(crate) struct Taken {
-    budget: Arc<Budget>,
+    budget: Arc<MemoryBudget>,
     bytes: u64,
 }
 
-impl Budget {
+impl MemoryBudget {
     pub(crate) fn new(bytes: u64) -> Self {
         let taken = AtomicU64::new(0);
         Self { bytes, taken }
@@ -268,7 +268,7 @@ mod tests {
         // Two scalars and a polynomial of four residues, of numbers 1, 4 and 7.
         assert!(shards.owned().eq([0..3, 0..1, 3..4]));
         assert_eq!(shards.sum_bytes(10, 1), 40 + size_of::<Mutex<Sum>>() as u64);
-        let memory = Arc::new(Budget::new(40)).take(40).unwrap();
+        let memory = Arc::new(MemoryBudget::new(40)).take(40).unwrap();
         let totals = Totals::new(&shards, &q, vec![1, 4, 7], 2, memory);
         // Only the first range is added up.
         assert!(
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn memory_is_taken_and_returned() {
-        let budget = Arc::new(Budget::new(100));
+        let budget = Arc::new(MemoryBudget::new(100));
         let first = budget.take(60).unwrap();
         let message = budget.take(41).err().unwrap().message().to_owned();
         assert!(message.contains("60 of the 100"), "{message}");

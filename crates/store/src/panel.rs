@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_fill_makes_no_panel_and_takes_no_room() {
+    fn a_failed_fill_makes_no_panel_and_takes_no_memory() {
         let arena = arena(1, 16);
         let misuse = || FormatError::Misuse { what: "no".into() }.into();
         let failed = Panel::build(&arena, 16, 0, |_| Err(misuse()));

@@ -118,7 +118,7 @@ impl StoredSegment {
     }
 
     fn read(&self, part: usize) -> Result<Vec<u8>, StoreError> {
-        let mut all = Vec::with_capacity(self.header().part_place(part).len);
+        let mut all = Vec::with_capacity(self.header().part_extent(part).len);
         self.0
             .read(part, &mut |bytes| all.extend_from_slice(bytes))?;
         Ok(all)

@@ -81,7 +81,7 @@ class Query(threading.Thread):
         log.info("dealing %d shards to %d nodes", self._work.shards, len(self._workers.ready()))
         while self._work.is_wanted:
             self._deal()
-            if not self._dealt or not self._work.has_room:
+            if not self._dealt or not self._work.has_capacity:
                 time.sleep(LOOK)
                 continue
             for ref in ray.wait(list(self._dealt), num_returns=1, timeout=LOOK)[0]:

@@ -34,7 +34,7 @@ class Storage:
     memory: int | None
 
 
-class Counter:
+class CountingActor:
     """The actor on a node. It returns encoded moments or an encoded failure, nothing else."""
 
     def __init__(self, version: str, storage: Storage, node: str, threads: int) -> None:
@@ -117,7 +117,7 @@ class Workers:
 
     def _begin(self, node: str, threads: int) -> None:
         actor = (
-            ray.remote(Counter)
+            ray.remote(CountingActor)
             .options(
                 num_cpus=1,
                 max_restarts=0,

@@ -6,7 +6,7 @@
 use oboro_format::Manifest;
 use oboro_protocol::{moments_range, v1};
 use oboro_ring::pack;
-use oboro_rlwe::{ColumnMoments, PrefixQuestion, Sums};
+use oboro_rlwe::{ColumnMoments, PrefixQuery, Sums};
 use std::ops::Range;
 
 /// The most pairs of one request: their numbers fit into any server's message limit.
@@ -17,7 +17,7 @@ pub(crate) enum Content {
     /// The sums of these pairs of columns, ascending: one residue per limb.
     Sums(Vec<[u32; 2]>),
     /// All moments of the itemsets of a query.
-    Moments(Box<PrefixQuestion>),
+    Moments(Box<PrefixQuery>),
     /// All moments of these pairs, ascending, in which each of the given number of columns occurs at least once.
     Columns(Vec<[u32; 2]>, usize),
 }

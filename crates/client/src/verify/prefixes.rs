@@ -12,7 +12,7 @@ use oboro_mining::Dataset;
 use oboro_protocol::max_itemsets;
 use oboro_ring::moment::binomial;
 use oboro_ring::pack;
-use oboro_rlwe::{ColumnMoments, PairReader, PairsError, PrefixQuestion, prefix_bytes};
+use oboro_rlwe::{ColumnMoments, PairReader, PairsError, PrefixQuery, prefix_bytes};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -77,7 +77,7 @@ impl<'a> Prefix<'a> {
             bytes: prefix_bytes(&manifest.parameters, &strata, count, level)?,
             columns: Columns { ordered, sorted },
         };
-        if let Some(query) = prefix.columns_question(&prefix.absent(|it| kept.has(it))) {
+        if let Some(query) = prefix.columns_query(&prefix.absent(|it| kept.has(it))) {
             prefix.bytes = prefix.bytes.saturating_add(query.bytes());
         }
         (itemsets > 0).then_some(prefix)
@@ -120,7 +120,7 @@ impl<'a> Prefix<'a> {
                 let strata = record.strata(self.dataset.manifest());
                 let strata = strata.map_err(oboro_mining::DatasetError::from)?;
                 let columns = &self.columns.ordered;
-                let query = PrefixQuestion::new(key, strata, columns, level)?;
+                let query = PrefixQuery::new(key, strata, columns, level)?;
                 Content::Moments(Box::new(query))
             }
         };
@@ -136,7 +136,7 @@ impl<'a> Prefix<'a> {
             if self.is_wide {
                 asked.kept = self.kept_columns(&reader);
                 asked.absent = self.absent(|it| asked.kept.contains_key(&it));
-                asked.questions.extend(self.columns_question(&asked.absent));
+                asked.questions.extend(self.columns_query(&asked.absent));
             }
             asked.reader = Some(reader);
         }
@@ -161,7 +161,7 @@ impl<'a> Prefix<'a> {
     }
 
     /// The query for the moments of these columns, ascending; `None` if there are none.
-    fn columns_question(&self, columns: &[u32]) -> Option<SumsQuery> {
+    fn columns_query(&self, columns: &[u32]) -> Option<SumsQuery> {
         let mut pairs = columns.as_chunks().0.to_vec();
         if let [.., a, b] = *columns
             && columns.len() % 2 == 1

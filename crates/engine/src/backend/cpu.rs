@@ -61,7 +61,7 @@ impl Cpu {
 }
 
 impl<S: Source + 'static> Backend<S> for Cpu {
-    fn start(&self, job: Job<S>) -> Result<Box<dyn backend::Run>, EngineError> {
+    fn start(&self, job: Job<S>) -> Result<Box<dyn backend::RunningJob>, EngineError> {
         let count = Count::of_shards(job.source, &job.plan, &self.distances, job.shards)?;
         let wake = job.wake;
         count.on_ready(move || wake());
@@ -76,7 +76,7 @@ struct CpuRun<S> {
     workspaces: Arc<Workspaces>,
 }
 
-impl<S: Source> backend::Run for CpuRun<S> {
+impl<S: Source> backend::RunningJob for CpuRun<S> {
     fn has_task(&self) -> bool {
         self.count.has_task()
     }

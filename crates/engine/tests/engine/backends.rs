@@ -3,7 +3,8 @@
 
 use oboro_arena::{Arena, Backing, Distances};
 use oboro_engine::{
-    Backend, Batch, Cpu, EngineError, Job, Moments, Plan, Run, Segment, Sink, Source, Step, Wake,
+    Backend, Batch, Cpu, EngineError, Job, Moments, Plan, RunningJob, Segment, Sink, Source, Step,
+    Wake,
 };
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::{Column, Factor, Limb, Parameters, vector};
@@ -84,7 +85,7 @@ struct ScrambledRun {
 }
 
 impl Backend<Made> for Scrambled {
-    fn start(&self, job: Job<Made>) -> Result<Box<dyn Run>, EngineError> {
+    fn start(&self, job: Job<Made>) -> Result<Box<dyn RunningJob>, EngineError> {
         let done = Arc::default();
         let run = ScrambledRun {
             limbs: job.plan.limbs(),
@@ -113,7 +114,7 @@ impl Backend<Made> for Scrambled {
     }
 }
 
-impl Run for ScrambledRun {
+impl RunningJob for ScrambledRun {
     fn has_task(&self) -> bool {
         !self.done.lock().unwrap().is_empty()
     }

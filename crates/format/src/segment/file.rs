@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// The position of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PartPlace {
+pub struct PartExtent {
     /// Its first byte in the segment's file, a multiple of 4096.
     pub offset: u64,
     /// Its bytes with padding, a multiple of 4096.
@@ -55,7 +55,7 @@ impl SegmentFile {
     }
 
     /// Drops a part from the system's cache.
-    pub fn forget_cached(&self, place: PartPlace) {
+    pub fn forget_cached(&self, place: PartExtent) {
         forget_cached(&self.file, place.offset, place.len as u64);
     }
 

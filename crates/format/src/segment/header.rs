@@ -1,6 +1,6 @@
 //! The header of a segment: its description, and the digest of each part.
 
-use super::file::{PartPlace, ReadError, SegmentFile};
+use super::file::{PartExtent, ReadError, SegmentFile};
 use super::layout::{FIXED_HEADER, Layout};
 use super::{CELL_BITS, MAGIC, SegmentDescription, VERSION};
 use crate::codec::{Reader, Writer, unseal};
@@ -304,9 +304,9 @@ impl SegmentHeader {
     }
 
     /// Where a part lies in a file with the whole segment. For the number of parts, this is the end of the file.
-    pub fn part_place(&self, part: usize) -> PartPlace {
+    pub fn part_extent(&self, part: usize) -> PartExtent {
         let layout = self.header.layout;
-        PartPlace {
+        PartExtent {
             offset: layout.offset(part),
             len: layout.stride(part) as usize,
         }

@@ -195,7 +195,7 @@ impl Segment {
     /// Damage.
     pub fn check_and_forget(&self, part: usize) -> Result<(), FormatError> {
         let checked = self.check_part(part, |_| ());
-        self.file.forget_cached(self.header.part_place(part));
+        self.file.forget_cached(self.header.part_extent(part));
         checked
     }
 
@@ -208,7 +208,7 @@ impl Segment {
         let layout = self.header.layout();
         let bytes = layout.bytes(part);
         let damaged = |error: ReadError| self.part_error(part, error);
-        let place = self.header.part_place(part);
+        let place = self.header.part_extent(part);
         let mut buffer = [0; CHUNK_BYTES];
         let mut hasher = blake3::Hasher::new();
         let mut offset = 0;
@@ -256,7 +256,7 @@ impl PanelReader<'_> {
     pub fn read(&mut self, residues: &mut [u32]) -> Result<(), FormatError> {
         let (segment, part) = (self.segment, self.part);
         let damaged = |error: ReadError| segment.part_error(part, error);
-        let place = segment.header.part_place(part);
+        let place = segment.header.part_extent(part);
         let mut buffer = vec![0; pack::packed_len(residues.len())];
         let end = self.offset + buffer.len() as u64;
         assert!(end <= segment.header.layout().bytes(part), "the panel ends");

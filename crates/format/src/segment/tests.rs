@@ -407,7 +407,7 @@ fn a_header_alone_tells_true_parts_from_others() {
     assert_eq!(header.parts(), 6);
     let whole = fs::read(&path).unwrap();
     for part in 0..header.parts() {
-        let PartPlace { offset, len } = header.part_place(part);
+        let PartExtent { offset, len } = header.part_extent(part);
         let mut bytes = whole[offset as usize..][..len].to_vec();
         assert!(header.is_part(part, &bytes));
         assert!(!header.is_part((part + 1) % 6, &bytes));
@@ -418,7 +418,7 @@ fn a_header_alone_tells_true_parts_from_others() {
             bytes[altered] ^= 1;
         }
     }
-    assert_eq!(header.part_place(6).offset, whole.len() as u64);
+    assert_eq!(header.part_extent(6).offset, whole.len() as u64);
 
     for cut in [0, 1, 63, 64, bytes.len() - 1] {
         assert!(SegmentHeader::decode(&bytes[..cut], &named, 0).is_err());

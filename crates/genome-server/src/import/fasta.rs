@@ -6,7 +6,7 @@
 use super::lines::Lines;
 use crate::alphabet::base;
 use crate::collections::Loading;
-use crate::error::{GenomeError, InputFault, excerpt};
+use crate::error::{GenomeError, InputError, excerpt};
 use crate::packing::{pack, per_word, symbol, to_bytes, to_words, words_for};
 use crate::panel::PanelWriter;
 use crate::sites::{Sites, is_name};
@@ -28,42 +28,42 @@ struct Record {
 fn next_record(
     lines: &mut Lines,
     limit: u32,
-    beyond: InputFault,
+    beyond: InputError,
 ) -> Result<Option<Record>, GenomeError> {
     let Some(line) = lines.next()? else {
         return Ok(None);
     };
     let Some(definition) = line.strip_prefix(b">") else {
-        return Err(lines.fault_here(InputFault::NoName));
+        return Err(lines.error_here(InputError::NoName));
     };
     let word = definition.split(u8::is_ascii_whitespace).next();
     let name = match word.map(str::from_utf8) {
         Some(Ok(name)) if is_name(name) => name.to_owned(),
         _ => {
-            let fault = InputFault::SequenceName(excerpt(definition));
-            return Err(lines.fault_here(fault));
+            let cause = InputError::SequenceName(excerpt(definition));
+            return Err(lines.error_here(cause));
         }
     };
     let mut bases = Vec::new();
     while !matches!(lines.peek()?, [] | [b'>', ..]) {
         let Some(line) = lines.next()? else { break };
-        if let Err(fault) = append(line.trim_ascii_end(), &mut bases) {
-            return Err(lines.fault_here(fault));
+        if let Err(cause) = append(line.trim_ascii_end(), &mut bases) {
+            return Err(lines.error_here(cause));
         }
         if bases.len() > limit as usize {
-            return Err(lines.fault_here(beyond));
+            return Err(lines.error_here(beyond));
         }
     }
     if bases.is_empty() {
-        Err(lines.fault_here(InputFault::NoBases(excerpt(&name))))
+        Err(lines.error_here(InputError::NoBases(excerpt(&name))))
     } else {
         Ok(Some(Record { name, bases }))
     }
 }
 
-fn append(line: &[u8], bases: &mut Vec<u8>) -> Result<(), InputFault> {
+fn append(line: &[u8], bases: &mut Vec<u8>) -> Result<(), InputError> {
     for (index, &letter) in line.iter().enumerate() {
-        bases.push(base(letter).ok_or_else(|| InputFault::Letter {
+        bases.push(base(letter).ok_or_else(|| InputError::Letter {
             letter: excerpt([letter]),
             column: index + 1,
         })?);
@@ -76,11 +76,11 @@ pub(super) fn read_reference(lines: &mut Lines) -> Result<Reference, GenomeError
     let mut names = HashSet::new();
     loop {
         let left = MAX_BASES - reference.bases().len() as u32;
-        let Some(record) = next_record(lines, left, InputFault::TooManyBases)? else {
+        let Some(record) = next_record(lines, left, InputError::TooManyBases)? else {
             return Ok(reference);
         };
         if !names.insert(record.name.clone()) {
-            return Err(lines.fault(InputFault::SequenceAgain(excerpt(&record.name))));
+            return Err(lines.error(InputError::SequenceAgain(excerpt(&record.name))));
         }
         reference.push(record.name, record.bases);
     }
@@ -89,27 +89,27 @@ pub(super) fn read_reference(lines: &mut Lines) -> Result<Reference, GenomeError
 pub(super) fn read_panel(lines: &mut Lines, loading: Loading) -> Result<(), GenomeError> {
     let mut rows: Option<Rows> = None;
     while let Some(Record { name, bases }) =
-        next_record(lines, MAX_SITES, InputFault::TooManySites)?
+        next_record(lines, MAX_SITES, InputError::TooManySites)?
     {
         let rows = match &mut rows {
             Some(rows) => rows,
             none => none.insert(Rows::create(loading.directory(), bases.len())?),
         };
         if bases.len() != rows.columns {
-            return Err(lines.fault_here(InputFault::Unaligned {
+            return Err(lines.error_here(InputError::Unaligned {
                 name: excerpt(&name),
                 found: bases.len(),
                 expected: rows.columns,
             }));
         }
         if rows.count == MAX_HAPLOTYPES as usize {
-            return Err(lines.fault_here(InputFault::TooManyHaplotypes));
+            return Err(lines.error_here(InputError::TooManyHaplotypes));
         }
         rows.push(&bases)?;
     }
     match rows {
         Some(rows) => rows.write(loading),
-        None => Err(lines.fault(InputFault::Empty)),
+        None => Err(lines.error(InputError::Empty)),
     }
 }
 

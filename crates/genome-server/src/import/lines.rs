@@ -1,7 +1,7 @@
 //! The lines of a file, unpacked, with bounds on the length of a line.
 
 use super::Format;
-use crate::error::{GenomeError, InputFault, excerpt};
+use crate::error::{GenomeError, InputError, excerpt};
 use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -30,17 +30,17 @@ pub(super) struct Lines {
 impl Lines {
     pub(super) fn open(path: &Path) -> Result<Self, GenomeError> {
         let name = path.display().to_string();
-        let fault = |fault| GenomeError::Input {
+        let cause = |cause| GenomeError::Input {
             file: name.clone(),
             line: None,
-            fault,
+            cause,
         };
-        let unreadable = |error: io::Error| fault(InputFault::Unreadable(error.to_string()));
+        let unreadable = |error: io::Error| cause(InputError::Unreadable(error.to_string()));
         let mut file = BufReader::with_capacity(BUFFER, File::open(path).map_err(unreadable)?);
         let start = file.fill_buf().map_err(unreadable)?;
         let is_packed = start.starts_with(&[0x1f, 0x8b]);
         if is_bgzf(start) && !ends_with_empty_block(path).map_err(unreadable)? {
-            return Err(fault(InputFault::NoEndBlock));
+            return Err(cause(InputError::NoEndBlock));
         }
         let text: Box<dyn BufRead> = if is_packed {
             Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(file)))
@@ -59,14 +59,14 @@ impl Lines {
     /// Detects the format from the first bytes.
     pub(super) fn format(&mut self) -> Result<Format, GenomeError> {
         let start = self.peek()?;
-        let fault = match start {
-            [] => InputFault::Empty,
+        let cause = match start {
+            [] => InputError::Empty,
             [b'>', ..] => return Ok(Format::Fasta),
             [b'#', ..] => return Ok(Format::Vcf),
-            _ if start.starts_with(b"BCF") => InputFault::Bcf,
-            _ => InputFault::NotGenomes(excerpt(&start[..start.len().min(16)])),
+            _ if start.starts_with(b"BCF") => InputError::Bcf,
+            _ => InputError::NotGenomes(excerpt(&start[..start.len().min(16)])),
         };
-        Err(self.fault(fault))
+        Err(self.error(cause))
     }
 
     /// The next bytes, without taking them; none at the end.
@@ -92,7 +92,7 @@ impl Lines {
             Err(error) => return Err(self.read_fault(error)),
             Ok(0) => return Ok(None),
             Ok(_) if self.line.len() > MAX_LINE_BYTES => {
-                return Err(self.fault_here(InputFault::LongLine(MAX_LINE_BYTES >> 20)));
+                return Err(self.error_here(InputError::LongLine(MAX_LINE_BYTES >> 20)));
             }
             Ok(_) => {}
         }
@@ -101,31 +101,31 @@ impl Lines {
     }
 
     /// An error about the file.
-    pub(super) fn fault(&self, fault: InputFault) -> GenomeError {
+    pub(super) fn error(&self, cause: InputError) -> GenomeError {
         GenomeError::Input {
             file: self.file.clone(),
             line: None,
-            fault,
+            cause,
         }
     }
 
     /// An error about the line that was taken last.
-    pub(super) fn fault_here(&self, fault: InputFault) -> GenomeError {
+    pub(super) fn error_here(&self, cause: InputError) -> GenomeError {
         GenomeError::Input {
             file: self.file.clone(),
             line: Some(self.number),
-            fault,
+            cause,
         }
     }
 
     fn read_fault(&self, error: io::Error) -> GenomeError {
         // Decoders make their own errors, which carry no code of the system.
-        self.fault(match error.kind() {
+        self.error(match error.kind() {
             _ if !self.is_packed || error.raw_os_error().is_some() => {
-                InputFault::Unreadable(error.to_string())
+                InputError::Unreadable(error.to_string())
             }
-            io::ErrorKind::UnexpectedEof => InputFault::Truncated,
-            _ => InputFault::Corrupt(error.to_string()),
+            io::ErrorKind::UnexpectedEof => InputError::Truncated,
+            _ => InputError::Corrupt(error.to_string()),
         })
     }
 }

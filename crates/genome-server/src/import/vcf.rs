@@ -4,7 +4,7 @@ use super::lines::Lines;
 use super::{Duplicates, LeftOut, PanelOptions, Region};
 use crate::alphabet::{Alphabet, MAX_ALLELE};
 use crate::collections::Loading;
-use crate::error::{GenomeError, InputFault, excerpt};
+use crate::error::{GenomeError, InputError, excerpt};
 use crate::panel::PanelWriter;
 use crate::sites::{OutOfOrder, Positions, Sites, is_name};
 use crate::{MAX_HAPLOTYPES, MAX_SITES};
@@ -39,7 +39,7 @@ pub(super) fn read_panel(
         match reader.read(line) {
             Ok(Line::Site) => {}
             Ok(Line::LeftOut) => continue,
-            Err(fault) => return Err(lines.fault_here(fault)),
+            Err(cause) => return Err(lines.error_here(cause)),
         }
         if let Some(loading) = loading.take() {
             panel = Some(PanelWriter::create(loading, reader.symbols.len())?);
@@ -53,7 +53,7 @@ pub(super) fn read_panel(
             .region
             .as_ref()
             .map(|region| format!(" in {region}"));
-        return Err(lines.fault(InputFault::NoSites(within.unwrap_or_default())));
+        return Err(lines.error(InputError::NoSites(within.unwrap_or_default())));
     };
     let alphabet = Alphabet::Alleles {
         largest: reader.largest,
@@ -71,15 +71,15 @@ fn read_samples(lines: &mut Lines) -> Result<Vec<String>, GenomeError> {
             header.push(b'\n');
         }
         if header.len() > MAX_HEADER_BYTES {
-            return Err(lines.fault_here(InputFault::LongHeader(MAX_HEADER_BYTES >> 20)));
+            return Err(lines.error_here(InputError::LongHeader(MAX_HEADER_BYTES >> 20)));
         }
     }
     let header = vcf::io::Reader::new(header.as_slice())
         .read_header()
-        .map_err(|error| lines.fault(InputFault::Header(with_causes(&error))))?;
+        .map_err(|error| lines.error(InputError::Header(with_causes(&error))))?;
     let samples: Vec<String> = header.sample_names().iter().cloned().collect();
     if samples.is_empty() {
-        Err(lines.fault(InputFault::NoSamples))
+        Err(lines.error(InputError::NoSamples))
     } else {
         Ok(samples)
     }
@@ -120,21 +120,21 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn read(&mut self, line: &[u8]) -> Result<Line, InputFault> {
+    fn read(&mut self, line: &[u8]) -> Result<Line, InputError> {
         // Eight fixed ones, FORMAT, and a sample.
         let columns = line.splitn(10, |&byte| byte == b'\t').count();
         if columns < 10 {
-            return Err(InputFault::Record(format!("it has {columns} columns")));
+            return Err(InputError::Record(format!("it has {columns} columns")));
         }
         let record =
-            vcf::Record::try_from(line).map_err(|error| InputFault::Record(with_causes(&error)))?;
+            vcf::Record::try_from(line).map_err(|error| InputError::Record(with_causes(&error)))?;
         let chromosome = record.reference_sequence_name();
         if !is_name(chromosome) {
-            return Err(InputFault::SequenceName(excerpt(chromosome)));
+            return Err(InputError::SequenceName(excerpt(chromosome)));
         }
         let position = match record.variant_start() {
             Some(Ok(position)) => position.get() as u64,
-            Some(Err(error)) => return Err(InputFault::Record(with_causes(&error))),
+            Some(Err(error)) => return Err(InputError::Record(with_causes(&error))),
             // Before the first base, where telomeres are placed.
             None => 0,
         };
@@ -152,14 +152,14 @@ impl Reader<'_> {
                 self.left_out.duplicates += 1;
                 return Ok(Line::LeftOut);
             }
-            Err(OutOfOrder::Duplicate) => return Err(InputFault::Duplicate { site }),
-            Err(OutOfOrder::Behind(before)) => return Err(InputFault::Unsorted { site, before }),
+            Err(OutOfOrder::Duplicate) => return Err(InputError::Duplicate { site }),
+            Err(OutOfOrder::Behind(before)) => return Err(InputError::Unsorted { site, before }),
             Err(OutOfOrder::ChromosomeAgain) => {
-                return Err(InputFault::Scattered(excerpt(chromosome)));
+                return Err(InputError::Scattered(excerpt(chromosome)));
             }
         }
         if self.sites.len() > MAX_SITES as usize {
-            return Err(InputFault::TooManySites);
+            return Err(InputError::TooManySites);
         }
         let alternatives = record.alternate_bases();
         let largest = largest_allele(alternatives.as_ref(), &site)?;
@@ -173,9 +173,9 @@ impl Reader<'_> {
         samples: &vcf::record::Samples<'_>,
         site: &str,
         largest: u8,
-    ) -> Result<(), InputFault> {
+    ) -> Result<(), InputError> {
         let Some(key) = samples.keys().iter().position(|key| key == "GT") else {
-            return Err(InputFault::NoGenotypes { site: site.into() });
+            return Err(InputError::NoGenotypes { site: site.into() });
         };
         let is_first = self.ploidies.is_empty();
         let mut found = 0;
@@ -188,12 +188,12 @@ impl Reader<'_> {
             let call = sample.as_ref().split(':').nth(key).unwrap_or(".");
             let before = self.symbols.len();
             let about = || (excerpt(name), site.to_owned(), excerpt(call));
-            read_call(call, largest, &mut self.symbols).map_err(|fault| fault.about(about()))?;
+            read_call(call, largest, &mut self.symbols).map_err(|cause| cause.about(about()))?;
             let ploidy = self.symbols.len() - before;
             if is_first {
                 self.ploidies.push(ploidy);
             } else if self.ploidies[number] != ploidy {
-                return Err(InputFault::Ploidy {
+                return Err(InputError::Ploidy {
                     sample: excerpt(name),
                     site: site.into(),
                     found: ploidy,
@@ -202,20 +202,20 @@ impl Reader<'_> {
             }
         }
         if self.samples.len() != found {
-            return Err(InputFault::Samples {
+            return Err(InputError::Samples {
                 found,
                 expected: self.samples.len(),
             });
         }
         if self.symbols.len() > MAX_HAPLOTYPES as usize {
-            return Err(InputFault::TooManyHaplotypes);
+            return Err(InputError::TooManyHaplotypes);
         }
         Ok(())
     }
 }
 
 /// The largest allele number that a line with these alternatives may have.
-fn largest_allele(alternatives: &str, site: &str) -> Result<u8, InputFault> {
+fn largest_allele(alternatives: &str, site: &str) -> Result<u8, InputError> {
     let count = match alternatives {
         "" | "." => 0,
         some => some.split(',').count(),
@@ -223,7 +223,7 @@ fn largest_allele(alternatives: &str, site: &str) -> Result<u8, InputFault> {
     u8::try_from(count)
         .ok()
         .filter(|&largest| largest <= MAX_ALLELE)
-        .ok_or_else(|| InputFault::Alleles {
+        .ok_or_else(|| InputError::Alleles {
             site: site.into(),
             found: count + 1,
         })
@@ -238,11 +238,11 @@ enum CallFault {
 }
 
 impl CallFault {
-    fn about(self, (sample, site, call): (String, String, String)) -> InputFault {
+    fn about(self, (sample, site, call): (String, String, String)) -> InputError {
         match self {
-            Self::Unphased => InputFault::Unphased { sample, site, call },
-            Self::Missing => InputFault::Missing { sample, site, call },
-            Self::Malformed => InputFault::Genotype { sample, site, call },
+            Self::Unphased => InputError::Unphased { sample, site, call },
+            Self::Missing => InputError::Missing { sample, site, call },
+            Self::Malformed => InputError::Genotype { sample, site, call },
         }
     }
 }

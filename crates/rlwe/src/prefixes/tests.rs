@@ -70,7 +70,7 @@ fn scene(owner: u8) -> Scene {
     });
     let reader = PrefixReader::new(&key, &strata, &kept, ranges.collect()).unwrap();
     let answer = |&(length, count): &(usize, usize)| {
-        let question = PrefixQuestion::new(&key, strata.clone(), &order[..count], length).unwrap();
+        let question = PrefixQuery::new(&key, strata.clone(), &order[..count], length).unwrap();
         ((length, count), honest(&server, &question))
     };
     let answers = QUESTIONS.iter().map(answer).collect();
@@ -84,7 +84,7 @@ fn scene(owner: u8) -> Scene {
     }
 }
 
-fn honest(server: &Server<'_>, question: &PrefixQuestion) -> Vec<Vec<u8>> {
+fn honest(server: &Server<'_>, question: &PrefixQuery) -> Vec<Vec<u8>> {
     let index = MomentIndex::new(question.itemsets());
     (0..2)
         .map(|range| {
@@ -98,12 +98,12 @@ fn honest(server: &Server<'_>, question: &PrefixQuestion) -> Vec<Vec<u8>> {
 static SCENE: LazyLock<Scene> = LazyLock::new(|| scene(1));
 
 impl Scene {
-    fn question(&self, length: usize, columns: usize) -> PrefixQuestion {
+    fn question(&self, length: usize, columns: usize) -> PrefixQuery {
         let columns = &self.order[..columns];
-        PrefixQuestion::new(&self.key, self.strata.clone(), columns, length).unwrap()
+        PrefixQuery::new(&self.key, self.strata.clone(), columns, length).unwrap()
     }
 
-    fn is_right(&self, question: &PrefixQuestion, answer: &[Vec<u8>]) -> bool {
+    fn is_right(&self, question: &PrefixQuery, answer: &[Vec<u8>]) -> bool {
         self.reader.verify(question, answer, TWO).is_ok()
     }
 }
@@ -128,7 +128,7 @@ fn every_prefix_of_either_length_is_verified_and_read() {
 }
 
 /// Alters a residue of an answer, given by its moment, limb and slot.
-fn alter(question: &PrefixQuestion, range: &mut [u8], at: (usize, usize, usize), delta: u32) {
+fn alter(question: &PrefixQuery, range: &mut [u8], at: (usize, usize, usize), delta: u32) {
     let (moment, limb, slot) = at;
     let bytes = &mut range[question.place(moment..moment + 1).unwrap()];
     let mut residues = vec![0; pack::unpacked_len(bytes.len())];
@@ -345,14 +345,14 @@ fn weights_are_the_golden_ones() {
 #[should_panic(expected = "a prefix of the owner's order")]
 fn a_question_about_other_columns_is_the_owners_mistake() {
     let columns = [SCENE.order[0], SCENE.order[1], SCENE.order[3]];
-    let question = PrefixQuestion::new(&SCENE.key, SCENE.strata.clone(), &columns, 3).unwrap();
+    let question = PrefixQuery::new(&SCENE.key, SCENE.strata.clone(), &columns, 3).unwrap();
     SCENE.is_right(&question, &SCENE.answers[&(3, 3)]);
 }
 
 #[test]
 fn questions_without_itemsets_or_beyond_the_bounds_are_refused() {
     let question = |columns: &[u32], length| {
-        let asked = PrefixQuestion::new(&SCENE.key, SCENE.strata.clone(), columns, length);
+        let asked = PrefixQuery::new(&SCENE.key, SCENE.strata.clone(), columns, length);
         asked.err().expect("no question")
     };
     assert_eq!(

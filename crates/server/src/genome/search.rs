@@ -245,7 +245,7 @@ impl Answering {
 
 impl Job for Answering {
     fn has_task(&self) -> bool {
-        self.outbox.has_room() && self.next.load(Ordering::Relaxed) < self.evaluation.answers()
+        self.outbox.has_capacity() && self.next.load(Ordering::Relaxed) < self.evaluation.answers()
     }
 
     fn step(&self, workspace: &mut Workspace) -> ControlFlow<()> {

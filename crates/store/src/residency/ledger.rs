@@ -427,7 +427,7 @@ impl Ledger {
             stream.drop_hold(key, self.entries[&key].bytes);
         }
         for key in unheld {
-            self.let_go(id, key);
+            self.release_panel(id, key);
         }
     }
 
@@ -437,7 +437,7 @@ impl Ledger {
         if let Some(stream) = self.streams.remove(&id) {
             self.evictable = None;
             for &key in stream.held.keys() {
-                self.let_go(id, key);
+                self.release_panel(id, key);
             }
         }
     }
@@ -532,7 +532,7 @@ impl Ledger {
         }
         self.evictable = None;
         for key in awaited {
-            self.let_go(id, key);
+            self.release_panel(id, key);
         }
     }
 
@@ -624,7 +624,7 @@ impl Ledger {
             return false;
         }
         let is_load = is_new && !self.entries.contains_key(&key);
-        if is_load && !(self.may_load(stream, bytes) && self.make_room(id, bytes, actions)) {
+        if is_load && !(self.may_load(stream, bytes) && self.evict_for(id, bytes, actions)) {
             return false;
         }
         self.devalue(key);
@@ -693,16 +693,16 @@ impl Ledger {
 
     /// Evicts by priority until the panel fits; evicts panels that are needed later only for a stream that could not
     /// continue otherwise, or that has several passes and needs this one earlier.
-    fn make_room(&mut self, id: StreamId, bytes: u64, actions: &mut Vec<Action>) -> bool {
+    fn evict_for(&mut self, id: StreamId, bytes: u64, actions: &mut Vec<Action>) -> bool {
         let stream = &self.streams[&id];
-        let has_runs = stream.plan.passes.len() > 1;
+        let has_passes = stream.plan.passes.len() > 1;
         let now = stream.now();
         while self.used + bytes > self.capacity {
             let Some((priority, key)) = self.evictable().least() else {
                 return false;
             };
             if let Need::At(Reverse(time)) = priority.need
-                && !(has_runs && time > now)
+                && !(has_passes && time > now)
                 && !self.streams[&id].is_stalled()
             {
                 return false;
@@ -730,7 +730,7 @@ impl Ledger {
     }
 
     /// A stream no longer holds a panel.
-    fn let_go(&mut self, id: StreamId, key: Key) {
+    fn release_panel(&mut self, id: StreamId, key: Key) {
         let entry = self.entries.get_mut(&key).expect("it was held");
         entry.holders -= 1;
         if let Phase::Loading { waiting, .. } = &mut entry.phase {

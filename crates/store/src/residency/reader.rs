@@ -56,7 +56,7 @@ pub(crate) type Then = Box<dyn FnOnce(io::Result<&[u8]>) + Send>;
 
 /// The interface to the kernel.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum ReadMethod {
     /// `io_uring`, with registered buffers if the limit on locked memory allows them.
     Ring,
     /// `pread`, with a thread for each buffer.
@@ -83,13 +83,13 @@ struct Queue {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Work>,
-    /// The shift that serves: threads of earlier ones end, after the requests they have in flight.
-    shift: Shift,
+    /// The generation that serves: threads of earlier ones end, after the requests they have in flight.
+    generation: Generation,
     is_closed: bool,
 }
 
 /// Incremented when threads are replaced.
-type Shift = u64;
+type Generation = u64;
 
 impl Reader {
     /// Reads nothing until it is [provided](Self::provide) with buffers. Threads are pinned to these CPUs round-robin.
@@ -113,18 +113,23 @@ impl Reader {
     ///
     /// No memory for the buffers, no threads. Then nothing is read until this succeeds, and waiting callers are told.
     pub(crate) fn provide(&self, buffers: NonZero<usize>, buffer_bytes: usize) -> io::Result<()> {
-        self.provide_by(Way::Ring, buffers, buffer_bytes)
-            .or_else(|_| self.provide_by(Way::Threads, buffers, buffer_bytes))
+        self.provide_by(ReadMethod::Ring, buffers, buffer_bytes)
+            .or_else(|_| self.provide_by(ReadMethod::Threads, buffers, buffer_bytes))
             .inspect_err(|_| self.refuse_all())
     }
 
-    fn provide_by(&self, way: Way, buffers: NonZero<usize>, buffer_bytes: usize) -> io::Result<()> {
+    fn provide_by(
+        &self,
+        method: ReadMethod,
+        buffers: NonZero<usize>,
+        buffer_bytes: usize,
+    ) -> io::Result<()> {
         let mut threads = self.threads.lock();
-        let shift = self.queue.next_shift();
+        let generation = self.queue.next_generation();
         end(&mut threads);
-        let count = match way {
-            Way::Ring => self.ring_threads().min(buffers.get()),
-            Way::Threads => buffers.get(),
+        let count = match method {
+            ReadMethod::Ring => self.ring_threads().min(buffers.get()),
+            ReadMethod::Threads => buffers.get(),
         };
         let words = buffer_bytes.div_ceil(size_of::<u32>());
         let bytes = buffers.get() * ArenaBlock::footprint(words);
@@ -143,17 +148,17 @@ impl Reader {
                 let _ = assignment.apply();
             };
             let thread = thread::Builder::new().name(format!("read-{number}"));
-            let thread = match way {
-                Way::Ring => {
+            let thread = match method {
+                ReadMethod::Ring => {
                     let ring = Ring::new(own)?;
                     thread.spawn(move || {
                         keep();
-                        queue.serve_by_ring(shift, ring);
+                        queue.serve_by_ring(generation, ring);
                     })
                 }
-                Way::Threads => thread.spawn(move || {
+                ReadMethod::Threads => thread.spawn(move || {
                     keep();
-                    queue.serve_by_pread(shift, own);
+                    queue.serve_by_pread(generation, own);
                 }),
             };
             threads.push(thread?);
@@ -226,38 +231,38 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Ends the serving threads, and lets those of the returned shift start.
-    fn next_shift(&self) -> Shift {
+    /// Ends the serving threads, and lets those of the returned generation start.
+    fn next_generation(&self) -> Generation {
         let mut state = self.state.lock();
-        state.shift += 1;
+        state.generation += 1;
         state.is_closed = false;
         self.changed.notify_all();
-        state.shift
+        state.generation
     }
 
     /// Ends the serving threads and refuses further requests; returns those not started.
     fn close(&self) -> VecDeque<Work> {
         let mut state = self.state.lock();
-        state.shift += 1;
+        state.generation += 1;
         state.is_closed = true;
         self.changed.notify_all();
         std::mem::take(&mut state.waiting)
     }
 
-    /// The next request for a thread of this shift that is still wanted; sleeps until there is one if `may_sleep`.
-    fn next(&self, shift: Shift, may_sleep: bool) -> Next {
+    /// The next request for a thread of this generation that is still wanted; sleeps until there is one if `may_sleep`.
+    fn next(&self, generation: Generation, may_sleep: bool) -> Next {
         loop {
-            match self.pop(shift, may_sleep) {
+            match self.pop(generation, may_sleep) {
                 Next::Work(work) if !work.is_wanted() => {}
                 next => return next,
             }
         }
     }
 
-    fn pop(&self, shift: Shift, may_sleep: bool) -> Next {
+    fn pop(&self, generation: Generation, may_sleep: bool) -> Next {
         let mut state = self.state.lock();
         loop {
-            if state.shift != shift {
+            if state.generation != generation {
                 return Next::Ended;
             }
             if let Some(work) = state.waiting.pop_front() {
@@ -270,11 +275,11 @@ impl Queue {
         }
     }
 
-    fn serve_by_ring(&self, shift: Shift, mut ring: Ring) {
+    fn serve_by_ring(&self, generation: Generation, mut ring: Ring) {
         let mut is_open = true;
         loop {
-            while is_open && ring.has_room() {
-                match self.next(shift, ring.is_idle()) {
+            while is_open && ring.has_capacity() {
+                match self.next(generation, ring.is_idle()) {
                     Next::Work(Work::Read(read)) => ring.begin(read),
                     Next::Work(Work::Expand(expand)) => {
                         ring.submit();
@@ -293,11 +298,11 @@ impl Queue {
         }
     }
 
-    fn serve_by_pread(&self, shift: Shift, mut buffers: Vec<ArenaBlock>) {
+    fn serve_by_pread(&self, generation: Generation, mut buffers: Vec<ArenaBlock>) {
         let Some(buffer) = buffers.first_mut() else {
             return;
         };
-        while let Next::Work(work) = self.next(shift, true) {
+        while let Next::Work(work) = self.next(generation, true) {
             match work {
                 Work::Read(read) => {
                     let bytes = &mut buffer.bytes_mut()[..read.len];

@@ -14,7 +14,7 @@ use crate::panel::Panel;
 use crate::placement::{Homes, Placement, PlacementReport};
 use crate::source::StoredSegment;
 use oboro_arena::{Arena, ArenaError, Backing};
-use oboro_format::{FormatError, PartPlace, SegmentDescription, forget_cached, full_panel_bytes};
+use oboro_format::{FormatError, PartExtent, SegmentDescription, forget_cached, full_panel_bytes};
 use oboro_ring::{Column, Factor, Limb, mask};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -134,7 +134,7 @@ impl StreamedSegment {
     }
 
     /// What was read is in the tier now, and the system's cache is for what others need.
-    fn forget_cached(&self, place: PartPlace) {
+    fn forget_cached(&self, place: PartExtent) {
         if let FileToRead::Forgotten = self.file {
             forget_cached(self.segment.local().file(), place.offset, place.len as u64);
         }
@@ -449,8 +449,8 @@ impl Tier {
 
     fn read_file(self: &Arc<Self>, load: Load) {
         let part = load.part();
-        let place = load.segment.segment.header().part_place(part);
-        let PartPlace { offset, len, .. } = place;
+        let place = load.segment.segment.header().part_extent(part);
+        let PartExtent { offset, len, .. } = place;
         let file = load.segment.file_to_read();
         let is_wanted = self.asks_for(load.key);
         let tier = Arc::downgrade(self);
@@ -514,7 +514,7 @@ impl Tier {
     fn fetch(self: &Arc<Self>, load: Load) {
         let segment = load.segment.segment.clone();
         let part = load.part();
-        let len = segment.header().part_place(part).len;
+        let len = segment.header().part_extent(part).len;
         let tier = Arc::downgrade(self);
         let then = move |bytes: Result<&[u8], StoreError>| {
             let Some(tier) = tier.upgrade() else { return };
@@ -604,7 +604,7 @@ fn buffer_bytes(segment: &StoredSegment) -> usize {
     let full = full_panel_bytes(&segment.description().parameters);
     let panel = segment
         .header()
-        .part_place(segment.panel_number(Limb(0), Column(0)))
+        .part_extent(segment.panel_number(Limb(0), Column(0)))
         .len;
     panel.next_power_of_two().min(full)
 }

@@ -167,7 +167,7 @@ impl Scrub {
             return Ok(None);
         };
         let checked = reading.segment.source().check(part);
-        let read = reading.segment.header().part_place(part).len as u64;
+        let read = reading.segment.header().part_extent(part).len as u64;
         self.scrubbed.parts += 1;
         self.scrubbed.bytes += read;
         let path = || match &self.shared.remote {

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_room_is_one_run() {
+    fn what_fits_is_one_pass() {
         let index = pairs(10);
         let all: Vec<usize> = (0..index.len()).collect();
         assert!(cut(&index, all.clone(), 10).len() > 1);
@@ -149,7 +149,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_moment_is_in_one_run_that_has_room(
+        fn every_moment_is_in_one_pass_that_fits(
             sets in (1usize..5).prop_flat_map(|level| prop::collection::btree_set(
                 prop::collection::btree_set(0u32..30, level), 1..60)),
             capacity in 0usize..20,

@@ -64,7 +64,7 @@ impl Ring {
     }
 
     /// Whether a buffer is free.
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_capacity(&self) -> bool {
         !self.free.is_empty()
     }
 

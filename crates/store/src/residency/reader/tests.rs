@@ -23,10 +23,10 @@ fn content(offset: usize, len: usize) -> Vec<u8> {
 }
 
 fn readers(buffers: usize) -> [Reader; 2] {
-    [Way::Ring, Way::Threads].map(|way| {
+    [ReadMethod::Ring, ReadMethod::Threads].map(|method| {
         let reader = idle();
         let buffers = NonZero::new(buffers).unwrap();
-        reader.provide_by(way, buffers, BUFFER).unwrap();
+        reader.provide_by(method, buffers, BUFFER).unwrap();
         reader
     })
 }
@@ -85,10 +85,10 @@ fn there_are_no_more_threads_than_places_and_each_is_kept_to_its_own() {
     let reader = Reader::idle(&[assignment(vec![first as u32])].into());
     let buffers = NonZero::new(3).unwrap();
     let file = file(BUFFER);
-    for way in [Way::Ring, Way::Threads] {
-        reader.provide_by(way, buffers, BUFFER).unwrap();
+    for method in [ReadMethod::Ring, ReadMethod::Threads] {
+        reader.provide_by(method, buffers, BUFFER).unwrap();
         let threads = reader.threads.lock().len();
-        assert_eq!(threads, if let Way::Ring = way { 1 } else { 3 });
+        assert_eq!(threads, if let ReadMethod::Ring = method { 1 } else { 3 });
         let (told, heard) = channel();
         reader.submit(Work::Read(request(&file, 0, 1, move |_| {
             let allowed = sched_getaffinity(None).unwrap();

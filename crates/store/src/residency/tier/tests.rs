@@ -117,7 +117,7 @@ fn assert_groups_arrive(store: &Store) {
         }
         stream.release(arrived);
     }
-    let file_bytes = |segment| snapshot.segment(segment).header().part_place(0).len as u64;
+    let file_bytes = |segment| snapshot.segment(segment).header().part_extent(0).len as u64;
     let bytes: u64 = (0..3).map(|segment| 4 * file_bytes(segment)).sum();
     let reads = stream.reads();
     assert_eq!(
@@ -230,7 +230,7 @@ fn a_damaged_panel_ends_the_streams_that_need_it_and_no_other() {
     let file = snapshot.segment(1);
     let offset = file
         .header()
-        .part_place(file.panel_number(Limb(1), Column(0)))
+        .part_extent(file.panel_number(Limb(1), Column(0)))
         .offset;
     let mut bytes = std::fs::read(file.path()).unwrap();
     bytes[offset as usize + 5] ^= 1;
@@ -376,7 +376,7 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
     file.sync_all().unwrap();
     forget_cached(file, 0, file.metadata().unwrap().len());
     fadvise(&**file, 0, None, Advice::Random).unwrap();
-    let place = segment.header().part_place(0);
+    let place = segment.header().part_extent(0);
     let segment = StreamedSegment {
         number: 0,
         file: FileToRead::Forgotten,

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::source::{Source, StoredSegment, Then};
 use oboro_format::files::io_error;
 use oboro_format::{
-    Corruption, DatasetId, FormatError, Manifest, PartPlace, Segment, SegmentHeader,
+    Corruption, DatasetId, FormatError, Manifest, PartExtent, Segment, SegmentHeader,
 };
 use parking_lot::Mutex;
 use rustix::fs::{SeekFrom, seek};
@@ -97,7 +97,7 @@ impl Cache {
     pub(crate) fn add(&self, dataset: DatasetId, index: u32, path: PathBuf) {
         let bytes = fs::metadata(&path).map_or(0, |found| found.blocks() * 512);
         self.insert((dataset, index), path, bytes, Weak::new());
-        self.make_room();
+        self.evict();
     }
 
     /// Forgets the files of a dataset's segments from `first` on, which are gone.
@@ -166,7 +166,7 @@ impl Cache {
         )?);
         let bytes = open.bytes_here();
         self.insert(key, path.into(), bytes, Arc::downgrade(&open));
-        self.make_room();
+        self.evict();
         Ok(open)
     }
 
@@ -176,11 +176,11 @@ impl Cache {
         state.touch(key);
         state.set_bytes(key, |before| before + bytes);
         drop(state);
-        self.make_room();
+        self.evict();
     }
 
     /// Empties files until the rest is within the limit, least recently used first.
-    fn make_room(&self) {
+    fn evict(&self) {
         let mut state = self.state.lock();
         while state.bytes > self.limit {
             let files = state.files.iter().filter(|(_, file)| file.bytes > 0);
@@ -290,7 +290,7 @@ impl CachedSegment {
     fn bytes_here(&self) -> u64 {
         let bytes = |(part, &here): (usize, &bool)| {
             if here {
-                self.header.part_place(part).len as u64
+                self.header.part_extent(part).len as u64
             } else {
                 0
             }
@@ -307,7 +307,7 @@ impl CachedSegment {
     fn has_wrongly(&self, part: usize) {
         let was_here = std::mem::replace(&mut self.parts.lock().here[part], false);
         if was_here {
-            let bytes = self.header.part_place(part).len as u64;
+            let bytes = self.header.part_extent(part).len as u64;
             let mut state = self.cache.state.lock();
             state.set_bytes(self.key, |before| before.saturating_sub(bytes));
         }
@@ -325,7 +325,7 @@ impl CachedSegment {
     /// An object that is damaged, missing or out of reach.
     fn read(self: &Arc<Self>, part: usize) -> Result<Vec<u8>, StoreError> {
         if self.has(part) {
-            let PartPlace { offset, len } = self.header.part_place(part);
+            let PartExtent { offset, len } = self.header.part_extent(part);
             let mut bytes = vec![0; len];
             let read = self.file.read_exact_at(&mut bytes, offset);
             if read.is_ok() && self.header.is_part(part, &bytes) {
@@ -351,7 +351,7 @@ impl CachedSegment {
             return;
         }
         drop(parts);
-        let PartPlace { offset, len } = self.header.part_place(part);
+        let PartExtent { offset, len } = self.header.part_extent(part);
         let segment = Arc::clone(self);
         let range = offset..offset + len as u64;
         let objects = &self.cache.objects;
@@ -362,7 +362,7 @@ impl CachedSegment {
 
     fn arrived(&self, part: usize, bytes: Result<Vec<u8>, ObjectError>) {
         let bytes = bytes.map(|bytes| self.header.is_part(part, &bytes).then_some(bytes));
-        let PartPlace { offset, len } = self.header.part_place(part);
+        let PartExtent { offset, len } = self.header.part_extent(part);
         let (awaited, is_new) = {
             let mut parts = self.parts.lock();
             let is_kept =
@@ -417,7 +417,7 @@ impl CachedSegment {
     ///
     /// As [`read`](Self::read).
     fn check_object(&self, part: usize) -> Result<(), StoreError> {
-        let PartPlace { offset, len } = self.header.part_place(part);
+        let PartExtent { offset, len } = self.header.part_extent(part);
         let objects = &self.cache.objects;
         let bytes = objects.get_range(&self.object, offset..offset + len as u64);
         match bytes {
@@ -433,7 +433,7 @@ impl CachedSegment {
         parts.here.fill(false);
         // Best effort, as for files that are not open. A concurrent reader finds that its bytes are wrong.
         let emptied = self.file.metadata().and_then(|found| {
-            self.file.set_len(self.header.part_place(0).offset)?;
+            self.file.set_len(self.header.part_extent(0).offset)?;
             self.file.set_len(found.len())
         });
         drop(emptied);
@@ -535,7 +535,7 @@ fn parts_here(file: &File, header: &SegmentHeader) -> Vec<bool> {
     let stretches = stretches(file);
     let mut stretches = stretches.iter().peekable();
     let is_here = |part| {
-        let PartPlace { offset: begin, len } = header.part_place(part);
+        let PartExtent { offset: begin, len } = header.part_extent(part);
         while stretches.next_if(|data| data.end <= begin).is_some() {}
         let end = begin + len as u64;
         stretches

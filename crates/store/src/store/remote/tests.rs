@@ -82,7 +82,7 @@ impl Setting {
             .description()
             .panel_number(Limb(limb), Column(column))
             .unwrap();
-        segment.header().part_place(panel).offset
+        segment.header().part_extent(panel).offset
     }
 
     /// Compares all panels with what was written.
