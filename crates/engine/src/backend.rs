@@ -18,13 +18,20 @@ use thiserror::Error;
 
 /// Counts.
 pub trait Backend<S>: Send + Sync {
-    /// Starts a job. Called on a thread that must not block.
+    /// Starts a job. Called on a thread that must not block. `reserve` is asked for the memory of its plan before that
+    /// is allocated; panels and moments in flight are not included.
     ///
     /// # Errors
-    ///
     /// A job that is impossible, or does not fit into memory.
-    fn start(&self, job: Job<S>) -> Result<Box<dyn RunningJob>, EngineError>;
+    fn start(
+        &self,
+        job: Job<S>,
+        reserve: &mut Reserve<'_>,
+    ) -> Result<Box<dyn RunningJob>, EngineError>;
 }
+
+/// Grants so many more bytes of memory, or ends the job that needs them.
+pub type Reserve<'r> = dyn FnMut(usize) -> Result<(), EngineError> + 'r;
 
 /// What is to be counted.
 pub struct Job<S> {
@@ -56,9 +63,6 @@ pub trait RunningJob: Send + Sync {
     /// # Errors
     /// A job that cannot continue; no moments follow.
     fn step(&self, node: usize, sink: &mut Sink<'_>) -> Result<Step, EngineError>;
-
-    /// The bytes of memory for the run's plan, until it is dropped. Panels and moments in flight are not included.
-    fn bytes(&self) -> usize;
 
     /// What was read from local disk and what was found in memory; `None` if nothing is read.
     fn reads(&self) -> Option<Reads> {

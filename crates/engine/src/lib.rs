@@ -11,6 +11,8 @@ pub mod queue;
 mod source;
 
 pub use backend::cpu::{Count, Cpu, Outcome, Tiles, Traffic, Workspace};
-pub use backend::{Backend, Batch, EngineError, Job, Moments, RunningJob, Sink, Step, Wake};
+pub use backend::{
+    Backend, Batch, EngineError, Job, Moments, Reserve, RunningJob, Sink, Step, Wake,
+};
 pub use plan::{Plan, shards};
 pub use source::{Segment, Source, Wanted};

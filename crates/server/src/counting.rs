@@ -10,12 +10,13 @@ use crate::blocking::{blocking, failed};
 use crate::cache::{Kind, MomentCache};
 use crate::clients::Client;
 use crate::limits::{Admission, AdmissionPermit, Limits};
+use crate::memory::{MemoryBudget, Refusal, Reservation};
 use crate::outbox::Outbox;
 use crate::packing::Packing;
 use crate::pool::{Job, Queue, Workspace};
 use crate::status;
-use crate::totals::{MemoryBudget, Shards, Taken, Totals};
-use oboro_engine::{Backend, Job as CountJob, Moments, Plan, RunningJob, Step};
+use crate::totals::{Shards, Totals};
+use oboro_engine::{Backend, EngineError, Job as CountJob, Moments, Plan, RunningJob, Step};
 use oboro_format::Digest;
 use oboro_format::wording::{ANSWERS, MAX_ITEMSETS, MAX_LEN, MIN_SUPPORT, QUERY_TIMEOUT};
 use oboro_protocol::v1::count_reply::Reply as Part;
@@ -196,13 +197,22 @@ pub(crate) struct CountQuery {
     queue: Weak<Queue>,
     budget: Arc<MemoryBudget>,
     /// Until it is planned.
-    query: Mutex<Option<CountSpec>>,
+    unplanned: Mutex<Option<Unplanned>>,
     answer: OnceLock<Answer>,
+    /// What the answer takes. Declared and so dropped after it: it wakes those who wait for memory.
+    memory: OnceLock<Reservation>,
     outbox: Arc<CountOutbox>,
     /// When its first task began.
     begun: OnceLock<Instant>,
     /// Parent of what is logged: the call.
     span: Span,
+}
+
+/// A query that was not planned yet.
+struct Unplanned {
+    query: CountSpec,
+    /// The memory that it waits for.
+    needed: u64,
 }
 
 /// A query that was planned.
@@ -221,16 +231,12 @@ struct Answer {
     left: AtomicU64,
     /// Moments sent, over all ranges.
     sent: AtomicU64,
-    /// For the index.
-    _memory: Taken,
 }
 
 /// Moments that the cache lacks.
 struct Counted {
     run: Box<dyn RunningJob>,
     totals: Totals,
-    /// Memory of the run's plan.
-    _memory: Taken,
 }
 
 /// Moments of one range from the cache.
@@ -261,13 +267,13 @@ impl Answer {
     fn new(
         query: &CountSpec,
         cache: &MomentCache,
-        budget: &Arc<MemoryBudget>,
-        count: impl FnOnce(&Arc<MomentIndex>, Vec<usize>) -> Result<Counted, Status>,
+        memory: &mut Reservation,
+        count: impl FnOnce(&Arc<MomentIndex>, Vec<usize>, &mut Reservation) -> Result<Counted, Status>,
     ) -> Result<Self, Status> {
         let root = query.snapshot.root();
         let ranges = &query.shards.ranges;
         let index = Arc::new(MomentIndex::new(&query.itemsets));
-        let memory = budget.take(index.bytes() as u64)?;
+        memory.take(index.bytes() as u64)?;
         let packing = query.packing();
         let kind = Kind {
             root,
@@ -293,7 +299,7 @@ impl Answer {
         known.retain(|known| !known.moments.is_empty());
         let known_moments = known.iter().map(|known| known.moments.len() as u64).sum();
         let counted = (!unknown.is_empty())
-            .then(|| count(&index, unknown))
+            .then(|| count(&index, unknown, memory))
             .transpose()?;
         Ok(Self {
             root,
@@ -305,7 +311,6 @@ impl Answer {
             left: AtomicU64::new(known_moments + u64::from(counted.is_some())),
             counted,
             sent: AtomicU64::new(0),
-            _memory: memory,
         })
     }
 
@@ -396,42 +401,54 @@ impl CountQuery {
             backend,
             queue,
             budget,
-            query: Mutex::new(Some(query)),
+            unplanned: Mutex::new(Some(Unplanned { query, needed: 0 })),
             answer: OnceLock::new(),
+            memory: OnceLock::new(),
             outbox: Arc::new(Outbox::new()),
             begun: OnceLock::new(),
             span: Span::current(),
         }
     }
 
-    /// The first task; the others have to wait for it.
+    /// The first task; the others have to wait for it. If other queries hold the memory, it is tried again when one has
+    /// ended.
     fn plan(&self) -> ControlFlow<()> {
-        let query = self.query.lock().take();
-        let Some(query) = query else {
+        let Some(Unplanned { query, .. }) = self.unplanned.lock().take() else {
             return ControlFlow::Continue(());
         };
-        self.begun.get_or_init(Instant::now);
-        let blocks = query.snapshot.block_count();
-        self.outbox.push(Part::Accepted(v1::Accepted { blocks }))?;
-        let count = |index: &Arc<MomentIndex>, unknown: Vec<usize>| {
-            let totals = self.totals(&query, index, &unknown)?;
-            let run = self.start(&query, index, unknown)?;
-            Ok(Counted {
-                _memory: self.budget.take(run.bytes() as u64)?,
-                run,
-                totals,
-            })
+        if self.begun.set(Instant::now()).is_ok() {
+            let blocks = query.snapshot.block_count();
+            self.outbox.push(Part::Accepted(v1::Accepted { blocks }))?;
+        }
+        let count = |index: &Arc<MomentIndex>, unknown: Vec<usize>, memory: &mut Reservation| {
+            let totals = self.totals(&query, index, &unknown, memory)?;
+            let run = self.start(&query, index, unknown, memory)?;
+            Ok(Counted { run, totals })
         };
-        match Answer::new(&query, &self.cache, &self.budget, count) {
-            Ok(answer) => {
+        let plan = |memory: &mut Reservation| Answer::new(&query, &self.cache, memory, count);
+        match self.budget.reserve(plan) {
+            Ok((answer, memory)) => {
+                let _ = self.memory.set(memory);
                 let _ = self.answer.set(answer);
                 ControlFlow::Continue(())
             }
-            Err(status) => {
+            Err(Refusal::Busy { needed }) => {
+                *self.unplanned.lock() = Some(Unplanned { query, needed });
+                ControlFlow::Continue(())
+            }
+            Err(Refusal::Failed(status)) => {
                 self.outbox.fail(status);
                 ControlFlow::Break(())
             }
         }
+    }
+
+    /// Whether planning is worth a try.
+    fn may_plan(&self) -> bool {
+        let unplanned = self.unplanned.lock();
+        unplanned
+            .as_ref()
+            .is_some_and(|it| self.budget.could_reserve(it.needed))
     }
 
     fn totals(
@@ -439,16 +456,18 @@ impl CountQuery {
         query: &CountSpec,
         index: &MomentIndex,
         wanted: &[usize],
+        memory: &mut Reservation,
     ) -> Result<Totals, Status> {
         let parameters = &query.snapshot.manifest().parameters;
         let scalars = wanted.partition_point(|&moment| moment < index.rank(0).end);
         let polynomials = wanted.len() - scalars;
         let residues = (scalars + polynomials * parameters.degree()) * query.limbs;
-        let bytes = query.shards.sum_bytes(residues, polynomials);
-        let memory = self.budget.take(bytes)?;
+        let sums = query.shards.sum_bytes(residues, polynomials);
+        let bytes = sums + size_of_val(wanted) as u64;
+        memory.take(bytes)?;
         let moduli = &parameters.limb_moduli()[..query.limbs];
         let wanted = wanted.to_vec();
-        Ok(Totals::new(&query.shards, moduli, wanted, scalars, memory))
+        Ok(Totals::new(&query.shards, moduli, wanted, scalars))
     }
 
     /// Has the backend count the unknown moments.
@@ -457,7 +476,14 @@ impl CountQuery {
         query: &CountSpec,
         index: &Arc<MomentIndex>,
         unknown: Vec<usize>,
+        memory: &mut Reservation,
     ) -> Result<Box<dyn RunningJob>, Status> {
+        let mut reserve = |bytes: usize| {
+            let taken = memory.take(bytes as u64);
+            taken.map_err(|status| EngineError::Backend(Box::new(status)))
+        };
+        let of_engine = |error| status::of_engine(&error);
+        reserve(size_of_val(&unknown[..])).map_err(of_engine)?;
         let queue = Weak::clone(&self.queue);
         let job = CountJob {
             source: Arc::clone(&query.snapshot),
@@ -469,8 +495,7 @@ impl CountQuery {
                 }
             }),
         };
-        let run = self.backend.start(job);
-        run.map_err(|error| status::of_engine(&error))
+        self.backend.start(job, &mut reserve).map_err(of_engine)
     }
 
     /// The task after planning: cached moments, or else a step of the count.
@@ -528,7 +553,7 @@ impl Job for CountQuery {
         self.outbox.has_capacity()
             && match self.answer.get() {
                 Some(answer) => answer.has_task(),
-                None => self.query.lock().is_some(),
+                None => self.may_plan(),
             }
     }
 
@@ -621,17 +646,21 @@ impl Drop for Replies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oboro_engine::{EngineError, Sink};
+    use oboro_engine::{Reserve, Sink};
     use oboro_format::testing::{bundle, two_limbs};
     use oboro_store::Store;
     use tempfile::TempDir;
-    use tonic::Code;
 
     /// A backend whose runs' plans take `bytes` bytes.
     struct Planning(usize);
 
     impl Backend<Snapshot> for Planning {
-        fn start(&self, _: CountJob<Snapshot>) -> Result<Box<dyn RunningJob>, EngineError> {
+        fn start(
+            &self,
+            _: CountJob<Snapshot>,
+            reserve: &mut Reserve<'_>,
+        ) -> Result<Box<dyn RunningJob>, EngineError> {
+            reserve(self.0)?;
             Ok(Box::new(Self(self.0)))
         }
     }
@@ -643,10 +672,6 @@ mod tests {
 
         fn step(&self, _: usize, _: &mut Sink<'_>) -> Result<Step, EngineError> {
             Ok(Step::Waiting)
-        }
-
-        fn bytes(&self) -> usize {
-            self.0
         }
     }
 
@@ -668,7 +693,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_holds_room_for_its_plan() {
+    fn a_query_waits_for_the_memory_of_its_plan() {
         let home = TempDir::new().unwrap();
         let store = stored(&home);
         let (plan, access) = (1000, store.access());
@@ -686,33 +711,34 @@ mod tests {
             scalars: false,
         };
         let asked = || CountSpec::new(&access, &Limits::default(), request.clone()).unwrap();
-        let index = MomentIndex::new(&asked().itemsets).bytes();
-        let budget = Arc::new(MemoryBudget::new((index + plan) as u64));
-        let query = || {
+        let index = MomentIndex::new(&asked().itemsets);
+        // What is wanted takes 8 bytes a moment in the plan, and as much in the sums.
+        let index = index.bytes() + 16 * index.len();
+        let budget = |bytes: usize| Arc::new(MemoryBudget::new(bytes as u64, || ()));
+        let query = |budget: &Arc<MemoryBudget>| {
             CountQuery::new(
                 Client::Connected(None),
                 asked(),
                 Arc::new(MomentCache::new(0)),
                 Arc::new(Planning(plan)),
                 Weak::new(),
-                Arc::clone(&budget),
+                Arc::clone(budget),
             )
         };
-        let first = query();
+        let all = budget(index + plan);
+        let (first, second) = (query(&all), query(&all));
         assert!(first.plan().is_continue() && first.answer.get().is_some());
-        assert_eq!(
-            budget.take(1).err().unwrap().code(),
-            Code::ResourceExhausted
-        );
-        // Another is refused, and is admitted once the first has gone.
-        assert!(query().plan().is_break());
+        assert!(all.reservation().take(1).is_err());
+        // The other waits, and is planned once the first has gone.
+        assert!(second.plan().is_continue() && second.answer.get().is_none());
+        assert!(!second.has_task());
         drop(first);
-        assert!(query().plan().is_continue());
-        // One that does not fit completely takes nothing.
-        let taken = budget.take(1).unwrap();
-        assert!(query().plan().is_break());
-        drop(taken);
-        budget.take((index + plan) as u64).unwrap();
+        assert!(second.has_task());
+        assert!(second.plan().is_continue() && second.answer.get().is_some());
+        // One that never fits is refused, and takes nothing.
+        let less = budget(index + plan - 1);
+        assert!(query(&less).plan().is_break());
+        less.reservation().take((index + plan - 1) as u64).unwrap();
     }
 
     #[test]

@@ -8,11 +8,10 @@ use crate::counting::Counting;
 use crate::genome::{GenomeOptions, Genomes};
 use crate::limits::{Admission, Limits};
 use crate::linger::Lingering;
-use crate::memory::{PLANS, SUMS_SHARE, for_ciphertext};
+use crate::memory::{MemoryBudget, SUMS, for_ciphertext, split};
 use crate::pool::Pool;
 use crate::remote::{Dispatch, RemoteExecutor};
 use crate::service::Service;
-use crate::totals::{DEFAULT_BUDGET, MemoryBudget};
 use oboro_arena::{CpuAssignment, Topology};
 use oboro_engine::{Backend, Cpu};
 use oboro_format::wording::{
@@ -252,8 +251,7 @@ impl Answering {
             .memory
             .map(|memory| for_ciphertext(memory, &options))
             .transpose()?;
-        let sums = budget.map_or(DEFAULT_BUDGET, |budget| PLANS + budget / SUMS_SHARE);
-        let budget = budget.map(|budget| budget - budget / SUMS_SHARE);
+        let (budget, sums) = split(budget, SUMS);
         let transport = transport(options.tls.clone())?;
         let topology = Topology::of_this_machine();
         let threads = options.threads;
@@ -263,6 +261,13 @@ impl Answering {
         let pool = Pool::start(pin.assignments(&topology, threads))
             .map_err(|source| ServeError::Threads { threads, source })?;
         let access = placed(&topology, threads, open)?.access();
+        let queue = Arc::downgrade(&pool.queue());
+        let wake = move || {
+            if let Some(queue) = queue.upgrade() {
+                queue.wake();
+            }
+        };
+        let budget = Arc::new(MemoryBudget::new(sums, wake));
         Ok(Self {
             transport,
             tokens: options.tokens,
@@ -274,7 +279,7 @@ impl Answering {
             cache: Arc::new(MomentCache::new(options.moment_cache)),
             backend: Arc::new(Cpu::new(topology.distances().clone())),
             release_memory: || {},
-            budget: Arc::new(MemoryBudget::new(sums)),
+            budget,
         })
     }
 

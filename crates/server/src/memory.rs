@@ -1,22 +1,166 @@
-//! The server's memory budget, and what of it is left for ciphertext.
+//! The server's memory budget: what of it is left for ciphertext, and what queries in flight may take.
 
 use crate::genome::FREE;
 use crate::listen::{Options, ServeError};
 use crate::outbox::CAPACITY;
+use oboro_format::wording::{ANSWERS, MAX_LEN, MEMORY, MIN_SUPPORT};
 use oboro_genome_server::Collections;
 use oboro_store::Location;
+use parking_lot::Mutex;
 use std::num::NonZero;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tonic::Status;
 
 const MIB: u64 = 1 << 20;
 /// The program itself: code, catalogue, segment headers, connections.
 const PROGRAM: u64 = 32 * MIB;
 /// Plans of queries. They may also use what sums leave free, and the other way round.
-pub(crate) const PLANS: u64 = 16 * MIB;
+const PLANS: u64 = 16 * MIB;
 /// The buffers of a thread that computes, and the replies that it is packing.
 const THREAD: u64 = 4 * MIB;
 
-/// The part of what is left for ciphertext that sums of answers may take.
-pub(crate) const SUMS_SHARE: u64 = 8;
+/// The part of what is left for ciphertext that a server's sums of answers may take.
+pub(crate) const SUMS: u64 = 8;
+/// The same of a worker's results: all moments of a shard at a time.
+pub(crate) const RESULTS: u64 = 2;
+/// Bytes for plans and sums of all queries together if no memory budget is set.
+const UNLIMITED: u64 = 1 << 30;
+
+/// What panels may take, and the budget of plans and of sums or results, which have one part in `parts`, given what
+/// [`for_ciphertext`] or [`of_worker`] leave.
+pub(crate) fn split(left: Option<u64>, parts: u64) -> (Option<u64>, u64) {
+    match left {
+        Some(left) => (Some(left - left / parts), PLANS + left / parts),
+        None => (None, UNLIMITED),
+    }
+}
+
+/// The memory budget of plans and sums, shared by all queries.
+pub(crate) struct MemoryBudget {
+    bytes: u64,
+    taken: AtomicU64,
+    /// Held by the query that is taking memory, step by step. Two that had half of what they need would otherwise wait
+    /// for each other.
+    reserving: Mutex<()>,
+    /// Called when [`could_reserve`](Self::could_reserve) may have become true.
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+/// Memory taken by a query, returned to the budget when dropped.
+pub(crate) struct Reservation {
+    budget: Arc<MemoryBudget>,
+    bytes: u64,
+    /// If the last request failed for what others hold: what would have been needed in all.
+    needed: Option<u64>,
+}
+
+/// Why a query did not get its memory.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// Others hold it. It needs this much at least.
+    Busy { needed: u64 },
+    /// It can never have it, or failed otherwise.
+    Failed(Status),
+}
+
+impl MemoryBudget {
+    pub(crate) fn new(bytes: u64, wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Self {
+            bytes,
+            taken: AtomicU64::new(0),
+            reserving: Mutex::new(()),
+            wake: Box::new(wake),
+        }
+    }
+
+    /// Runs `plan`, which takes memory, unless another query is doing so. What it has taken is kept if it succeeds.
+    ///
+    /// # Errors
+    /// That of `plan`. Nothing is taken then.
+    pub(crate) fn reserve<T>(
+        self: &Arc<Self>,
+        plan: impl FnOnce(&mut Reservation) -> Result<T, Status>,
+    ) -> Result<(T, Reservation), Refusal> {
+        let Some(reserving) = self.reserving.try_lock() else {
+            return Err(Refusal::Busy { needed: 0 });
+        };
+        let mut reservation = self.reservation();
+        let planned = plan(&mut reservation);
+        let needed = reservation.needed;
+        let reserved = match planned {
+            Ok(planned) => Ok((planned, reservation)),
+            Err(status) => {
+                drop(reservation);
+                Err(needed.map_or(Refusal::Failed(status), |needed| Refusal::Busy { needed }))
+            }
+        };
+        drop(reserving);
+        (self.wake)();
+        reserved
+    }
+
+    /// Whether a query that was refused for want of `needed` bytes should try again. Each time it gets further, so it
+    /// does not try often.
+    pub(crate) fn could_reserve(&self, needed: u64) -> bool {
+        let free = self.bytes - self.taken.load(Ordering::Acquire);
+        !self.reserving.is_locked() && needed <= free
+    }
+
+    /// A reservation of nothing.
+    pub(crate) fn reservation(self: &Arc<Self>) -> Reservation {
+        Reservation {
+            budget: Arc::clone(self),
+            bytes: 0,
+            needed: None,
+        }
+    }
+}
+
+impl Reservation {
+    /// Takes so many bytes more.
+    ///
+    /// # Errors
+    /// More than the budget, or than is free now. What was taken before stays.
+    pub(crate) fn take(&mut self, bytes: u64) -> Result<(), Status> {
+        let budget = &*self.budget;
+        let fits = |taken: u64| {
+            let after = taken.saturating_add(bytes);
+            (after <= budget.bytes).then_some(after)
+        };
+        let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
+        match budget.taken.fetch_update(acquire, relaxed, fits) {
+            Ok(_) => {
+                self.bytes += bytes;
+                Ok(())
+            }
+            Err(taken) => {
+                let needed = self.bytes.saturating_add(bytes);
+                self.needed = Some(needed).filter(|&needed| needed <= budget.bytes);
+                Err(Status::resource_exhausted(match self.needed {
+                    Some(_) => format!(
+                        "what this query keeps in memory takes {bytes} bytes more, and {taken} of the {} that this server has for plans and sums are taken; try again when they have ended",
+                        budget.bytes
+                    ),
+                    None => format!(
+                        "what this query keeps in memory takes {needed} bytes and this server has {} for plans and sums; mine with {}, request fewer or shorter itemsets (a higher {MIN_SUPPORT}, a smaller {MAX_LEN}), or ask its operator to give it more memory ({MEMORY})",
+                        budget.bytes,
+                        ANSWERS.to("cells"),
+                    ),
+                }))
+            }
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.budget.taken.fetch_sub(self.bytes, Ordering::Release);
+            (self.budget.wake)();
+        }
+    }
+}
 
 /// The bytes for ciphertext and sums if the process is to hold no more than `memory`.
 ///
@@ -71,5 +215,53 @@ fn genomes_bytes(options: &Options) -> u64 {
         0
     } else {
         options.genome.cache.saturating_mul(2).saturating_add(FREE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_taken_and_returned() {
+        let woken = Arc::new(AtomicU64::new(0));
+        let wake = {
+            let woken = Arc::clone(&woken);
+            move || {
+                woken.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let budget = Arc::new(MemoryBudget::new(100, wake));
+        let take = |bytes: &[u64]| {
+            budget.reserve(|memory| bytes.iter().try_for_each(|&bytes| memory.take(bytes)))
+        };
+        let ((), first) = take(&[40, 20]).ok().unwrap();
+        // It waits until it would get as far, and what it could take is free meanwhile.
+        let Err(Refusal::Busy { needed }) = take(&[30, 30]) else {
+            panic!("there are 40 bytes");
+        };
+        assert_eq!(needed, 60);
+        let ((), second) = take(&[40]).ok().unwrap();
+        assert!(!budget.could_reserve(needed));
+        let before = woken.load(Ordering::Relaxed);
+        drop(first);
+        assert!(budget.could_reserve(needed) && woken.load(Ordering::Relaxed) == before + 1);
+        let ((), third) = take(&[30, 30]).ok().unwrap();
+        // One at a time.
+        let both = budget.reserve(|_| {
+            assert!(!budget.could_reserve(0));
+            Ok(matches!(take(&[]), Err(Refusal::Busy { needed: 0 })))
+        });
+        assert!(both.ok().unwrap().0 && budget.could_reserve(0));
+        let Err(Refusal::Failed(status)) = take(&[101]) else {
+            panic!("101 bytes never fit");
+        };
+        let message = status.message();
+        assert!(
+            message.contains("101") && message.contains("--memory"),
+            "{message}"
+        );
+        drop((second, third));
+        take(&[100]).ok().unwrap();
     }
 }

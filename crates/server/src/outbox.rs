@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn room_is_lost_and_made() {
+    async fn capacity_is_lost_and_regained() {
         let outbox = CountOutbox::new();
         for _ in 0..2 {
             assert!(outbox.has_capacity());
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn patience_ends_only_where_something_waits() {
+    async fn a_caller_is_neglectful_only_where_something_waits() {
         let outbox = CountOutbox::new();
         let begun = Instant::now();
         let second = Duration::from_secs(1);

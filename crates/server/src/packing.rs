@@ -1,6 +1,6 @@
 //! The wire form of moments: residues in messages.
 
-use oboro_engine::Moments;
+use oboro_engine::{Moments, Plan};
 use oboro_protocol::{moments_messages, v1};
 use oboro_ring::moment::MomentIndex;
 use oboro_ring::pack::{moment_packed_len, pack, unpack, unpacked_len};
@@ -25,6 +25,13 @@ impl Packing {
     /// The bytes of a packed moment with this power of the mask.
     pub(crate) fn packed_len(self, power: usize) -> usize {
         moment_packed_len(self.degree, self.limbs, power)
+    }
+
+    /// The bytes of all packed moments of a plan over one shard.
+    pub(crate) fn shard_bytes(self, plan: &Plan) -> u64 {
+        let index = plan.index();
+        let moments = plan.moments().iter().map(|&moment| index.get(moment).0);
+        moments.map(|power| self.packed_len(power) as u64).sum()
     }
 
     /// Packs moments of one range, or shard: `each` gets every one of them, `send` the messages that hold them.

@@ -77,6 +77,22 @@ pub(crate) struct Partial {
     pub(crate) failure: Option<Failure>,
 }
 
+impl Partial {
+    pub(crate) fn of_moments(moments: v1::Moments) -> Self {
+        Self {
+            moments: vec![moments],
+            failure: None,
+        }
+    }
+
+    pub(crate) fn of_failure(failure: Failure) -> Self {
+        Self {
+            moments: Vec::new(),
+            failure: Some(failure),
+        }
+    }
+}
+
 /// A count that could not be done.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Failure {
@@ -103,7 +119,13 @@ impl Failure {
     /// Logs a worker's failure, and returns what an owner is told.
     pub(crate) fn log(self, worker: &str) -> Status {
         tracing::error!(worker, error = self.detail, "a worker failed");
-        Status::new(Code::from_i32(self.code), self.told)
+        match Code::from_i32(self.code) {
+            // Which would end the query as if it were complete.
+            Code::Ok => Status::internal(format!(
+                "worker {worker} reported a failure without a cause; ask again, or ask the operator to look at its log"
+            )),
+            code => Status::new(code, self.told),
+        }
     }
 }
 
@@ -126,6 +148,19 @@ mod tests {
             let sent = Task::decode(&task.encode_to_vec()[..]).unwrap();
             assert_eq!(sent.wanted(7), wanted);
             assert_eq!((sent.shards(), &sent.columns), (shards.to_vec(), &flat));
+        }
+    }
+
+    #[test]
+    fn a_failure_never_ends_a_query_well() {
+        for code in [Code::Ok, Code::DataLoss] {
+            let failure = Failure::new(&Status::new(code, "told"), &"detail");
+            let sent = Partial::of_failure(failure).encode_to_vec();
+            let failure = Partial::decode(&sent[..]).unwrap().failure.unwrap();
+            let status = failure.log("node 7");
+            assert_ne!(status.code(), Code::Ok);
+            let expected = if code == Code::Ok { "node 7" } else { "told" };
+            assert!(status.message().contains(expected), "{status}");
         }
     }
 }

@@ -8,7 +8,9 @@
 
 use crate::packing::Packing;
 use crate::partial::{Partial, Task};
-use oboro_engine::{Backend, EngineError, Job, Moments, Plan, RunningJob, Sink, Step, Wake};
+use oboro_engine::{
+    Backend, EngineError, Job, Moments, Plan, Reserve, RunningJob, Sink, Step, Wake,
+};
 use oboro_protocol::{moments_range, v1};
 use oboro_ring::{Modulus, vector};
 use oboro_store::Snapshot;
@@ -42,7 +44,14 @@ impl RemoteExecutor {
 }
 
 impl Backend<Snapshot> for RemoteExecutor {
-    fn start(&self, job: Job<Snapshot>) -> Result<Box<dyn RunningJob>, EngineError> {
+    fn start(
+        &self,
+        job: Job<Snapshot>,
+        reserve: &mut Reserve<'_>,
+    ) -> Result<Box<dyn RunningJob>, EngineError> {
+        // The encoded task has the itemsets, which the index has as well.
+        let of_shards = job.shards.len() * size_of::<Option<Arc<str>>>();
+        reserve(job.plan.index().bytes() + of_shards)?;
         let snapshot = &job.source;
         let parameters = &snapshot.manifest().parameters;
         let packing = Packing::new(parameters.degree(), job.plan.limbs());
@@ -138,10 +147,6 @@ impl RunningJob for RemoteRun {
         self.0.has_task()
     }
 
-    fn bytes(&self) -> usize {
-        self.0.bytes()
-    }
-
     fn step(&self, _: usize, sink: &mut Sink<'_>) -> Result<Step, EngineError> {
         let step = self.0.step(sink);
         step.map_err(|status| EngineError::Backend(Box::new(status)))
@@ -196,12 +201,9 @@ impl Results {
         moduli: &[Modulus],
         wake: Wake,
     ) -> Self {
-        let power = |&moment: &usize| plan.index().get(moment).0;
-        let packed = plan.moments().iter().map(power);
-        let packed = packed.map(|power| packing.packed_len(power));
         Self {
             shards,
-            shard_bytes: packed.sum::<usize>() as u64,
+            shard_bytes: packing.shard_bytes(&plan),
             plan,
             packing,
             moduli: moduli.into(),
@@ -217,11 +219,6 @@ impl Results {
                 stopped: false,
             }),
         }
-    }
-
-    /// The memory it takes before anything is delivered.
-    fn bytes(&self) -> usize {
-        self.plan.bytes() + self.shards * size_of::<Option<Arc<str>>>()
     }
 
     fn is_incomplete(&self) -> bool {

@@ -5,67 +5,9 @@
 //! polynomial by itself.
 
 use oboro_engine::{Moments, shards};
-use oboro_format::wording::MEMORY;
 use oboro_ring::{Modulus, vector};
 use parking_lot::Mutex;
 use std::ops::{ControlFlow, Range};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use tonic::Status;
-
-/// Bytes for plans and sums of all queries together if no memory budget is set.
-pub(crate) const DEFAULT_BUDGET: u64 = 1 << 30;
-
-/// The memory budget of plans and sums, shared by all queries.
-#[derive(Debug)]
-pub(crate) struct MemoryBudget {
-    bytes: u64,
-    taken: AtomicU64,
-}
-
-/// Memory taken by a query, returned to the budget when dropped.
-pub(crate) struct Taken {
-    budget: Arc<MemoryBudget>,
-    bytes: u64,
-}
-
-impl MemoryBudget {
-    pub(crate) fn new(bytes: u64) -> Self {
-        let taken = AtomicU64::new(0);
-        Self { bytes, taken }
-    }
-
-    /// # Errors
-    ///
-    /// More bytes than the budget, or than are free now.
-    pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Result<Taken, Status> {
-        let fits = |taken: u64| {
-            let after = taken.saturating_add(bytes);
-            (after <= self.bytes).then_some(after)
-        };
-        let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
-        match self.taken.fetch_update(acquire, relaxed, fits) {
-            Ok(_) => Ok(Taken {
-                budget: Arc::clone(self),
-                bytes,
-            }),
-            Err(_) if bytes > self.bytes => Err(Status::resource_exhausted(format!(
-                "what this query keeps in memory takes {bytes} bytes and this server has {} for plans and sums; ask for fewer itemsets at a time, or ask its operator to give it more ({MEMORY})",
-                self.bytes
-            ))),
-            Err(taken) => Err(Status::resource_exhausted(format!(
-                "what this query keeps in memory takes {bytes} bytes more, and {taken} of the {} that this server has for plans and sums are taken; try again when they have ended",
-                self.bytes
-            ))),
-        }
-    }
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        self.budget.taken.fetch_sub(self.bytes, Ordering::Release);
-    }
-}
 
 /// The ranges of a question, cut into shards.
 #[derive(Debug, Clone)]
@@ -106,7 +48,6 @@ pub(crate) struct Totals {
     /// The moments that are wanted, ascending; scalars first.
     wanted: Vec<usize>,
     scalars: usize,
-    _memory: Taken,
 }
 
 /// Of one range.
@@ -133,7 +74,6 @@ impl Totals {
         moduli: &[Modulus],
         wanted: Vec<usize>,
         scalars: usize,
-        memory: Taken,
     ) -> Self {
         let total = |owned: Range<usize>| {
             let sums = match owned.len() {
@@ -151,7 +91,6 @@ impl Totals {
             ranges: shards.owned().map(total).collect(),
             wanted,
             scalars,
-            _memory: memory,
         }
     }
 
@@ -268,8 +207,7 @@ mod tests {
         // Two scalars and a polynomial of four residues, of numbers 1, 4 and 7.
         assert!(shards.owned().eq([0..3, 0..1, 3..4]));
         assert_eq!(shards.sum_bytes(10, 1), 40 + size_of::<Mutex<Sum>>() as u64);
-        let memory = Arc::new(MemoryBudget::new(40)).take(40).unwrap();
-        let totals = Totals::new(&shards, &q, vec![1, 4, 7], 2, memory);
+        let totals = Totals::new(&shards, &q, vec![1, 4, 7], 2);
         // Only the first range is added up.
         assert!(
             totals
@@ -313,18 +251,5 @@ mod tests {
             (0, vec![1, 4], vec![30, 41, 52, 160]),
         ];
         assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn memory_is_taken_and_returned() {
-        let budget = Arc::new(MemoryBudget::new(100));
-        let first = budget.take(60).unwrap();
-        let message = budget.take(41).err().unwrap().message().to_owned();
-        assert!(message.contains("60 of the 100"), "{message}");
-        let _second = budget.take(40).unwrap();
-        drop(first);
-        let message = budget.take(101).err().unwrap().message().to_owned();
-        assert!(message.contains("--memory"), "{message}");
-        budget.take(60).unwrap();
     }
 }

@@ -1,14 +1,13 @@
 //! Counts for a server, on storage that both reach: the shards of a question that it is given.
 
 use crate::listen::{Pin, ServeError, placed};
-use crate::memory;
+use crate::memory::{MemoryBudget, RESULTS, Reservation, of_worker, split};
 use crate::packing::Packing;
 use crate::partial::{Failure, Partial, Task};
 use crate::status;
 use oboro_arena::{CpuAssignment, Distances, Topology};
 use oboro_engine::{Count, EngineError, Outcome, Plan, Source, Tiles};
 use oboro_format::{Digest, Manifest};
-use oboro_protocol::v1;
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_store::{Location, SharedStore, Snapshot, StoreError};
 use parking_lot::Mutex;
@@ -27,20 +26,27 @@ pub struct Worker {
     store: SharedStore,
     assignments: Vec<CpuAssignment>,
     distances: Distances,
+    /// The memory of plans and results.
+    budget: Arc<MemoryBudget>,
     /// The most recently used last.
     planned: Mutex<VecDeque<Arc<Planned>>>,
 }
 
 /// A question about one version of a dataset.
 struct Planned {
-    root: Digest,
-    task: Digest,
+    question: Question,
     snapshot: Arc<Snapshot>,
     index: Arc<MomentIndex>,
     packing: Packing,
     shards: Vec<Range<u64>>,
+    /// The bytes of the moments of each shard.
+    shard_bytes: u64,
     tiles: Arc<Tiles>,
+    _memory: Reservation,
 }
+
+/// The digests of manifest and task.
+type Question = (Digest, Digest);
 
 impl Worker {
     /// A worker with `threads` threads on the storage of a server: the same directory, or the same objects with a cache
@@ -53,14 +59,15 @@ impl Worker {
         threads: NonZero<usize>,
         memory: Option<u64>,
     ) -> Result<Self, ServeError> {
-        let of_worker = |memory| memory::of_worker(memory, threads, &location);
-        let budget = memory.map(of_worker).transpose()?;
+        let left = memory.map(|memory| of_worker(memory, threads, &location));
+        let (panels, results) = split(left.transpose()?, RESULTS);
         let topology = Topology::of_this_machine();
-        let open = |placement| SharedStore::open(location.clone(), placement, budget);
+        let open = |placement| SharedStore::open(location.clone(), placement, panels);
         Ok(Self {
             store: placed(&topology, threads, open)?,
             assignments: Pin::usual(&topology, threads).assignments(&topology, threads),
             distances: topology.distances().clone(),
+            budget: Arc::new(MemoryBudget::new(results, || ())),
             planned: Mutex::default(),
         })
     }
@@ -68,26 +75,17 @@ impl Worker {
     /// The moments of some shards for a server's [`RemoteJob`](crate::RemoteJob), or an error, encoded for
     /// [`RemoteJob::deliver`](crate::RemoteJob::deliver).
     pub fn count(&self, manifest: &[u8], task: &[u8], shards: Range<u64>) -> Vec<u8> {
-        let moments = self.moments(manifest, task, shards);
-        let partial = match moments {
-            Ok(moments) => Partial {
-                moments,
-                failure: None,
-            },
-            Err(failure) => Partial {
-                moments: Vec::new(),
-                failure: Some(failure),
-            },
-        };
-        partial.encode_to_vec()
+        self.moments(manifest, task, shards)
+            .unwrap_or_else(|failure| Partial::of_failure(failure).encode_to_vec())
     }
 
+    /// The moments, encoded as a [`Partial`].
     fn moments(
         &self,
         manifest: &[u8],
         task: &[u8],
         shards: Range<u64>,
-    ) -> Result<Vec<v1::Moments>, Failure> {
+    ) -> Result<Vec<u8>, Failure> {
         let planned = self.planned(manifest, task)?;
         let snapshot = Arc::clone(&planned.snapshot);
         let tiles = Arc::clone(&planned.tiles);
@@ -96,7 +94,14 @@ impl Worker {
         let wanted = planned.shards[first..end].to_vec();
         let count = Count::of_tiles(snapshot, tiles, &self.distances, wanted);
         let count = count.map_err(|error| of_engine(&error))?;
-        let counted = Mutex::new(Vec::new());
+        let mut memory = self.budget.reservation();
+        let moments = planned.shard_bytes.saturating_mul((end - first) as u64);
+        // And what messages have besides.
+        let bytes = moments.saturating_add(moments / 64 + 4096);
+        // Our caller copies it.
+        let taken = self.take(&mut memory, bytes.saturating_mul(2));
+        taken.map_err(told)?;
+        let counted = Mutex::new(Vec::with_capacity(bytes as usize));
         let outcome = count.run(&self.assignments, &|mut moments| {
             moments.shard += first;
             planned.packing.pack(
@@ -104,8 +109,10 @@ impl Worker {
                 moments,
                 |_, _| {},
                 |message| {
-                    let mut counted = counted.lock();
-                    counted.push(message);
+                    // One after another they are the encoding of one with all moments.
+                    let partial = Partial::of_moments(message);
+                    let encoded = partial.encode(&mut *counted.lock());
+                    encoded.expect("a vector grows");
                     ControlFlow::Continue(())
                 },
             )
@@ -119,15 +126,12 @@ impl Worker {
     }
 
     fn planned(&self, manifest: &[u8], task: &[u8]) -> Result<Arc<Planned>, Failure> {
-        let (root, digest) = (Digest::of(manifest), Digest::of(task));
+        let question = (Digest::of(manifest), Digest::of(task));
+        if let Some(kept) = self.kept(question) {
+            return Ok(kept);
+        }
+        let planned = Arc::new(self.plan(question, manifest, task)?);
         let mut all = self.planned.lock();
-        let index = all
-            .iter()
-            .position(|it| (it.root, it.task) == (root, digest));
-        let planned = match index.and_then(|index| all.remove(index)) {
-            Some(planned) => planned,
-            None => Arc::new(self.plan(manifest, task)?),
-        };
         all.push_back(Arc::clone(&planned));
         if all.len() > PLANNED {
             all.pop_front();
@@ -135,8 +139,26 @@ impl Worker {
         Ok(planned)
     }
 
-    fn plan(&self, manifest: &[u8], task: &[u8]) -> Result<Planned, Failure> {
-        let (root, digest) = (Digest::of(manifest), Digest::of(task));
+    /// A plan made before, now the most recently used one.
+    fn kept(&self, question: Question) -> Option<Arc<Planned>> {
+        let mut all = self.planned.lock();
+        let index = all.iter().position(|it| it.question == question)?;
+        let kept = all.remove(index)?;
+        all.push_back(Arc::clone(&kept));
+        Some(kept)
+    }
+
+    /// Takes memory, for which kept plans are dropped, the least recently used first.
+    fn take(&self, memory: &mut Reservation, bytes: u64) -> Result<(), Status> {
+        while let Err(status) = memory.take(bytes) {
+            if self.planned.lock().pop_front().is_none() {
+                return Err(status);
+            }
+        }
+        Ok(())
+    }
+
+    fn plan(&self, question: Question, manifest: &[u8], task: &[u8]) -> Result<Planned, Failure> {
         let manifest = Manifest::decode(manifest).map_err(|error| of_store(&error.into()))?;
         let malformed = || told(Status::internal("a worker was given an invalid task"));
         let task = Task::decode(task).map_err(|_| malformed())?;
@@ -156,11 +178,21 @@ impl Worker {
         }
         let plan = Plan::of_moments(&index, limbs, task.wanted(index.len()));
         let factors = snapshot.factors_at_a_time(limbs, &shards);
+        let packing = Packing::new(snapshot.manifest().parameters.degree(), limbs);
+        let mut memory = self.budget.reservation();
+        let taken = self.take(&mut memory, (index.bytes() + plan.bytes()) as u64);
+        taken.map_err(told)?;
+        let tiles = Tiles::within(&plan, factors, &mut |bytes| {
+            let taken = self.take(&mut memory, bytes as u64);
+            taken.map_err(|status| EngineError::Backend(Box::new(status)))
+        });
+        let tiles = Arc::new(tiles.map_err(|error| of_engine(&error))?);
         Ok(Planned {
-            root,
-            task: digest,
-            packing: Packing::new(snapshot.manifest().parameters.degree(), limbs),
-            tiles: Arc::new(Tiles::new(&plan, factors)),
+            question,
+            shard_bytes: packing.shard_bytes(&plan),
+            _memory: memory,
+            packing,
+            tiles,
             shards,
             snapshot,
             index,

@@ -37,6 +37,12 @@ pub enum StoreError {
     )]
     IsBundle { path: PathBuf },
     #[error(
+        "{} is a list of several directories, one of them a store, and a store has one: name that. If its segments \
+         are striped over several, copy it with `{BACKUP}` of the Oboro that wrote it: the copy is in one.",
+        path.display()
+    )]
+    IsList { path: PathBuf },
+    #[error(
         "{given:?} is not a dataset name: use 1 to 100 of the characters A-Z a-z 0-9 . _ - and no dot \
          in front."
     )]
@@ -238,7 +244,7 @@ pub enum ResidencyError {
         "an itemset of this question needs {needed} bytes of ciphertext in memory at a time, but this server has \
          {capacity} for that. Ask about shorter ones (a smaller {MAX_LEN}), or ask its operator to raise {MEMORY} by \
          at least {}.",
-        needed.saturating_sub(*capacity) / 15 * 16 + 16
+        raise(needed.saturating_sub(*capacity))
     )]
     Budget { needed: u64, capacity: u64 },
     #[error(
@@ -247,6 +253,12 @@ pub enum ResidencyError {
     Reader { source: io::Error },
     #[error("the store cannot be opened with its datasets placed on NUMA nodes: {source}")]
     Placement { source: ArenaError },
+}
+
+/// By how much a server's memory has to grow for so many more bytes of a stream. An eighth of it is for sums, and a
+/// sixteenth of the rest is not for streams.
+fn raise(bytes: u64) -> u64 {
+    bytes / 105 * 128 + 128
 }
 
 impl StoreError {
@@ -260,7 +272,7 @@ impl StoreError {
             Self::Object(error) => error.kind(),
             Self::Residency(error) => error.kind(),
             Self::NoDataset { .. } | Self::NoStore { .. } => ErrorKind::NotFound,
-            Self::IsBundle { .. } => ErrorKind::InvalidArgument,
+            Self::IsBundle { .. } | Self::IsList { .. } => ErrorKind::InvalidArgument,
             Self::Name { .. } => ErrorKind::InvalidArgument,
             Self::OtherVersion { .. } => ErrorKind::FailedPrecondition,
         }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// `blocks × N` residues of one (limb, column), or of one limb of the mask, of a segment: evaluation form, block after
-/// block, below 2^28. They are contiguous or, where groups of blocks have different homes, in several pieces, each
+/// block, below 2^28. They are contiguous or, where stripes of blocks have different homes, in several pieces, each
 /// 64-byte aligned.
 pub struct Panel {
     pieces: Vec<Piece>,
@@ -126,7 +126,7 @@ impl Panel {
     }
 
     /// The residues of these blocks, counted from the segment's first, of `degree` residues each.
-    /// Blocks of one group lie together.
+    /// Blocks of one stripe lie together.
     ///
     /// # Panics
     /// If they do not all lie in one piece.

@@ -1,9 +1,9 @@
 //! Which NUMA node holds what of a dataset in memory.
 //!
 //! Nodes are counted from 0 in the order of a [`Placement`], which knows the kernel's numbers for them. The unit of
-//! placement is a *group*, with all its columns: the blocks whose supports are summed, which one task counts. Groups
+//! placement is a *stripe*, with all its columns: the blocks whose supports are summed, which one task counts. Stripes
 //! are dealt to the nodes round-robin, so whoever counts one finds all of it on one node, and nodes differ by at most
-//! one group, whatever is appended. A group's home follows from the dataset's id and the group's number alone, so it
+//! one stripe, whatever is appended. A stripe's home follows from the dataset's id and the stripe's number alone, so it
 //! stays the same when the dataset grows, and none of this is stored on disk.
 
 use crate::error::{ResidencyError, StoreError};
@@ -31,7 +31,7 @@ impl Default for Placement {
 }
 
 impl Placement {
-    /// Deals the groups of each dataset round-robin to the nodes with these kernel numbers. A number may occur more
+    /// Deals the stripes of each dataset round-robin to the nodes with these kernel numbers. A number may occur more
     /// than once. With fewer than two there is nothing to choose, and nothing is placed.
     pub fn on(nodes: Vec<u32>) -> Self {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
@@ -160,11 +160,11 @@ impl Stretch {
 }
 
 impl Homes {
-    /// The node of a group.
-    pub(crate) fn home(&self, group: u64) -> Option<usize> {
+    /// The node of a stripe.
+    pub(crate) fn home(&self, stripe: u64) -> Option<usize> {
         match self.nodes.len() as u64 {
             0 => None,
-            nodes => Some(((group % nodes + self.first_node) % nodes) as usize),
+            nodes => Some(((stripe % nodes + self.first_node) % nodes) as usize),
         }
     }
 
@@ -188,9 +188,9 @@ impl Homes {
         if self.nodes.is_empty() {
             return 1;
         }
-        let group_blocks = segment.parameters.shard_blocks();
+        let stripe_blocks = segment.parameters.shard_blocks();
         let end = segment.first_block + segment.seeds.len() as u64;
-        (end.div_ceil(group_blocks) - segment.first_block / group_blocks) as usize
+        (end.div_ceil(stripe_blocks) - segment.first_block / stripe_blocks) as usize
     }
 
     /// A report without any panel.
@@ -228,16 +228,16 @@ impl Homes {
 
     /// The blocks of a segment by home, in order.
     pub(crate) fn stretches(&self, segment: &SegmentDescription) -> impl Iterator<Item = Stretch> {
-        let group_blocks = segment.parameters.shard_blocks();
+        let stripe_blocks = segment.parameters.shard_blocks();
         let first = segment.first_block;
         let end = first + segment.seeds.len() as u64;
-        let home = move |block: u64| self.home(block / group_blocks);
+        let home = move |block: u64| self.home(block / stripe_blocks);
         let mut next = first;
         iter::from_fn(move || {
             let start = next;
             let here = (start < end).then(|| home(start))?;
             while next < end && home(next) == here {
-                next = end.min((next / group_blocks + 1) * group_blocks);
+                next = end.min((next / stripe_blocks + 1) * stripe_blocks);
             }
             Some(Stretch {
                 home: here,

@@ -71,10 +71,10 @@ impl Snapshot {
         self.manifest.block_count()
     }
 
-    /// The node for all panels of a group of blocks, as an index into the nodes of the store's
+    /// The node for all panels of a stripe of blocks, as an index into the nodes of the store's
     /// [`Placement`](crate::Placement); `None` where nothing is placed.
-    pub fn home(&self, group: u64) -> Option<usize> {
-        self.homes.home(group)
+    pub fn home(&self, stripe: u64) -> Option<usize> {
+        self.homes.home(stripe)
     }
 
     /// The bytes of panels that may be in memory at a time: those that a [stream](Self::stream) holds, and others as

@@ -336,9 +336,7 @@ impl Store {
         placement: Placement,
         budget: Option<u64>,
     ) -> Result<Self, StoreError> {
-        if let Location::Directory(directory) = &location {
-            check_is_no_other(directory)?;
-        }
+        check_is_no_other(location.home())?;
         ensure_directories(location.home())?;
         let alternative = "directory for the store";
         let mut shared = Shared::open(&location, placement, budget, alternative)?;
@@ -561,27 +559,27 @@ fn has_catalogue(directory: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Refuses a list of several directories, which earlier programs took, and an owner's dataset.
+/// Refuses an owner's dataset, and a list of several directories, which earlier programs took.
 fn check_is_no_other(directory: &Path) -> Result<(), StoreError> {
     if has_catalogue(directory)? {
         return Ok(());
     }
+    let path = || directory.into();
     if directory.join("head").exists() {
-        return Err(StoreError::IsBundle {
-            path: directory.into(),
-        });
+        return Err(StoreError::IsBundle { path: path() });
     }
-    let pieces = directory.to_str().unwrap_or_default().split(',');
-    let mut stores = pieces.map(|piece| Path::new(piece).join(CATALOGUE));
-    match stores.find(|catalogue| !directory.exists() && catalogue.exists()) {
-        None => Ok(()),
-        Some(path) => Err(CatalogueError::Striped { path }.into()),
+    let mut listed = directory.to_str().unwrap_or_default().split(',');
+    let is_store = |listed| Path::new(listed).join(CATALOGUE).exists();
+    if !directory.exists() && listed.any(is_store) {
+        return Err(StoreError::IsList { path: path() });
     }
+    Ok(())
 }
 
 /// Refuses a directory that is not a store's.
 fn check_is_store(directory: &Path) -> Result<(), StoreError> {
     check_is_no_cache(directory)?;
+    check_is_no_other(directory)?;
     if has_catalogue(directory)? {
         Ok(())
     } else {

@@ -1,7 +1,7 @@
 """Assignment of shards to nodes.
 
 Every node has a contiguous share of the shards, the same one in every query, so that what it reads
-can be reused. A node that has finished its share takes from the node with most shards left. Ranges
+can be reused. A node that has finished its share takes from the node with most shards left. Batches
 get smaller towards the end.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-# A range is at most one part in this many of what its share has left.
+# A batch is at most one part in this many of what its share has left.
 PARTS = 4
 
 
@@ -17,7 +17,7 @@ class Shares:
     """The shards of one query that are not assigned yet."""
 
     def __init__(self, shards: int, nodes: Iterable[str], most: int) -> None:
-        """Divides `shards` shards evenly among `nodes`; no range has more than `most`."""
+        """Divides `shards` shards evenly among `nodes`; no batch has more than `most`."""
         names = sorted(nodes)
         borders = [shards * i // len(names) for i in range(len(names) + 1)]
         self._most = most

@@ -1,9 +1,9 @@
-"""One query on the cluster: ranges of shards are assigned to workers until all are counted.
+"""One query on the cluster: batches of shards are assigned to workers until all are counted.
 
-A worker puts the moments of its range together before they leave its node, as one object, and the
+A worker puts the moments of its batch together before they leave its node, as one object, and the
 coordinator passes them on to the server, which adds shards up.
 
-Shards that come back from two workers are added once (`Work.deliver` sees to it). So a range may
+Shards that come back from two workers are added once (`Work.deliver` sees to it). So a batch may
 be dealt to another worker at any time: because its first one died, or because it is late.
 """
 
@@ -26,13 +26,13 @@ from oboro.ray._workers import Workers
 
 log = logging.getLogger(__name__)
 
-# Ranges in flight per worker, so that it need not wait for the next.
+# Batches in flight per worker, so that it need not wait for the next.
 AHEAD = 2
 # The most bytes of a result, unless one shard has more.
 RESULT_BYTES = 32 << 20
 # Seconds between checks of the cluster and the caller while nothing arrives.
 LOOK = 0.05
-# A range is late after this multiple of the time of earlier ranges, and at least this many seconds.
+# A batch is late after this multiple of the time of earlier batches, and at least this many seconds.
 LATE_TIMES, LATE_SECONDS = 4.0, 2.0
 # Workers that may fail in one query before it fails.
 MOST_FAILURES = 16
@@ -40,7 +40,7 @@ MOST_FAILURES = 16
 
 @dataclass(frozen=True)
 class Dealt:
-    """A range in flight."""
+    """A batch in flight."""
 
     node: str
     actor: Any
@@ -99,7 +99,7 @@ class Query(threading.Thread):
             for node, actor in ready.items():
                 if sum(dealt.node == node for dealt in self._dealt.values()) > ahead:
                     continue
-                # The last ranges are for idle workers.
+                # The last batches are for idle workers.
                 if ahead == 0 or len(self._shares) > len(ready):
                     shards = self._shares.take(node) or self._late(node)
                     if shards:

@@ -24,7 +24,7 @@ pub use evaluate::Workspace;
 pub use tiles::Tiles;
 pub use traffic::Traffic;
 
-use crate::backend::{self, Backend, EngineError, Job, Moments, Sink, Step};
+use crate::backend::{self, Backend, EngineError, Job, Moments, Reserve, Sink, Step};
 use crate::plan::{Plan, shards};
 use crate::queue::{Claim, Counters, Units};
 use crate::source::{Segment, Source, Wanted, segments_of};
@@ -61,8 +61,21 @@ impl Cpu {
 }
 
 impl<S: Source + 'static> Backend<S> for Cpu {
-    fn start(&self, job: Job<S>) -> Result<Box<dyn backend::RunningJob>, EngineError> {
-        let count = Count::of_shards(job.source, &job.plan, &self.distances, job.shards)?;
+    fn start(
+        &self,
+        job: Job<S>,
+        reserve: &mut Reserve<'_>,
+    ) -> Result<Box<dyn backend::RunningJob>, EngineError> {
+        // Nodes copy them, if there are several.
+        let copies = match self.distances.nodes() {
+            1 => 1,
+            nodes => 1 + nodes,
+        };
+        let limbs = job.plan.limbs();
+        let factors = job.source.factors_at_a_time(limbs, &job.shards);
+        let tiles = Tiles::within(&job.plan, factors, &mut |bytes| reserve(copies * bytes))?;
+        reserve(job.shards.len() * tiles.passes().len() * UNIT_BYTES)?;
+        let count = Count::of_tiles(job.source, tiles, &self.distances, job.shards)?;
         let wake = job.wake;
         count.on_ready(move || wake());
         let workspaces = Arc::clone(&self.workspaces);
@@ -84,10 +97,6 @@ impl<S: Source> backend::RunningJob for CpuRun<S> {
     fn step(&self, node: usize, sink: &mut Sink<'_>) -> Result<Step, EngineError> {
         let step = |workspace: &mut Workspace| self.count.step(workspace, sink);
         self.workspaces.lend(node, step)
-    }
-
-    fn bytes(&self) -> usize {
-        self.count.bytes()
     }
 
     fn reads(&self) -> Option<Reads> {
@@ -130,7 +139,7 @@ pub struct Count<S> {
     tiles: Arc<Tiles>,
     segments: Vec<Segment>,
     shards: Vec<Range<u64>>,
-    pieces: Box<[Piece]>,
+    shard_passes: Box<[ShardPass]>,
     /// Shards before the last ones, whose tasks are smaller.
     shards_of_whole_tiles: usize,
     /// Which unit is next.
@@ -143,7 +152,7 @@ pub struct Count<S> {
 }
 
 /// A unit: the least that is in memory at a time.
-struct Piece {
+struct ShardPass {
     shard: usize,
     pass: usize,
 }
@@ -236,27 +245,31 @@ impl<S: Source> Count<S> {
         let shards_of_whole_tiles = shards.len().saturating_sub(nodes);
         let home = |shard: &Range<u64>| home_of(&*source, shard, nodes);
         let homes: Vec<Option<usize>> = shards.iter().map(home).collect();
-        let pieces = pieces(&of_shards, tiles.passes().len());
-        let parts = |piece: &Piece| tiles_of(&tiles, piece, shards_of_whole_tiles).len();
-        let tasks = pieces.iter().map(parts).sum();
+        let shard_passes = shard_passes(&of_shards, tiles.passes().len());
+        let parts =
+            |shard_pass: &ShardPass| tiles_of(&tiles, shard_pass, shards_of_whole_tiles).len();
+        let tasks = shard_passes.iter().map(parts).sum();
         let wanted = || Wanted {
             passes: tiles.passes().iter().map(Pass::factors).collect(),
-            units: pieces
+            units: shard_passes
                 .iter()
-                .map(|piece| WorkUnit {
-                    segments: of_shards[piece.shard].clone(),
-                    pass: piece.pass,
+                .map(|shard_pass| WorkUnit {
+                    segments: of_shards[shard_pass.shard].clone(),
+                    pass: shard_pass.pass,
                 })
                 .collect(),
         };
         let is_resident = tasks == 0 || source.is_in_memory(tiles.limbs(), &wanted);
-        let of_pieces = pieces.iter().map(|it| (homes[it.shard], parts(it)));
-        let units = Arc::new(Units::new(distances, of_pieces, is_resident));
+        let of_passes = shard_passes.iter().map(|it| (homes[it.shard], parts(it)));
+        let units = Arc::new(Units::new(distances, of_passes, is_resident));
         let streaming = if is_resident {
             None
         } else {
             Some(Streaming {
-                left: pieces.iter().map(|piece| parts(piece).into()).collect(),
+                left: shard_passes
+                    .iter()
+                    .map(|shard_pass| parts(shard_pass).into())
+                    .collect(),
                 stream: {
                     let units = Arc::clone(&units);
                     let listener = Arc::new(move |arrival| units.take(arrival));
@@ -274,7 +287,7 @@ impl<S: Source> Count<S> {
             tiles,
             segments,
             shards,
-            pieces,
+            shard_passes,
             shards_of_whole_tiles,
         })
     }
@@ -307,10 +320,10 @@ impl<S: Source> Count<S> {
         mut sink: impl FnMut(Moments<'_>) -> ControlFlow<()>,
     ) -> Result<Step, EngineError> {
         let node = workspace.node();
-        let piece = &self.pieces[claim.unit];
-        let shard = piece.shard;
+        let shard_pass = &self.shard_passes[claim.unit];
+        let shard = shard_pass.shard;
         let tiles = self.tiles_on(node);
-        let tile = &tiles_of(tiles, piece, self.shards_of_whole_tiles)[claim.part];
+        let tile = &tiles_of(tiles, shard_pass, self.shards_of_whole_tiles)[claim.part];
         self.evaluate(tile, &self.shards[shard], workspace)
             .inspect_err(|_| self.stop())?;
         if let Some(streaming) = &self.streaming {
@@ -350,15 +363,6 @@ impl<S: Source> Count<S> {
     pub fn reads(&self) -> Option<Reads> {
         let streaming = self.streaming.as_ref();
         streaming.map(|streaming| streaming.stream.reads())
-    }
-
-    /// The bytes that its plan takes in memory.
-    pub fn bytes(&self) -> usize {
-        let copies = match self.copies.len() {
-            1 => 1,
-            nodes => 1 + nodes,
-        };
-        copies * self.tiles.bytes() + self.pieces.len() * UNIT_BYTES
     }
 
     /// No further task starts; those in flight finish.
@@ -472,9 +476,13 @@ impl<S: Source> Count<S> {
 }
 
 /// The tiles of a unit.
-fn tiles_of<'t>(tiles: &'t Tiles, piece: &Piece, shards_of_whole_tiles: usize) -> &'t [Tile] {
-    let pass = &tiles.passes()[piece.pass];
-    if piece.shard < shards_of_whole_tiles {
+fn tiles_of<'t>(
+    tiles: &'t Tiles,
+    shard_pass: &ShardPass,
+    shards_of_whole_tiles: usize,
+) -> &'t [Tile] {
+    let pass = &tiles.passes()[shard_pass.pass];
+    if shard_pass.shard < shards_of_whole_tiles {
         pass.tiles()
     } else {
         pass.last_tiles()
@@ -482,17 +490,17 @@ fn tiles_of<'t>(tiles: &'t Tiles, piece: &Piece, shards_of_whole_tiles: usize) -
 }
 
 /// All passes over all shards, given the segments of each: shards that start in one segment are grouped.
-fn pieces(shards: &[Range<usize>], passes: usize) -> Box<[Piece]> {
-    let mut pieces = Vec::with_capacity(shards.len() * passes);
+fn shard_passes(shards: &[Range<usize>], passes: usize) -> Box<[ShardPass]> {
+    let mut shard_passes = Vec::with_capacity(shards.len() * passes);
     let mut first = 0;
     for neighbours in shards.chunk_by(|a, b| a.start == b.start) {
         let end = first + neighbours.len();
-        pieces.extend(
-            (0..passes).flat_map(|pass| (first..end).map(move |shard| Piece { shard, pass })),
+        shard_passes.extend(
+            (0..passes).flat_map(|pass| (first..end).map(move |shard| ShardPass { shard, pass })),
         );
         first = end;
     }
-    pieces.into()
+    shard_passes.into()
 }
 
 /// The node that has more than half of the panels where a shard starts.

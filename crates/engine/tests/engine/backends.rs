@@ -3,8 +3,8 @@
 
 use oboro_arena::{Arena, Backing, Distances};
 use oboro_engine::{
-    Backend, Batch, Cpu, EngineError, Job, Moments, Plan, RunningJob, Segment, Sink, Source, Step,
-    Wake,
+    Backend, Batch, Cpu, EngineError, Job, Moments, Plan, Reserve, RunningJob, Segment, Sink,
+    Source, Step, Wake,
 };
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::{Column, Factor, Limb, Parameters, vector};
@@ -85,7 +85,12 @@ struct ScrambledRun {
 }
 
 impl Backend<Made> for Scrambled {
-    fn start(&self, job: Job<Made>) -> Result<Box<dyn RunningJob>, EngineError> {
+    fn start(
+        &self,
+        job: Job<Made>,
+        reserve: &mut Reserve<'_>,
+    ) -> Result<Box<dyn RunningJob>, EngineError> {
+        reserve(job.plan.bytes())?;
         let done = Arc::default();
         let run = ScrambledRun {
             limbs: job.plan.limbs(),
@@ -117,10 +122,6 @@ impl Backend<Made> for Scrambled {
 impl RunningJob for ScrambledRun {
     fn has_task(&self) -> bool {
         !self.done.lock().unwrap().is_empty()
-    }
-
-    fn bytes(&self) -> usize {
-        self.index.bytes()
     }
 
     fn step(&self, _: usize, sink: &mut Sink<'_>) -> Result<Step, EngineError> {
@@ -196,13 +197,14 @@ fn run(
 ) -> Result<Vec<(usize, usize, Vec<u32>)>, EngineError> {
     let (said, heard) = std::sync::mpsc::channel();
     let wake: Wake = Arc::new(move || said.send(()).unwrap_or_default());
-    let run = backend.start(Job {
+    let job = Job {
         source: Arc::new(source),
         plan: Arc::new(Plan::new(itemsets, 2)),
         // Within a segment, over an edge, a block.
         shards: vec![0..4, 4..13, 14..15],
         wake,
-    })?;
+    };
+    let run = backend.start(job, &mut |_| Ok(()))?;
     let mut found = Vec::new();
     loop {
         let step = run.step(0, &mut |mut moments| {

@@ -258,5 +258,22 @@ fn what_is_planned_takes_what_it_says() {
     for factors in [usize::MAX, 20] {
         let (tiles, bytes) = held(|| Tiles::new(&plan, factors));
         assert_eq!(tiles.bytes(), bytes);
+        // As much is reserved on the way, and what is not granted is not made.
+        let mut reserved = 0;
+        let reserve = |bytes| {
+            reserved += bytes;
+            Ok(())
+        };
+        Tiles::within(&plan, factors, &mut { reserve }).unwrap();
+        assert_eq!(reserved, bytes);
+        let mut left = bytes / 10;
+        let mut most = |bytes: usize| {
+            left = left
+                .checked_sub(bytes)
+                .ok_or(oboro_engine::EngineError::Empty)?;
+            Ok(())
+        };
+        let (refused, held) = held(|| Tiles::within(&plan, factors, &mut most));
+        assert!(refused.is_err() && held == 0);
     }
 }

@@ -244,7 +244,7 @@ fn what_lies_on_several_nodes_is_counted_alike() {
         .zip(assignments(2))
         .map(|(node, assignment)| CpuAssignment { node, ..assignment })
         .collect();
-    // A group needs two segments; panels are in more pieces than one.
+    // A shard needs two segments; panels are in more pieces than one.
     let budget = budget_for(&blocks[..3], 5);
     let source = placed_snapshot(directory.path(), Some(budget), Placement::on(vec![0, 0]));
     let (found, reads) = count_on(&source, &plan, &assignments, &distances).unwrap();

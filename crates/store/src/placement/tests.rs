@@ -87,7 +87,7 @@ proptest! {
         segments in prop::collection::vec(1u32..=64, 1..8),
     ) {
         let homes = homes(nodes, DatasetId(id));
-        let group_blocks = one_limb().shard_blocks();
+        let stripe_blocks = one_limb().shard_blocks();
         let mut placed: Vec<usize> = Vec::new();
         let mut first_block = 0;
         for (index, blocks) in (0..).zip(segments) {
@@ -95,16 +95,16 @@ proptest! {
             for stretch in homes.stretches(&segment) {
                 let home = stretch.home.unwrap();
                 for block in stretch.blocks {
-                    let group = ((first_block + block as u64) / group_blocks) as usize;
-                    if group == placed.len() {
+                    let stripe = ((first_block + block as u64) / stripe_blocks) as usize;
+                    if stripe == placed.len() {
                         placed.push(home);
                     }
-                    prop_assert_eq!(placed[group], home);
+                    prop_assert_eq!(placed[stripe], home);
                 }
             }
             first_block += u64::from(blocks);
-            let groups = |node| placed.iter().filter(|&&home| home == node).count();
-            let (least, most) = ((0..nodes).map(groups).min(), (0..nodes).map(groups).max());
+            let stripes = |node| placed.iter().filter(|&&home| home == node).count();
+            let (least, most) = ((0..nodes).map(stripes).min(), (0..nodes).map(stripes).max());
             prop_assert!(most.unwrap() - least.unwrap() <= 1, "{:?}", placed);
         }
     }
@@ -122,8 +122,8 @@ proptest! {
         for stretch in &stretches {
             prop_assert_eq!(stretch.blocks.start, block);
             for _ in stretch.blocks.clone() {
-                let group = (first_block + block as u64) / one_limb().shard_blocks();
-                prop_assert_eq!(homes.home(group), stretch.home);
+                let stripe = (first_block + block as u64) / one_limb().shard_blocks();
+                prop_assert_eq!(homes.home(stripe), stretch.home);
                 block += 1;
             }
         }
@@ -156,7 +156,7 @@ fn panels_are_the_same_wherever_they_lie() {
 fn every_part_of_a_group_is_one_slice() {
     let directory = TempDir::new().unwrap();
     let path = published(directory.path(), &[5, 64, 30]);
-    let group_blocks = one_limb().shard_blocks();
+    let stripe_blocks = one_limb().shard_blocks();
     let store = Store::open_on(&path, Placement::on(vec![0; 4])).unwrap();
     let snapshot = store.access().snapshot("a").unwrap();
     let panels = panels(&snapshot);
@@ -165,7 +165,7 @@ fn every_part_of_a_group_is_one_slice() {
         let end = entry.first_block + u64::from(entry.blocks);
         let mut start = entry.first_block;
         while start < end {
-            let next = end.min((start / group_blocks + 1) * group_blocks);
+            let next = end.min((start / stripe_blocks + 1) * stripe_blocks);
             let [from, to] = [start, next].map(|b| (b - entry.first_block) as usize);
             for panel in panels {
                 assert_eq!(panel.blocks(from..to, 1024).len(), (to - from) * 1024);
@@ -190,8 +190,8 @@ fn an_append_leaves_panels_in_memory_where_they_are() {
     let new = store.access().snapshot("a").unwrap();
     let after = panels(&new);
     assert!(before.iter().zip(&after).all(|(a, b)| Arc::ptr_eq(a, b)));
-    for group in 0..3 {
-        assert_eq!(old.home(group), new.home(group));
+    for stripe in 0..3 {
+        assert_eq!(old.home(stripe), new.home(stripe));
     }
     let report = new.placement().unwrap();
     assert_eq!((report.resident_panels, report.panels), (9, 9));
@@ -269,8 +269,8 @@ fn on_four_nodes_99_percent_of_the_pages_are_where_they_belong() {
 
         let mut least = [0; 4];
         for block in 0..snapshot.block_count() {
-            let group = block / one_limb().shard_blocks();
-            let home = snapshot.home(group).unwrap();
+            let stripe = block / one_limb().shard_blocks();
+            let home = snapshot.home(stripe).unwrap();
             least[home] += PANELS * 1024 * size_of::<u32>();
         }
         for (node, least) in nodes.into_iter().zip(least) {

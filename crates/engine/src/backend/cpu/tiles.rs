@@ -7,6 +7,7 @@
 
 use super::passes;
 use super::program::{Branch, Program, heap_bytes};
+use crate::backend::{EngineError, Reserve};
 use crate::plan::{Plan, path};
 use oboro_ring::Factor;
 use oboro_ring::moment::MomentIndex;
@@ -17,9 +18,9 @@ use std::collections::BTreeSet;
 const SCALARS_PER_TILE: usize = 4096;
 /// Polynomial moments in a tile without scalars: their sums over one chunk of slots take 256 KiB.
 const POLYNOMIALS_PER_TILE: usize = 32;
-/// Tasks that the last group of blocks is cut into, so that threads finish at about the same time.
+/// Tasks that the last shard is cut into, so that threads finish at about the same time.
 const LAST_TASKS: usize = 8;
-/// The most parts of one tile in that group: each reads most of the columns again.
+/// The most parts of one tile in that shard: each reads most of the columns again.
 const PARTS: usize = 4;
 
 /// The tiles of a plan.
@@ -33,8 +34,8 @@ pub struct Tiles {
 #[derive(Debug, Clone)]
 pub(crate) struct Pass {
     tiles: Vec<Tile>,
-    /// The same moments in smaller tiles, for the last group of blocks.
-    last_tiles: Vec<Tile>,
+    /// The same moments in smaller tiles, for the last shard, if there are too few tiles for it.
+    last_tiles: Option<Vec<Tile>>,
 }
 
 /// A batch of moments that are evaluated together.
@@ -56,23 +57,36 @@ impl Tiles {
     /// The tiles of a plan if `factors` factors fit into memory [at a time](crate::Source::factors_at_a_time). If the
     /// longest itemset has more, so have the tiles.
     pub fn new(plan: &Plan, factors: usize) -> Self {
+        Self::within(plan, factors, &mut |_| Ok(())).expect("nothing is refused")
+    }
+
+    /// The same with memory from `reserve`.
+    ///
+    /// # Errors
+    /// That of `reserve`.
+    pub fn within(
+        plan: &Plan,
+        factors: usize,
+        reserve: &mut Reserve<'_>,
+    ) -> Result<Self, EngineError> {
         let index = plan.index();
         let passes = passes::cut(index, plan.moments().to_vec(), factors);
-        Self {
+        reserve(passes.len() * size_of::<Pass>())?;
+        let mut tiles = Self {
             limbs: plan.limbs(),
-            passes: passes.iter().map(|pass| Pass::new(index, pass)).collect(),
+            passes: Vec::with_capacity(passes.len()),
+        };
+        for pass in &passes {
+            tiles.passes.push(Pass::new(index, pass, reserve)?);
         }
+        Ok(tiles)
     }
 
     /// The bytes that they take in memory.
     pub fn bytes(&self) -> usize {
-        let tiles = self
-            .passes
-            .iter()
-            .flat_map(|pass| [&pass.tiles, &pass.last_tiles]);
-        let tiles =
-            tiles.map(|tiles| heap_bytes(tiles) + tiles.iter().map(Tile::bytes).sum::<usize>());
-        heap_bytes(&self.passes) + tiles.sum::<usize>()
+        let all =
+            |pass: &Pass| bytes_of(&pass.tiles) + pass.last_tiles.as_ref().map_or(0, bytes_of);
+        heap_bytes(&self.passes) + self.passes.iter().map(all).sum::<usize>()
     }
 
     /// The limbs to compute with.
@@ -87,35 +101,47 @@ impl Tiles {
 }
 
 impl Pass {
-    fn new(index: &MomentIndex, moments: &[usize]) -> Self {
+    fn new(
+        index: &MomentIndex,
+        moments: &[usize],
+        reserve: &mut Reserve<'_>,
+    ) -> Result<Self, EngineError> {
+        let mut tile_of = |moments: &[usize]| -> Result<Tile, EngineError> {
+            let tile = Tile::new(index, moments.to_vec());
+            reserve(size_of::<Tile>() + tile.bytes())?;
+            Ok(tile)
+        };
         let mut tiles = Vec::new();
-        let (mut of_tile, mut share) = (Vec::new(), 0.0);
-        for &moment in moments {
+        let (mut first, mut share) = (0, 0.0);
+        for (number, &moment) in moments.iter().enumerate() {
             let most = match index.get(moment).0 {
                 0 => SCALARS_PER_TILE,
                 _ => POLYNOMIALS_PER_TILE,
             };
             if share + 1.0 / most as f64 > 1.0 {
-                tiles.push(Tile::new(index, std::mem::take(&mut of_tile)));
-                share = 0.0;
+                tiles.push(tile_of(&moments[first..number])?);
+                (first, share) = (number, 0.0);
             }
-            of_tile.push(moment);
             share += 1.0 / most as f64;
         }
-        if !of_tile.is_empty() {
-            tiles.push(Tile::new(index, of_tile));
+        if first < moments.len() {
+            tiles.push(tile_of(&moments[first..])?);
         }
-        let parts = (LAST_TASKS / tiles.len().max(1)).clamp(1, PARTS);
-        let part = |tile: &Tile| -> Vec<Tile> {
-            let moments = tile.moments.chunks(tile.moments.len().div_ceil(parts));
-            moments
-                .map(|part| Tile::new(index, part.to_vec()))
-                .collect()
+        tiles.shrink_to_fit();
+        let last_tiles = match (LAST_TASKS / tiles.len().max(1)).clamp(1, PARTS) {
+            1 => None,
+            parts => {
+                let mut cut = Vec::with_capacity(tiles.len() * parts);
+                for tile in &tiles {
+                    for part in tile.moments.chunks(tile.moments.len().div_ceil(parts)) {
+                        cut.push(tile_of(part)?);
+                    }
+                }
+                cut.shrink_to_fit();
+                Some(cut)
+            }
         };
-        Self {
-            last_tiles: tiles.iter().flat_map(part).collect(),
-            tiles,
-        }
+        Ok(Self { tiles, last_tiles })
     }
 
     /// The distinct factors of all tiles, ascending.
@@ -130,8 +156,12 @@ impl Pass {
     }
 
     pub(crate) fn last_tiles(&self) -> &[Tile] {
-        &self.last_tiles
+        self.last_tiles.as_ref().unwrap_or(&self.tiles)
     }
+}
+
+fn bytes_of(tiles: &Vec<Tile>) -> usize {
+    heap_bytes(tiles) + tiles.iter().map(Tile::bytes).sum::<usize>()
 }
 
 impl Tile {

@@ -58,19 +58,19 @@ fn filled(store: Store, directory: &Path, blocks: &[u32]) -> Store {
 fn stream(
     snapshot: &Snapshot,
     parts: Vec<PanelKey>,
-    groups: Vec<Range<usize>>,
+    units: Vec<Range<usize>>,
 ) -> Result<(Stream, Receiver<Arrival>), StoreError> {
     let (said, heard) = channel();
     let said = Mutex::new(said);
     // A listener that unsubscribed was told enough.
     let listener = Arc::new(move |arrival| drop(said.lock().send(arrival)));
     let unit = |segments| WorkUnit { segments, pass: 0 };
-    let units = groups.into_iter().map(unit).collect();
+    let units = units.into_iter().map(unit).collect();
     let stream = snapshot.stream(vec![parts], units, listener)?;
     Ok((stream, heard))
 }
 
-fn group(heard: &Receiver<Arrival>) -> usize {
+fn unit(heard: &Receiver<Arrival>) -> usize {
     match heard.recv().unwrap() {
         Arrival::Unit(unit) => unit,
         Arrival::Failed(error) => panic!("{error}"),
@@ -94,12 +94,12 @@ fn they_arrive_wherever_they_lie() {
 
 fn assert_groups_arrive(store: &Store) {
     let snapshot = &store.access().snapshot("a").unwrap();
-    let groups = vec![0..1, 0..2, 1..2, 1..3, 2..3];
-    let (stream, heard) = stream(snapshot, parts(2), groups.clone()).unwrap();
+    let units = vec![0..1, 0..2, 1..2, 1..3, 2..3];
+    let (stream, heard) = stream(snapshot, parts(2), units.clone()).unwrap();
     let degree = two_limbs().degree();
-    for _ in 0..groups.len() {
-        let arrived = group(&heard);
-        for segment in groups[arrived].clone() {
+    for _ in 0..units.len() {
+        let arrived = unit(&heard);
+        for segment in units[arrived].clone() {
             let description = snapshot.segment(segment).description();
             for limb in Limb::first(2) {
                 for column in Column::first(COLUMNS) {
@@ -134,7 +134,7 @@ fn what_is_in_memory_is_not_read_again() {
     let count = |limbs| {
         let (stream, heard) = stream(&snapshot, parts(limbs), vec![0..2, 1..3]).unwrap();
         for _ in 0..2 {
-            stream.release(group(&heard));
+            stream.release(unit(&heard));
         }
         stream.reads()
     };
@@ -157,7 +157,7 @@ fn panels_of_many_sizes_find_room_among_each_other() {
         let units: Vec<_> = segments.map(|segment| segment..segment + 1).collect();
         let (stream, heard) = stream(&snapshot, parts(2), units.clone()).unwrap();
         for _ in units {
-            stream.release(group(&heard));
+            stream.release(unit(&heard));
         }
     }
 }
@@ -169,7 +169,7 @@ fn where_gaps_are_of_no_use_kept_panels_go() {
     let snapshot = store.access().snapshot("a").unwrap();
     let bring_in = |segments| {
         let (stream, heard) = stream(&snapshot, parts(2), vec![segments]).unwrap();
-        stream.release(group(&heard));
+        stream.release(unit(&heard));
     };
     bring_in(0..1);
     let block = || {
@@ -250,7 +250,7 @@ fn a_damaged_panel_ends_the_streams_that_need_it_and_no_other() {
         );
     }
     let (other, heard) = stream(&snapshot, parts(1), vec![0..2, 1..3]).unwrap();
-    let mut arrived = [(); 2].map(|()| group(&heard));
+    let mut arrived = [(); 2].map(|()| unit(&heard));
     arrived.sort();
     assert_eq!(arrived, [0, 1]);
     drop(other);
@@ -269,7 +269,7 @@ fn streams_that_go_away_give_all_back() {
     }
     let (stream, heard) = stream(&snapshot, parts(2), vec![0..2, 1..3]).unwrap();
     for _ in 0..2 {
-        stream.release(group(&heard));
+        stream.release(unit(&heard));
     }
     drop(stream);
     // A dataset that is gone leaves nothing in memory.
@@ -307,7 +307,7 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
     let (second, heard) = stream(&snapshot, vec![column(1)], vec![0..1, 1..2]).unwrap();
     drop(first);
     drop(go);
-    assert_eq!(group(&heard) + group(&heard), 1);
+    assert_eq!(unit(&heard) + unit(&heard), 1);
     assert_eq!(second.reads().panels, 2);
     assert_eq!(snapshot.placement().unwrap().resident_panels, 2);
     let panel = |blocks| Panel::footprint(blocks * two_limbs().degree()) as u64;
@@ -334,7 +334,7 @@ fn who_needs_larger_buffers_than_there_is_memory_for_harms_nobody_else() {
         assert_eq!(refused, bytes > 4096);
         let of_limb = parts(2).into_iter().filter(|part| part.limb == Limb(limb));
         let (stream, heard) = stream(&snapshot, of_limb.collect(), vec![0..1, 0..2]).unwrap();
-        assert_eq!(group(&heard) + group(&heard), 1);
+        assert_eq!(unit(&heard) + unit(&heard), 1);
         assert_eq!(stream.reads().panels, 2 * u64::from(COLUMNS));
     }
 }

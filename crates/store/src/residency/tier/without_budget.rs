@@ -163,9 +163,9 @@ fn the_pieces_of_a_panel_are_where_its_groups_have_their_homes() {
     for part in columns.chain([mask_of(0)]) {
         let panel = segment.load(part).unwrap();
         for block in 0..64 {
-            let group = (5 + block as u64) / setting.description.parameters.shard_blocks();
+            let stripe = (5 + block as u64) / setting.description.parameters.shard_blocks();
             let residues = panel.blocks(block..block + 1, n);
-            assert_eq!(lies_in(residues), homes.home(group));
+            assert_eq!(lies_in(residues), homes.home(stripe));
         }
     }
 }

@@ -248,10 +248,10 @@ fn who_asks_for_many_panels_waits_for_each_once() {
     for panels_read in [8, 0] {
         let (stream, heard) = stream_all(&snapshot);
         for _ in 0..2 {
-            let Arrival::Unit(group) = heard.recv().unwrap() else {
+            let Arrival::Unit(unit) = heard.recv().unwrap() else {
                 panic!("all of it is there");
             };
-            stream.release(group);
+            stream.release(unit);
         }
         assert_eq!(stream.reads().panels, panels_read);
     }
@@ -287,13 +287,13 @@ fn streams_fetch_what_the_cache_does_not_have() {
         let snapshot = store.access().snapshot("a").unwrap();
         let (stream, heard) = stream_all(&snapshot);
         for _ in 0..2 {
-            let Arrival::Unit(group) = heard.recv().unwrap() else {
+            let Arrival::Unit(unit) = heard.recv().unwrap() else {
                 panic!("all of it is there");
             };
             for (limb, column) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-                setting.check_panel(&snapshot, group, limb, column).unwrap();
+                setting.check_panel(&snapshot, unit, limb, column).unwrap();
             }
-            stream.release(group);
+            stream.release(unit);
         }
         assert_eq!(stream.reads().panels, 8);
     }
