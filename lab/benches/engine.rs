@@ -5,7 +5,7 @@ use oboro_arena::{Arena, Backing, Topology};
 use oboro_engine::{Count, Plan, Segment, Source};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::vector::{self, Kernels, LEAVES, PREFIXES};
-use oboro_ring::{Factor, Limb, Parameters};
+use oboro_ring::{Column, Factor, Limb, Parameters};
 use oboro_store::{Panel, StoreError};
 use serde_json::json;
 use std::error::Error;
@@ -102,7 +102,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let parameters = Parameters::new(log_degree, length.max(1), 114_689)?;
     let blocks = transactions.div_ceil(parameters.degree() as u64);
     let source = Arc::new(Memory::new(parameters, columns, blocks)?);
-    let itemsets = Itemsets::new(length, combinations(columns, length), columns)?;
+    let itemsets = Itemsets::all_of(&Vec::from_iter(Column::first(columns)), length)?;
     let index = Arc::new(MomentIndex::new(&itemsets));
     let slots = blocks * source.parameters.degree() as u64;
     // For pairs only the sums, which is all that an owner requests; for other lengths all moments.
@@ -206,19 +206,4 @@ fn best_rate_of_issuing(threads: usize) -> f64 {
         multiply_adds as f64 / begun.elapsed().as_secs_f64()
     });
     rates.fold(0.0, f64::max)
-}
-
-/// All sets of `length` columns in lexicographic order, flat.
-fn combinations(columns: u32, length: usize) -> Vec<u32> {
-    let mut sets: Vec<Vec<u32>> = vec![Vec::new()];
-    for _ in 0..length {
-        sets = sets
-            .iter()
-            .flat_map(|set| {
-                let next = set.last().map_or(0, |last| last + 1);
-                (next..columns).map(move |column| [&set[..], &[column]].concat())
-            })
-            .collect();
-    }
-    sets.concat()
 }

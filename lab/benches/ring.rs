@@ -2,7 +2,9 @@
 //! summary last; times are medians of interleaved repetitions, in microseconds.
 
 use oboro_ring::pack::{bits_packed_len, pack_bits, unpack_bits};
-use oboro_ring::{Fractions, Modulus, Ntt, Parameters, Ring, Seed, limb_primes, mask, vector};
+use oboro_ring::{
+    Fractions, Limb, Modulus, Ntt, Parameters, Ring, Seed, limb_primes, mask, vector,
+};
 use serde_json::{Map, Value, json};
 use std::hint::black_box;
 use std::time::Instant;
@@ -80,7 +82,7 @@ fn main() {
         Case::new("forward_scalar", || ntt.forward_scalar(black_box(&mut x))),
         Case::new("forward_fhe_math", || peer.forward(black_box(&mut y))),
         Case::new("mask", || {
-            mask::expand(&Seed([7; 32]), &parameters, 0, black_box(&mut m))
+            mask::expand(&Seed([7; 32]), &parameters, Limb(0), black_box(&mut m))
         }),
         Case::new("dot", || {
             black_box(vector::dot(&modulus, black_box(&a), black_box(&b)));

@@ -1,6 +1,7 @@
 //! All itemsets of one length, and the work for their moments.
 
 use oboro_mining::Itemset;
+use oboro_ring::Column;
 use oboro_ring::moment::{Itemsets, MomentIndex, RequestError};
 
 /// The sets of `length` numbers below `items`, in lexicographic order.
@@ -40,7 +41,8 @@ impl Iterator for Combinations {
 /// their trie, where the mask is one more item; sums of single items count as one.
 pub fn trie_nodes(itemsets: &[Itemset], items: u32) -> Result<u64, RequestError> {
     let level = itemsets[0].len();
-    let flat = itemsets.iter().flat_map(|itemset| itemset.items()).copied();
+    let flat = itemsets.iter().flat_map(|itemset| itemset.items());
+    let flat = flat.copied().map(Column);
     let index = MomentIndex::new(&Itemsets::new(level, flat.collect(), items)?);
     let path = |moment: usize| {
         let (masks, columns) = index.get(moment);

@@ -8,6 +8,7 @@ use crate::verify::cells::{Part, Wanted};
 use oboro_format::codec::{Reader, Writer};
 use oboro_format::files::{names, remove_if_there};
 use oboro_format::{Corruption, DatasetId, Manifest};
+use oboro_ring::Column;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -206,7 +207,7 @@ fn encode_header(dataset: DatasetId, wanted: &Wanted) -> Vec<u8> {
         .u32(wanted.end_segment)
         .u32(wanted.columns.len() as u32);
     for &column in &wanted.columns {
-        header.u32(column);
+        header.u32(column.0);
     }
     header.into_bytes()
 }
@@ -255,7 +256,7 @@ fn read_header(path: &Path, manifest: &Manifest) -> io::Result<Wanted> {
 pub fn decode_kept(
     header: &[u8],
     manifest: &Manifest,
-) -> Result<(Vec<u32>, Range<u32>, u64), Corruption> {
+) -> Result<(Vec<Column>, Range<u32>, u64), Corruption> {
     let (wanted, length) = decode_header(header, manifest)?;
     let segments = wanted.first_segment..wanted.end_segment;
     Ok((wanted.columns, segments, length))
@@ -276,11 +277,12 @@ fn decode_header(header: &[u8], manifest: &Manifest) -> Result<(Wanted, u64), Co
     if count > manifest.sealed_columns() {
         return invalid("it has more columns than the dataset");
     }
-    let columns: Vec<u32> = (0..count).map(|_| reader.u32()).collect::<Result<_, _>>()?;
+    let column = |_| reader.u32().map(Column);
+    let columns: Vec<Column> = (0..count).map(column).collect::<Result<_, _>>()?;
     if !columns.is_sorted_by(|a, b| a < b)
         || columns
             .last()
-            .is_some_and(|&it| it >= manifest.sealed_columns())
+            .is_some_and(|it| it.0 >= manifest.sealed_columns())
     {
         return invalid("it has columns that the dataset does not have");
     }
@@ -302,7 +304,7 @@ mod tests {
     fn the_format_is_the_golden_one() {
         let dataset = DatasetId([0x11; 16]);
         let wanted = Wanted {
-            columns: vec![3, 0x0102],
+            columns: vec![Column(3), Column(0x0102)],
             first_segment: 1,
             end_segment: 5,
         };

@@ -9,7 +9,8 @@ use crate::error::ClientError;
 use crate::verify::Verified;
 use crate::verify::cells::{Arriving, Cells, NotSealed, Part, Piece, Wanted, column_bytes, open};
 use oboro_mining::Dataset;
-use oboro_protocol::v1;
+use oboro_protocol::{column_numbers, v1};
+use oboro_ring::Column;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::mpsc::SyncSender;
@@ -76,7 +77,7 @@ impl CellSource<'_> {
     /// the owner's record.
     pub(crate) fn columns(
         &self,
-        columns: &[u32],
+        columns: &[Column],
         connect: impl FnOnce() -> Result<Connection, ClientError>,
     ) -> Result<(Verified<Cells>, Fetched), ClientError> {
         let (mut cells, ends) = self.kept(columns);
@@ -115,9 +116,9 @@ impl CellSource<'_> {
     }
 
     /// How many of `columns` were not part of the requests that filled the cache; 0 if the cache is empty.
-    pub(crate) fn more_columns(&self, columns: &[u32]) -> usize {
+    pub(crate) fn more_columns(&self, columns: &[Column]) -> usize {
         let held = self.cache.held(self.dataset.manifest());
-        let is_held = |column: &&u32| {
+        let is_held = |column: &&Column| {
             held.iter()
                 .any(|it| it.has.columns.binary_search(column).is_ok())
         };
@@ -129,10 +130,10 @@ impl CellSource<'_> {
     }
 
     /// The bytes to fetch: those of `columns` in segments that are not cached.
-    pub(crate) fn absent_bytes(&self, columns: &[u32]) -> u64 {
+    pub(crate) fn absent_bytes(&self, columns: &[Column]) -> u64 {
         let manifest = self.dataset.manifest();
         let held = self.cache.held(manifest);
-        let is_held = |column: &&u32| {
+        let is_held = |column: &&Column| {
             held.iter().any(|it| {
                 let end = it.has.end_segment as usize == manifest.segments.len();
                 end && it.has.columns.binary_search(column).is_ok()
@@ -143,12 +144,12 @@ impl CellSource<'_> {
     }
 
     /// The cached cells of `columns`, and for each column the first segment that is not cached.
-    fn kept(&self, columns: &[u32]) -> (Verified<Cells>, BTreeMap<u32, u32>) {
+    fn kept(&self, columns: &[Column]) -> (Verified<Cells>, BTreeMap<Column, u32>) {
         let manifest = self.dataset.manifest();
         let mut cells = Cells::none();
         let mut ends = BTreeMap::new();
         for held in self.cache.held(manifest) {
-            let end = |column: u32| ends.get(&column).copied().unwrap_or(0);
+            let end = |column: Column| ends.get(&column).copied().unwrap_or(0);
             let is_next = |part: Part| {
                 let here = held.has.first_segment..held.has.end_segment;
                 columns.binary_search(&part.column).is_ok()
@@ -175,9 +176,9 @@ impl CellSource<'_> {
     }
 
     /// The requests to send.
-    fn requests(&self, columns: &[u32], ends: &BTreeMap<u32, u32>) -> Vec<Wanted> {
+    fn requests(&self, columns: &[Column], ends: &BTreeMap<Column, u32>) -> Vec<Wanted> {
         let end_segment = self.dataset.manifest().segments.len() as u32;
-        let mut from: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        let mut from: BTreeMap<u32, Vec<Column>> = BTreeMap::new();
         for &column in columns {
             let first = ends.get(&column).copied().unwrap_or(0);
             from.entry(first).or_default().push(column);
@@ -185,7 +186,7 @@ impl CellSource<'_> {
         from.into_iter()
             .filter(|&(first, _)| first < end_segment)
             .flat_map(|(first_segment, columns)| {
-                let wanted = |columns: &[u32]| Wanted {
+                let wanted = |columns: &[Column]| Wanted {
                     columns: columns.to_vec(),
                     first_segment,
                     end_segment,
@@ -233,7 +234,7 @@ impl CellSource<'_> {
         let request = v1::FetchColumnsRequest {
             name: self.name.to_owned(),
             root: manifest.root().0.to_vec().into(),
-            columns: wanted.columns.clone(),
+            columns: column_numbers(&wanted.columns),
             first_segment: wanted.first_segment,
         };
         let mut recording = self.cache.begin(manifest, wanted, others);

@@ -5,6 +5,7 @@
 
 use oboro_format::Manifest;
 use oboro_format::files::{names, remove_if_there};
+use oboro_ring::Column;
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -31,29 +32,29 @@ impl KeptMoments {
         }
     }
 
-    fn path(&self, column: u32) -> PathBuf {
+    fn path(&self, column: Column) -> PathBuf {
         self.version.join(column.to_string())
     }
 
     /// Whether a column's moments are cached.
-    pub(crate) fn has(&self, column: u32) -> bool {
+    pub(crate) fn has(&self, column: Column) -> bool {
         self.limit > 0 && self.path(column).is_file()
     }
 
     /// A column's moments, if they are cached and have the expected length.
-    pub(crate) fn read(&self, column: u32, bytes: u64) -> Option<Vec<u8>> {
+    pub(crate) fn read(&self, column: Column, bytes: u64) -> Option<Vec<u8>> {
         let length = fs::metadata(self.path(column)).ok()?.len();
         let fits = self.has(column) && length == bytes;
         fits.then(|| fs::read(self.path(column)).ok())?
     }
 
     /// Removes a column's moments. Best effort: if they stay, the next run detects them again.
-    pub(crate) fn forget(&self, column: u32) {
+    pub(crate) fn forget(&self, column: Column) {
         let _ = remove_if_there(&self.path(column));
     }
 
     /// Caches columns up to the limit and removes other versions. Best effort: what is missing is fetched again.
-    pub(crate) fn keep(&self, columns: impl Iterator<Item = (u32, Vec<u8>)>) {
+    pub(crate) fn keep(&self, columns: impl Iterator<Item = (Column, Vec<u8>)>) {
         let keep = || -> io::Result<()> {
             let mut columns = columns.peekable();
             // All files of a version have the same size.

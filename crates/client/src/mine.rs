@@ -20,6 +20,7 @@ use oboro_mining::{
     AprioriError, AprioriOptions, Dataset, FrequentItemsets, Itemset, LevelReport, SupportCounter,
     apriori,
 };
+use oboro_ring::Column;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
@@ -113,8 +114,8 @@ impl<'a> Mining<'a> {
     /// Mines the dataset uploaded under `name` with `threads` threads. Items are numbered in the order of their names.
     pub fn new(dataset: &'a Dataset, name: &str, threads: NonZeroUsize) -> Self {
         let names = &dataset.record().names;
-        let mut columns: Vec<u32> = (0..names.len() as u32).collect();
-        columns.sort_by(|&a, &b| compare_names(&names[a as usize], &names[b as usize]));
+        let mut columns: Vec<Column> = Column::first(names.len() as u32).collect();
+        columns.sort_by(|&a, &b| compare_names(&names[a], &names[b]));
         Self {
             dataset,
             name: name.to_owned(),
@@ -274,7 +275,7 @@ impl<'a> Mining<'a> {
         itemsets: &[Itemset],
     ) -> Result<(Verified<Vec<u64>>, LevelTrace), ClientError> {
         check_trust(self.dataset)?;
-        let itemsets: Vec<Vec<u32>> = itemsets
+        let itemsets: Vec<Vec<Column>> = itemsets
             .iter()
             .map(|it| self.items.columns_of(it))
             .collect();
@@ -313,7 +314,7 @@ impl<'a> Mining<'a> {
         let connection = connect()?;
         let (supports, trace) = self.prefixes(&connection).row(&row)?;
         let items = self.items.by_column();
-        let others = row.others().iter().map(|&column| items[column as usize]);
+        let others = row.others().iter().map(|&column| items[column]);
         let by_item = |supports: Vec<u64>| -> Result<Together, ClientError> {
             let mut pairs: Together = others.zip(supports).collect();
             pairs.sort_unstable();
@@ -485,15 +486,15 @@ impl<'a> Mining<'a> {
 
     /// The columns that can be part of frequent itemsets of two and more items, by the owner's record; ascending. Empty
     /// if there are none.
-    fn frequent_columns(&self, options: AprioriOptions) -> Vec<u32> {
+    fn frequent_columns(&self, options: AprioriOptions) -> Vec<Column> {
         let record = self.dataset.record();
         if options.max_len.is_some_and(|longest| longest.get() < 2) {
             return Vec::new();
         }
         let threshold = options.min_support.threshold(record.transactions);
-        let is_frequent = |&(_, &support): &(u32, &u64)| support >= threshold;
-        let columns = (0..).zip(&record.supports).filter(is_frequent);
-        let columns: Vec<u32> = columns.map(|(column, _)| column).collect();
+        let is_frequent = |&(_, &support): &(Column, &u64)| support >= threshold;
+        let columns = Column::enumerate(&record.supports).filter(is_frequent);
+        let columns: Vec<Column> = columns.map(|(column, _)| column).collect();
         match columns[..] {
             [_] => Vec::new(),
             _ => columns,

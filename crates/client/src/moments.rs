@@ -11,7 +11,8 @@ use crate::levels::{LevelTrace, Route};
 use crate::mine::Progress;
 use crate::workers::{Pieces, with_workers};
 use oboro_mining::{Dataset, DatasetError, Itemset, SupportCounter};
-use oboro_protocol::{max_itemsets, moments_range, v1};
+use oboro_protocol::{column_numbers, max_itemsets, moments_range, v1};
+use oboro_ring::Column;
 use oboro_ring::moment::Itemsets;
 use oboro_rlwe::{Answer, Combiner, Partial, Phases, Strata};
 use std::num::NonZeroUsize;
@@ -69,7 +70,7 @@ impl MomentCounter<'_> {
             root: self.dataset.manifest().root().0.to_vec().into(),
             limbs: combiner.limbs() as u32,
             length: level as u32,
-            columns: combiner.itemsets().as_flat().to_vec(),
+            columns: column_numbers(combiner.itemsets().as_flat()),
             ranges,
             scalars: false,
         };
@@ -160,7 +161,7 @@ impl MomentCounter<'_> {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct RequestedItemset {
     /// Ascending.
-    columns: Vec<u32>,
+    columns: Vec<Column>,
     /// The index of the candidate.
     candidate: usize,
 }

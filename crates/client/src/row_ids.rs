@@ -6,6 +6,7 @@ use crate::error::ClientError;
 use crate::fetch::CellSource;
 use crate::verify::{Verified, check_trust};
 use oboro_mining::Dataset;
+use oboro_ring::Column;
 use std::num::NonZeroUsize;
 
 /// A stored row.
@@ -42,7 +43,9 @@ pub fn row_ids(
         cache: &Cache::new(dataset.bundle().directory(), 0),
         progress: &progress,
     };
-    let columns: Vec<u32> = (manifest.columns..manifest.sealed_columns()).collect();
+    let columns: Vec<_> = (manifest.columns..manifest.sealed_columns())
+        .map(Column)
+        .collect();
     let (cells, _) = source.columns(&columns, connect)?;
     cells.try_map(|cells| {
         let of_all = |rows: &Vec<_>| rows.len() as u64 == dataset.record().transactions;

@@ -18,6 +18,7 @@ use crate::verify::prefixes::{Prefix, Supports};
 use crate::verify::rows::Row;
 use oboro_mining::{Dataset, Itemset, SupportCounter};
 use oboro_protocol::v1::{self, count_reply::Reply};
+use oboro_ring::Column;
 use oboro_rlwe::LONGEST_VERIFIED;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
@@ -80,7 +81,7 @@ impl<'a> SumSource<'a> {
     ///
     /// # Errors
     /// Itemsets that cannot be verified this way, or need too many bytes.
-    fn prefix(&self, columns: &[u32], level: usize) -> Result<Prefix<'a>, ClientError> {
+    fn prefix(&self, columns: &[Column], level: usize) -> Result<Prefix<'a>, ClientError> {
         let longest = longest(self.dataset);
         if level > longest {
             return Err(ClientError::LongMoments {
@@ -101,7 +102,7 @@ impl<'a> SumSource<'a> {
     /// follow from the owner's ciphertext, which is recorded in the owner's record.
     pub(crate) fn supports(
         &self,
-        columns: &[u32],
+        columns: &[Column],
         level: usize,
     ) -> Result<(Verified<Supports>, LevelTrace), ClientError> {
         let begun = Instant::now();
@@ -288,7 +289,7 @@ impl SupportCounter for PrefixCounter<'_> {
     }
 
     fn count(&mut self, level: usize, candidates: &[Itemset]) -> Result<Vec<u64>, ClientError> {
-        let itemsets: Vec<Vec<u32>> = candidates
+        let itemsets: Vec<Vec<Column>> = candidates
             .iter()
             .map(|it| self.items.columns_of(it))
             .collect();
@@ -299,7 +300,7 @@ impl SupportCounter for PrefixCounter<'_> {
         self.traces.push(trace);
         self.supports.push(supports);
         let here = self.supports.get().last();
-        let support = |itemset: &Vec<u32>| here.and_then(|it| it.of(itemset));
+        let support = |itemset: &Vec<Column>| here.and_then(|it| it.of(itemset));
         let found: Option<Vec<u64>> = itemsets.iter().map(support).collect();
         Ok(found.expect("all itemsets of a prefix that has their columns are here"))
     }

@@ -4,8 +4,8 @@
 //! canonical order are the leaves of a trie in preorder. A plan names the moments that are wanted; how they are cut
 //! into tiles is up to the [backend](crate::Backend).
 
+use oboro_ring::Factor;
 use oboro_ring::moment::{Itemsets, MomentIndex};
-use oboro_ring::{Column, Factor};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ impl Plan {
 /// The factors of a moment.
 pub(crate) fn path(index: &MomentIndex, moment: usize) -> impl Iterator<Item = Factor> {
     let (r, columns) = index.get(moment);
-    std::iter::repeat_n(Factor::Mask, r).chain(columns.iter().map(|&c| Factor::Column(Column(c))))
+    std::iter::repeat_n(Factor::Mask, r).chain(columns.iter().copied().map(Factor::Column))
 }
 
 /// Cuts ranges of blocks into shards: runs of at most `most` blocks that no range's edge crosses, ascending, each

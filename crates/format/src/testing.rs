@@ -52,7 +52,7 @@ pub fn description(
 
 /// The residues of a panel: a multiplicative sequence that depends on its position.
 pub fn residues(description: &SegmentDescription, limb: Limb, column: Column) -> Vec<u32> {
-    let modulus = u64::from(description.parameters.limb_moduli()[limb.0].value());
+    let modulus = u64::from(description.parameters.limb_moduli()[limb].value());
     let mut state = 1
         + description.first_block * 1_000_003
         + limb.0 as u64 * 101

@@ -16,7 +16,7 @@ use oboro_format::Digest;
 use oboro_genome::wire::{Answer, EncryptedQuery, WireError};
 use oboro_genome::{Kind, Plan};
 use oboro_ring::mask::{self, MaskSeed};
-use oboro_ring::{Fractions, Nonce, Ntt, vector};
+use oboro_ring::{Fractions, Limb, Nonce, Ntt, vector};
 use rand::rngs::ChaCha20Rng;
 use rand::{Rng, RngExt, SeedableRng};
 use std::sync::Arc;
@@ -103,7 +103,7 @@ impl ExpandedQuery {
 fn expanded(plan: &Plan, seed: &impl MaskSeed) -> Vec<u32> {
     let basis = plan.ring().basis();
     let mut mask = vec![0; basis.degree() * basis.limbs().len()];
-    for (limb, out) in mask.chunks_exact_mut(basis.degree()).enumerate() {
+    for (limb, out) in Limb::enumerate(mask.chunks_exact_mut(basis.degree())) {
         mask::expand(seed, basis, limb, out);
     }
     mask
@@ -233,9 +233,9 @@ impl Evaluation {
             }
             let coefficient = self.plan().coefficient(position);
             let noise = Noise::draw(rng, self.plan().flood_bits());
-            for (limb, ntt) in ring.limbs().iter().enumerate() {
+            for (limb, ntt) in Limb::enumerate(ring.limbs()) {
                 let q = ntt.modulus();
-                workspace.added[limb * degree + coefficient] =
+                workspace.added[limb.0 * degree + coefficient] =
                     q.add(ring.residue(constant, limb), noise.residue(ntt));
             }
         }
@@ -480,7 +480,7 @@ mod tests {
     fn bare(plan: &Plan, terms: &[i32]) -> Vec<u8> {
         let ring = plan.ring();
         let polynomial = |terms: &[i32]| {
-            let limbs = ring.limbs().iter().enumerate();
+            let limbs = Limb::enumerate(ring.limbs());
             let residues = limbs.flat_map(|(limb, ntt)| {
                 let mut values = vec![0; ring.basis().degree()];
                 for (value, &term) in values.iter_mut().zip(terms) {

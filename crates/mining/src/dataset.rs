@@ -14,7 +14,7 @@ use oboro_format::{
     BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, FormatError, MAX_ROW_ID_BYTES, Manifest,
     segment_bytes,
 };
-use oboro_ring::{Parameters, moment};
+use oboro_ring::{Column, Parameters, moment};
 use oboro_rlwe::{
     BlockNoise, Bounds, ColumnOrder, DatasetKey, EncryptError, KeyCheck, MasterKey, PairReader,
     PlanError, PrefixReader, RangeError, RangeLimb, SealError, plan,
@@ -296,7 +296,7 @@ impl Dataset {
         let focus = focus(&rows, max_len)?;
         let key = DatasetKey::fresh(master, plan.parameters)?;
         let mut writer = target.create()?;
-        let mut columns: Vec<u32> = (0..plan.columns).collect();
+        let mut columns: Vec<Column> = Column::first(plan.columns).collect();
         oboro_ring::sample::shuffle(&mut oboro_ring::sample::fresh_generator()?, &mut columns);
         let manifest = Manifest {
             dataset: DatasetId(key.dataset()),
@@ -318,7 +318,7 @@ impl Dataset {
         let (manifest, noise) = new.encrypt(&key, manifest, &writer)?;
         let items = Items::new(&rows, &columns);
         let order = by_support(&items.supports);
-        let mut focus: Vec<u32> = focus.iter().map(|&item| columns[item]).collect();
+        let mut focus: Vec<Column> = focus.iter().map(|&item| columns[item]).collect();
         let paired = order.len().min(MOST_PAIRED);
         // If all pairs have fixed parts, so have those of the focus.
         if paired == order.len() {
@@ -399,7 +399,7 @@ impl Dataset {
             _ => {}
         }
         let names = &self.record.names;
-        let by_name: HashMap<&String, u32> = names.iter().zip(0..).collect();
+        let by_name: HashMap<&String, Column> = names.iter().zip((0..).map(Column)).collect();
         let column = |name: &String| by_name.get(name).copied();
         let mut unknown = rows.names().iter().filter(|name| column(name).is_none());
         if let Some(example) = unknown.next() {
@@ -419,7 +419,7 @@ impl Dataset {
                 });
             }
         }
-        let columns: Vec<u32> = rows.names().iter().filter_map(column).collect();
+        let columns: Vec<Column> = rows.names().iter().filter_map(column).collect();
         let directory = self.bundle.directory();
         let needed = self.appended_bytes(rows.len() as u64)?;
         check_free_bytes(directory, needed, free_bytes(directory))?;
@@ -616,7 +616,6 @@ impl Dataset {
 mod tests {
     use super::*;
     use crate::transactions::{MinSupport, Transactions, TransactionsBuilder};
-    use oboro_ring::Column;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     fn transactions(count: usize) -> Transactions {
@@ -899,13 +898,13 @@ mod tests {
         let mut supports = vec![0; dataset.manifest().columns as usize];
         for (index, entry) in (0..).zip(&dataset.manifest().segments) {
             let segment = dataset.bundle().open_segment(index).unwrap();
-            for (column, support) in (0..).zip(&mut supports) {
+            for (column, support) in Column::enumerate(&mut supports) {
                 let which = oboro_rlwe::CellsOf {
                     segment: index,
                     seeds: &entry.seeds.0,
                     column,
                 };
-                let sealed = segment.read_cells(Column(column)).unwrap();
+                let sealed = segment.read_cells(column).unwrap();
                 let bits = dataset.key().open_cells(which, &sealed).unwrap();
                 assert_eq!(bits.len(), entry.blocks as usize * 4096 / 64);
                 *support += crate::bitmap::count_ones(&bits);

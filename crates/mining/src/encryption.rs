@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 pub(crate) struct NewRows<'a> {
     pub(crate) rows: &'a Shuffled,
     /// The column of each item.
-    pub(crate) columns: &'a [u32],
+    pub(crate) columns: &'a [Column],
     pub(crate) threads: NonZeroUsize,
     pub(crate) progress: Progress<'a>,
 }
@@ -44,7 +44,7 @@ impl NewRows<'_> {
             .map(|bit| self.rows.row_id_bits(bit, slots))
             .collect();
         for (&column, item) in self.columns.iter().zip(self.rows.columns()) {
-            bits[column as usize] = &item[..words];
+            bits[column] = &item[..words];
         }
         bits.extend(id_bits.iter().map(|it| &it[..]));
         let block = |block: usize| -> Vec<&[u64]> {
@@ -88,7 +88,8 @@ struct Encryption<'a> {
 struct Queue<'a> {
     /// The current segment, if some of its columns are left.
     segment: Option<Arc<Segment<'a>>>,
-    column: u32,
+    /// How many of its columns are taken.
+    taken: u32,
     /// The first block of the next segment.
     block: usize,
 }
@@ -132,19 +133,17 @@ impl<'a> Encryption<'a> {
         let mut limbs = vec![vec![0; most * ring.degree()]; ring.limbs().len()];
         while let Some((segment, column)) = self.take()? {
             let mut noise = BlockNoise::default();
-            if column < self.manifest.columns {
+            if column.0 < self.manifest.columns {
                 let residues = segment.blocks.len() * ring.degree();
                 let mut limbs: Vec<_> =
                     limbs.iter_mut().map(|limb| &mut limb[..residues]).collect();
                 noise = self.encrypt_column(&segment.blocks, column, &mut encryptor, &mut limbs)?;
-                for (limb, panel) in limbs.iter().enumerate() {
-                    segment
-                        .writer
-                        .write_panel(Limb(limb), Column(column), panel)?;
+                for (limb, panel) in Limb::enumerate(limbs) {
+                    segment.writer.write_panel(limb, column, panel)?;
                 }
             }
             let cells = self.seal_cells(&segment, column)?;
-            segment.writer.write_cells(Column(column), &cells)?;
+            segment.writer.write_cells(column, &cells)?;
             segment.written.fetch_add(1, Ordering::Relaxed);
             let columns = self.manifest.sealed_columns();
             let finished = Arc::into_inner(segment)
@@ -160,7 +159,7 @@ impl<'a> Encryption<'a> {
     }
 
     /// A column to encrypt and seal; `None` if all are taken.
-    fn take(&self) -> Result<Option<(Arc<Segment<'a>>, u32)>, DatasetError> {
+    fn take(&self) -> Result<Option<(Arc<Segment<'a>>, Column)>, DatasetError> {
         let mut queue = self.queue.lock();
         let segment = match queue.segment.take() {
             Some(segment) => segment,
@@ -168,13 +167,13 @@ impl<'a> Encryption<'a> {
             None => {
                 let segment = self.begin(queue.block)?;
                 queue.block += segment.blocks.len();
-                queue.column = 0;
+                queue.taken = 0;
                 Arc::new(segment)
             }
         };
-        let column = queue.column;
-        queue.column += 1;
-        if queue.column < self.manifest.sealed_columns() {
+        let column = Column(queue.taken);
+        queue.taken += 1;
+        if queue.taken < self.manifest.sealed_columns() {
             queue.segment = Some(Arc::clone(&segment));
         }
         Ok(Some((segment, column)))
@@ -218,7 +217,7 @@ impl<'a> Encryption<'a> {
     fn encrypt_column(
         &self,
         blocks: &[Block<'_>],
-        column: u32,
+        column: Column,
         encryptor: &mut Encryptor<'_>,
         limbs: &mut [&mut [u32]],
     ) -> Result<BlockNoise, DatasetError> {
@@ -239,17 +238,12 @@ impl<'a> Encryption<'a> {
     }
 
     /// Seals a column's slots in the segment; columns after those of items hold bits of row ids.
-    fn seal_cells(&self, segment: &Segment<'_>, column: u32) -> Result<Vec<u8>, DatasetError> {
+    fn seal_cells(&self, segment: &Segment<'_>, column: Column) -> Result<Vec<u8>, DatasetError> {
         let description = segment.writer.description();
         let first = (description.first_block - self.manifest.block_count()) as usize;
         let blocks = &self.blocks[first..][..segment.blocks.len()];
-        let bits: Zeroizing<Vec<u64>> = Zeroizing::new(
-            blocks
-                .iter()
-                .flat_map(|it| it[column as usize])
-                .copied()
-                .collect(),
-        );
+        let bits: Zeroizing<Vec<u64>> =
+            Zeroizing::new(blocks.iter().flat_map(|it| it[column]).copied().collect());
         let which = CellsOf {
             segment: description.index,
             seeds: &segment.seeds.0,

@@ -25,9 +25,9 @@ const RUN_BYTES: usize = 32 << 20;
 const RUN_BLOCKS: usize = 16;
 
 /// Columns sorted by support, the largest first.
-pub(crate) fn by_support(supports: &[u64]) -> Vec<u32> {
-    let mut columns: Vec<u32> = (0..supports.len() as u32).collect();
-    columns.sort_by_key(|&column| std::cmp::Reverse(supports[column as usize]));
+pub(crate) fn by_support(supports: &[u64]) -> Vec<Column> {
+    let mut columns: Vec<Column> = Column::first(supports.len() as u32).collect();
+    columns.sort_by_key(|&column| std::cmp::Reverse(supports[column]));
     columns
 }
 
@@ -128,7 +128,7 @@ impl NewBlocks<'_> {
     }
 
     /// Sums over zero blocks.
-    fn empty(&self, limb: usize) -> RangeSums {
+    fn empty(&self, limb: Limb) -> RangeSums {
         RangeSums::new(self.key, self.verified(), limb, self.order)
     }
 
@@ -141,12 +141,12 @@ impl NewBlocks<'_> {
         let limbs = self.verified().limbs();
         let empty = |_: &Range<u64>| -> Vec<Mutex<RangeSums>> {
             let sums = |limb| Mutex::new(self.empty(limb));
-            (0..limbs).map(sums).collect()
+            Limb::first(limbs).map(sums).collect()
         };
         let sums: Vec<Vec<Mutex<RangeSums>>> = pieces.iter().map(empty).collect();
         let new = writer.first_new_segment()..self.manifest.segments.len() as u32;
-        let jobs = new.flat_map(|segment| (0..limbs).map(move |limb| (segment, limb)));
-        let jobs: Vec<(u32, usize)> = jobs.collect();
+        let jobs = new.flat_map(|segment| Limb::first(limbs).map(move |limb| (segment, limb)));
+        let jobs: Vec<(u32, Limb)> = jobs.collect();
         threads::try_map(self.threads, jobs, |(segment, limb)| {
             self.add_segment(writer, segment, limb, pieces, &sums)
         })?;
@@ -160,7 +160,7 @@ impl NewBlocks<'_> {
         &self,
         writer: &BundleWriter,
         segment: u32,
-        limb: usize,
+        limb: Limb,
         pieces: &[Range<u64>],
         sums: &[Vec<Mutex<RangeSums>>],
     ) -> Result<(), DatasetError> {
@@ -170,7 +170,7 @@ impl NewBlocks<'_> {
         let paired = self.order.paired();
         let mut columns = Columns::new(&opened, limb, paired)?;
         let focus = self.order.focus().iter();
-        let focus: Vec<u32> = focus.map(|&it| self.order.columns()[it]).collect();
+        let focus: Vec<Column> = focus.map(|&it| self.order.columns()[it]).collect();
         let mut focus = Columns::new(&opened, limb, &focus)?;
         let mut tail = Columns::new(&opened, limb, &self.order.columns()[self.order.tail()])?;
         let first = description.first_block;
@@ -209,7 +209,7 @@ impl NewBlocks<'_> {
         Ok(())
     }
 
-    fn expand(&self, seeds: &[Seed], limb: usize, masks: &mut [Vec<u32>]) {
+    fn expand(&self, seeds: &[Seed], limb: Limb, masks: &mut [Vec<u32>]) {
         let parameters = self.key.ring().parameters();
         for (seed, values) in seeds.iter().zip(masks) {
             mask::expand(seed, parameters, limb, values);
@@ -245,9 +245,9 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn new(segment: &'a Segment, limb: usize, columns: &[u32]) -> Result<Self, FormatError> {
+    fn new(segment: &'a Segment, limb: Limb, columns: &[Column]) -> Result<Self, FormatError> {
         let readers = columns.iter();
-        let readers = readers.map(|&column| segment.panel_reader(Limb(limb), Column(column)));
+        let readers = readers.map(|&column| segment.panel_reader(limb, column));
         Ok(Self {
             readers: readers.collect::<Result<_, _>>()?,
             residues: Vec::new(),

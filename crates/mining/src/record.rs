@@ -7,6 +7,7 @@
 use crate::readers::HowRead;
 use crate::shuffled::Shuffled;
 use oboro_format::{Digest, Manifest};
+use oboro_ring::Column;
 use oboro_rlwe::{Bounds, ColumnOrder, DatasetKey, Extent, OrderError, SealError, Strata};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -31,8 +32,9 @@ pub struct OwnerRecord {
     pub supports: Vec<u64>,
     /// Every item with at least this support is present; 1 if no items were left out.
     pub min_item_support: u64,
-    /// The owner's order of items, as indices into `names`: that of the columns that were encrypted.
-    pub order: Vec<u32>,
+    /// The columns of the items in the owner's order.
+    #[serde(with = "numbers")]
+    pub order: Vec<Column>,
     /// Whether the owner's items are integers, with their digits as names.
     pub numbers: bool,
     /// The largest `ρ = ‖φ‖₂/(t·√N)` measured while encrypting.
@@ -42,11 +44,13 @@ pub struct OwnerRecord {
     /// The largest `κ_m = ‖m̂‖_∞/(t·√N)` measured while encrypting; 0 if the ring has fewer than four limbs.
     pub noise_plaintext_peak: f64,
     /// The columns sorted by their supports when they were encrypted, the largest first.
-    by_support: Vec<u32>,
+    #[serde(with = "numbers")]
+    by_support: Vec<Column>,
     /// How many of them, from the first on, have fixed parts for all their pairs.
     paired: u32,
     /// The columns whose pairs with all others have fixed parts, if not all pairs do.
-    focus: Vec<u32>,
+    #[serde(with = "numbers")]
+    focus: Vec<Column>,
     /// The strata (transactions shuffled together), and the kept data of their ranges.
     pub(crate) strata: Vec<StratumRecord>,
     /// How the first file was read, so that later ones are read the same way; `None` without a file.
@@ -103,6 +107,26 @@ mod hex {
     }
 }
 
+/// Serializes columns as their numbers.
+mod numbers {
+    use super::Column;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        columns: &[Column],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(columns.iter().map(|it| it.0))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<Column>, D::Error> {
+        let all: Vec<u32> = Vec::deserialize(deserializer)?;
+        Ok(all.into_iter().map(Column).collect())
+    }
+}
+
 /// What the owner relied on, and found out, about the answers of the dataset's server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Trust {
@@ -149,26 +173,23 @@ pub struct Failure {
 pub(crate) struct Items {
     names: Vec<String>,
     pub(crate) supports: Vec<u64>,
-    order: Vec<u32>,
+    order: Vec<Column>,
     numbers: bool,
     min_support: u64,
     read: Option<HowRead>,
 }
 
 impl Items {
-    /// The items of `rows`; the `i`-th one gets the column `columns[i]`.
-    pub(crate) fn new(rows: &Shuffled, columns: &[u32]) -> Self {
-        let mut by_column: Vec<u32> = (0..columns.len() as u32).collect();
-        by_column.sort_unstable_by_key(|&item| columns[item as usize]);
-        let name = |&item: &u32| rows.names()[item as usize].clone();
+    /// The items of `rows`; the `i`-th one gets the column `columns[i]`, each column once.
+    pub(crate) fn new(rows: &Shuffled, columns: &[Column]) -> Self {
+        let mut by_column: Vec<usize> = (0..columns.len()).collect();
+        by_column.sort_unstable_by_key(|&item| columns[item]);
+        let name = |&item: &usize| rows.names()[item].clone();
         let supports = rows.supports();
         Self {
             names: by_column.iter().map(name).collect(),
-            supports: by_column
-                .iter()
-                .map(|&item| supports[item as usize])
-                .collect(),
-            order: places(&by_column),
+            supports: by_column.iter().map(|&item| supports[item]).collect(),
+            order: columns.to_vec(),
             numbers: rows.are_numbers(),
             min_support: rows.min_item_support(),
             read: rows.how_read().cloned(),
@@ -176,21 +197,12 @@ impl Items {
     }
 
     /// Adds the transactions of `rows`, whose `i`-th item has the column `columns[i]`.
-    pub(crate) fn with(mut self, rows: &Shuffled, columns: &[u32]) -> Self {
+    pub(crate) fn with(mut self, rows: &Shuffled, columns: &[Column]) -> Self {
         for (&column, support) in columns.iter().zip(rows.supports()) {
-            self.supports[column as usize] += support;
+            self.supports[column] += support;
         }
         self
     }
-}
-
-/// The inverse of a permutation: for each number, its index in `numbers`.
-fn places(numbers: &[u32]) -> Vec<u32> {
-    let mut places = vec![0; numbers.len()];
-    for (&number, place) in numbers.iter().zip(0..) {
-        places[number as usize] = place;
-    }
-    places
 }
 
 /// An unusable record.
@@ -323,7 +335,7 @@ impl OwnerRecord {
 
     /// The names in the owner's order.
     pub fn ordered_names(&self) -> impl ExactSizeIterator<Item = &str> {
-        let name = |&place: &u32| self.names[place as usize].as_str();
+        let name = |&column: &Column| self.names[column].as_str();
         self.order.iter().map(name)
     }
 
@@ -366,7 +378,7 @@ impl OwnerRecord {
 
     /// The items of the focus columns, if not all pairs have fixed parts.
     pub fn focus_names(&self) -> Vec<&str> {
-        let name = |&column: &u32| self.names[column as usize].as_str();
+        let name = |&column: &Column| self.names[column].as_str();
         self.focus.iter().map(name).collect()
     }
 
@@ -400,7 +412,7 @@ impl OwnerRecord {
         }
         let mut order = self.order.clone();
         order.sort_unstable();
-        if !order.into_iter().eq(0..self.names.len() as u32) {
+        if !order.into_iter().eq(Column::first(self.names.len() as u32)) {
             return damaged("its order does not have every item once");
         }
         if self.numbers && !self.names.iter().all(|name| name.parse::<i64>().is_ok()) {
@@ -440,7 +452,7 @@ impl OwnerRecord {
         }
         let order = self.column_order()?;
         let are_all = order.columns().len() == columns
-            && order.columns().iter().all(|&it| it < manifest.columns);
+            && order.columns().iter().all(|it| it.0 < manifest.columns);
         if !are_all {
             return damaged("its order of supports does not have every column once");
         }

@@ -159,6 +159,16 @@ impl From<v1::Scrubbed> for Scrubbed {
     }
 }
 
+/// The columns with these numbers.
+pub fn columns(numbers: Vec<u32>) -> Vec<Column> {
+    numbers.into_iter().map(Column).collect()
+}
+
+/// The numbers of these columns.
+pub fn column_numbers(columns: &[Column]) -> Vec<u32> {
+    columns.iter().map(|column| column.0).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ mod fields;
 mod genome;
 mod moments;
 
-pub use fields::{FieldError, dataset_id, digest};
+pub use fields::{FieldError, column_numbers, columns, dataset_id, digest};
 pub use genome::{kind, nonce};
 pub use moments::{block_ranges, moments_messages, moments_range};
 

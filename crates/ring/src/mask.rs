@@ -5,7 +5,7 @@
 //! purposes have different types with separate domains: equal bytes give different masks, so one kind of seed cannot be
 //! substituted for another.
 
-use crate::Basis;
+use crate::{Basis, Limb};
 use shake::{ExtendableOutput, Shake128, Update, XofReader};
 use zeroize::Zeroizing;
 
@@ -77,7 +77,7 @@ impl MaskSeed for WeightSeed {
 /// probability.
 ///
 /// Panics if `out` does not hold `N` residues or the limb does not exist.
-pub fn expand<S: MaskSeed>(seed: &S, basis: &impl AsRef<Basis>, limb: usize, out: &mut [u32]) {
+pub fn expand<S: MaskSeed>(seed: &S, basis: &impl AsRef<Basis>, limb: Limb, out: &mut [u32]) {
     let basis = basis.as_ref();
     assert_eq!(out.len(), basis.degree());
     let modulus = basis.limbs()[limb];
@@ -85,7 +85,7 @@ pub fn expand<S: MaskSeed>(seed: &S, basis: &impl AsRef<Basis>, limb: usize, out
     let mut xof = Shake128::default();
     xof.update(S::DOMAIN);
     xof.update(seed.bytes());
-    xof.update(&[basis.log_degree() as u8, limb as u8]);
+    xof.update(&[basis.log_degree() as u8, limb.0 as u8]);
     xof.update(&q.to_le_bytes());
     let mut stream = xof.finalize_xof();
     let mut buffer = Zeroizing::new([0; RATE]);
@@ -114,7 +114,7 @@ mod tests {
     fn expanded(seed: &impl MaskSeed, limbs: usize, limb: usize) -> Vec<u32> {
         let parameters = Parameters::new(12, limbs, 65537).unwrap();
         let mut out = vec![0; parameters.degree()];
-        expand(seed, &parameters, limb, &mut out);
+        expand(seed, &parameters, Limb(limb), &mut out);
         out
     }
 

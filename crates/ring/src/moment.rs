@@ -6,6 +6,7 @@
 //! neither side sends a list of them. Moments with `r = 0` are the itemsets themselves and are
 //! scalars (the sum of the evaluation form); those with `r ≥ 1` are polynomials.
 
+use crate::Column;
 use std::ops::Range;
 use thiserror::Error;
 
@@ -29,22 +30,22 @@ pub enum RequestError {
     #[error("itemset number {index} names column {column}, but the dataset has {columns}")]
     NoSuchColumn {
         index: usize,
-        column: u32,
+        column: Column,
         columns: u32,
     },
 }
 
-/// Itemsets of one length `k` over column numbers: each strictly ascending, all distinct and in
+/// Itemsets of one length `k` of columns: each strictly ascending, all distinct and in
 /// lexicographic order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Itemsets {
     length: usize,
-    flat: Vec<u32>,
+    flat: Vec<Column>,
 }
 
 impl Itemsets {
-    /// Checks `flat`, the concatenation of itemsets of `length` columns below `columns`.
-    pub fn new(length: usize, flat: Vec<u32>, columns: u32) -> Result<Self, RequestError> {
+    /// Checks `flat`, the concatenation of itemsets of `length` of the first `columns` columns.
+    pub fn new(length: usize, flat: Vec<Column>, columns: u32) -> Result<Self, RequestError> {
         if !(1..=MAX_LENGTH).contains(&length) {
             return Err(RequestError::Length(length));
         }
@@ -57,7 +58,7 @@ impl Itemsets {
                 length,
             });
         }
-        let mut previous: &[u32] = &[];
+        let mut previous: &[Column] = &[];
         for (index, set) in flat.chunks_exact(length).enumerate() {
             if !set.is_sorted_by(|a, b| a < b) {
                 return Err(RequestError::Unsorted(index));
@@ -65,7 +66,7 @@ impl Itemsets {
             if set <= previous {
                 return Err(RequestError::Disordered(index));
             }
-            if let Some(&column) = set.last().filter(|&&column| column >= columns) {
+            if let Some(&column) = set.last().filter(|column| column.0 >= columns) {
                 return Err(RequestError::NoSuchColumn {
                     index,
                     column,
@@ -84,7 +85,7 @@ impl Itemsets {
     ///
     /// # Panics
     /// If a column occurs twice.
-    pub fn all_of(columns: &[u32], length: usize) -> Result<Self, RequestError> {
+    pub fn all_of(columns: &[Column], length: usize) -> Result<Self, RequestError> {
         let mut columns = columns.to_vec();
         columns.sort_unstable();
         assert!(columns.is_sorted_by(|a, b| a < b), "columns are different");
@@ -127,12 +128,12 @@ impl Itemsets {
     }
 
     /// The itemsets in order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u32]> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[Column]> {
         self.flat.chunks_exact(self.length)
     }
 
-    /// All column numbers, itemset after itemset.
-    pub fn as_flat(&self) -> &[u32] {
+    /// All columns, itemset after itemset.
+    pub fn as_flat(&self) -> &[Column] {
         &self.flat
     }
 }
@@ -149,7 +150,7 @@ struct Rank {
     first: usize,
     length: usize,
     count: usize,
-    flat: Vec<u32>,
+    flat: Vec<Column>,
 }
 
 impl MomentIndex {
@@ -191,7 +192,7 @@ impl MomentIndex {
     /// Its size in memory, in bytes.
     pub fn bytes(&self) -> usize {
         let columns = self.ranks.iter().map(|rank| rank.flat.capacity());
-        self.ranks.capacity() * size_of::<Rank>() + columns.sum::<usize>() * size_of::<u32>()
+        self.ranks.capacity() * size_of::<Rank>() + columns.sum::<usize>() * size_of::<Column>()
     }
 
     /// The length `k` of the requested itemsets.
@@ -206,7 +207,7 @@ impl MomentIndex {
     }
 
     /// The exponent `r` and the columns `T` of a moment.
-    pub fn get(&self, moment: usize) -> (usize, &[u32]) {
+    pub fn get(&self, moment: usize) -> (usize, &[Column]) {
         let r = self.ranks.partition_point(|rank| rank.first <= moment) - 1;
         let rank = &self.ranks[r];
         let start = (moment - rank.first) * rank.length;
@@ -214,7 +215,7 @@ impl MomentIndex {
     }
 
     /// The number of the moment `(T, k − |T|)`, if it is included.
-    pub fn find(&self, columns: &[u32]) -> Option<usize> {
+    pub fn find(&self, columns: &[Column]) -> Option<usize> {
         let rank = &self.ranks[self.level().checked_sub(columns.len())?];
         if rank.length == 0 {
             return Some(rank.first);
@@ -245,19 +246,19 @@ pub fn binomial(n: u64, k: usize) -> u64 {
 }
 
 /// All distinct sets that result from removing one column, in order.
-fn subsets_one_shorter(flat: &[u32], length: usize) -> Vec<u32> {
+fn subsets_one_shorter(flat: &[Column], length: usize) -> Vec<Column> {
     if length == 1 {
         return Vec::new();
     }
     let shorter = length - 1;
-    let mut all: Vec<u32> = Vec::with_capacity(flat.len() * shorter);
+    let mut all: Vec<Column> = Vec::with_capacity(flat.len() * shorter);
     for set in flat.chunks_exact(length) {
         for omit in 0..length {
             all.extend_from_slice(&set[..omit]);
             all.extend_from_slice(&set[omit + 1..]);
         }
     }
-    let mut subsets: Vec<&[u32]> = all.chunks_exact(shorter).collect();
+    let mut subsets: Vec<&[Column]> = all.chunks_exact(shorter).collect();
     subsets.sort_unstable();
     subsets.dedup();
     subsets.concat()
@@ -271,16 +272,19 @@ mod tests {
 
     #[test]
     fn pairs_need_their_items_and_the_squared_mask() {
-        let itemsets = Itemsets::new(2, vec![0, 1, 0, 2, 1, 2], 3).unwrap();
+        const A: Column = Column(0);
+        const B: Column = Column(1);
+        const C: Column = Column(2);
+        let itemsets = Itemsets::new(2, vec![A, B, A, C, B, C], 3).unwrap();
         let index = MomentIndex::new(&itemsets);
         let all: Vec<_> = (0..index.len()).map(|m| index.get(m)).collect();
-        let expected: Vec<(usize, &[u32])> = vec![
-            (0, &[0, 1]),
-            (0, &[0, 2]),
-            (0, &[1, 2]),
-            (1, &[0]),
-            (1, &[1]),
-            (1, &[2]),
+        let expected: Vec<(usize, &[Column])> = vec![
+            (0, &[A, B]),
+            (0, &[A, C]),
+            (0, &[B, C]),
+            (1, &[A]),
+            (1, &[B]),
+            (1, &[C]),
             (2, &[]),
         ];
         assert_eq!(all, expected);
@@ -296,7 +300,10 @@ mod tests {
 
     #[test]
     fn malformed_requests_are_named() {
-        let of = |length, flat: &[u32]| Itemsets::new(length, flat.to_vec(), 4).unwrap_err();
+        let of = |length, flat: &[u32]| {
+            let flat = flat.iter().copied().map(Column).collect();
+            Itemsets::new(length, flat, 4).unwrap_err()
+        };
         assert_eq!(of(2, &[]), RequestError::Empty);
         assert_eq!(of(0, &[1]), RequestError::Length(0));
         assert_eq!(of(17, &[1]), RequestError::Length(17));
@@ -313,7 +320,7 @@ mod tests {
             of(1, &[0, 4]),
             RequestError::NoSuchColumn {
                 index: 1,
-                column: 4,
+                column: Column(4),
                 columns: 4
             }
         );
@@ -323,13 +330,19 @@ mod tests {
     fn all_itemsets_of_some_columns_are_in_order() {
         for (count, length) in [(5u32, 1), (5, 2), (6, 3), (4, 4), (7, 5)] {
             // Unsorted.
-            let columns: Vec<u32> = (0..count).map(|it| 3 * (it * 5 % 7)).collect();
+            let columns: Vec<_> = (0..count).map(|it| Column(3 * (it * 5 % 7))).collect();
             let all = Itemsets::all_of(&columns, length).unwrap();
             assert_eq!(all.len() as u64, binomial(count.into(), length));
             assert_eq!(Itemsets::new(length, all.as_flat().to_vec(), 21), Ok(all));
         }
-        assert_eq!(Itemsets::all_of(&[1, 2], 3), Err(RequestError::Empty));
-        assert_eq!(Itemsets::all_of(&[1, 2], 0), Err(RequestError::Length(0)));
+        assert_eq!(
+            Itemsets::all_of(&[1, 2].map(Column), 3),
+            Err(RequestError::Empty)
+        );
+        assert_eq!(
+            Itemsets::all_of(&[1, 2].map(Column), 0),
+            Err(RequestError::Length(0))
+        );
     }
 
     proptest! {
@@ -337,22 +350,22 @@ mod tests {
         fn holds_exactly_the_subsets(sets in (1usize..5).prop_flat_map(|k|
             prop::collection::btree_set(prop::collection::btree_set(0u32..8, k), 1..12))) {
             let length = sets.iter().next().unwrap().len();
-            let flat: Vec<u32> = sets.iter().flatten().copied().collect();
+            let flat = sets.iter().flatten().copied().map(Column).collect();
             let index = MomentIndex::new(&Itemsets::new(length, flat, 8).unwrap());
             let mut expected = BTreeSet::new();
             for set in &sets {
-                let set: Vec<u32> = set.iter().copied().collect();
+                let set: Vec<Column> = set.iter().copied().map(Column).collect();
                 for bits in 0..1u32 << length {
-                    let t: Vec<u32> = (0..length).filter(|i| bits >> i & 1 == 1).map(|i| set[i]).collect();
+                    let t: Vec<Column> = (0..length).filter(|i| bits >> i & 1 == 1).map(|i| set[i]).collect();
                     expected.insert((length - t.len(), t));
                 }
             }
-            let found: Vec<(usize, Vec<u32>)> = (0..index.len()).map(|m| (index.get(m).0, index.get(m).1.to_vec())).collect();
+            let found: Vec<(usize, Vec<Column>)> = (0..index.len()).map(|m| (index.get(m).0, index.get(m).1.to_vec())).collect();
             prop_assert_eq!(&found, &expected.into_iter().collect::<Vec<_>>());
             for (m, (_, t)) in found.iter().enumerate() {
                 prop_assert_eq!(index.find(t), Some(m));
             }
-            prop_assert_eq!(index.find(&[8]), None);
+            prop_assert_eq!(index.find(&[Column(8)]), None);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Numbers that must not be mistaken for each other, each counted from 0.
 
 use std::fmt;
+use std::ops::{Index, IndexMut};
 
 /// A column of a dataset, in the owner's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +27,11 @@ impl Column {
         (0..count).map(Self)
     }
 
+    /// These items, of which there is one for each column, with their columns.
+    pub fn enumerate<I: IntoIterator>(items: I) -> impl Iterator<Item = (Self, I::Item)> {
+        (0..).map(Self).zip(items)
+    }
+
     /// As an index into what is kept by column.
     pub fn index(self) -> usize {
         self.0 as usize
@@ -38,6 +44,11 @@ impl Limb {
         count: usize,
     ) -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator + Clone {
         (0..count).map(Self)
+    }
+
+    /// These items, of which there is one for each limb, with their limbs.
+    pub fn enumerate<I: IntoIterator>(items: I) -> impl Iterator<Item = (Self, I::Item)> {
+        (0..).map(Self).zip(items)
     }
 }
 
@@ -57,4 +68,42 @@ impl fmt::Display for Limb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
+}
+
+/// Lets slices and vectors that hold one element for each number be indexed by it.
+macro_rules! index_by {
+    ($($number:ident => $index:expr;)*) => {$(
+        impl<T> Index<$number> for [T] {
+            type Output = T;
+
+            fn index(&self, number: $number) -> &T {
+                &self[$index(number)]
+            }
+        }
+
+        impl<T> IndexMut<$number> for [T] {
+            fn index_mut(&mut self, number: $number) -> &mut T {
+                &mut self[$index(number)]
+            }
+        }
+
+        impl<T> Index<$number> for Vec<T> {
+            type Output = T;
+
+            fn index(&self, number: $number) -> &T {
+                &self[$index(number)]
+            }
+        }
+
+        impl<T> IndexMut<$number> for Vec<T> {
+            fn index_mut(&mut self, number: $number) -> &mut T {
+                &mut self[$index(number)]
+            }
+        }
+    )*};
+}
+
+index_by! {
+    Column => Column::index;
+    Limb => |limb: Limb| limb.0;
 }

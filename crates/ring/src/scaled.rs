@@ -3,7 +3,7 @@
 //! This is the encoding of Brakerski (CRYPTO 2012) and of Fan and Vercauteren (2012), here for small
 //! prime `t` and linear computations only.
 
-use crate::{Basis, Modulus, Ntt};
+use crate::{Basis, Limb, Modulus, Ntt};
 
 /// A ring whose plaintexts modulo a prime `t` are multiples of `Q/t`, with its transforms.
 #[derive(Debug, Clone)]
@@ -55,7 +55,7 @@ impl Scaled {
     /// vanishes.
     ///
     /// Panics if the limb does not exist; `m` is below `t`.
-    pub fn residue(&self, m: u32, limb: usize) -> u32 {
+    pub fn residue(&self, m: u32, limb: Limb) -> u32 {
         let q = &self.basis.limbs()[limb];
         let rest = self.t.centre(self.t.mul(self.q_mod_t, m));
         q.mul(q.reduce_signed(-i64::from(rest)), self.inverses[limb])
@@ -77,7 +77,11 @@ mod tests {
                 let rounded = (doubled + u128::from(t)) / (2 * u128::from(t));
                 for (limb, q) in ring.basis().limbs().iter().enumerate() {
                     let expected = (rounded % u128::from(q.value())) as u32;
-                    assert_eq!(ring.residue(m, limb), expected, "{m}/{t}, limb {limb}");
+                    assert_eq!(
+                        ring.residue(m, Limb(limb)),
+                        expected,
+                        "{m}/{t}, limb {limb}"
+                    );
                 }
             }
         }

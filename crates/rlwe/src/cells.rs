@@ -6,6 +6,7 @@
 
 use crate::key::DatasetKey;
 use crate::seal::{NONCE_BYTES, SealError, TAG_BYTES};
+use oboro_ring::Column;
 use zeroize::Zeroizing;
 
 /// Bytes that sealing adds to the cells of a column.
@@ -21,8 +22,8 @@ pub struct CellsOf<'a> {
     pub segment: u32,
     /// The digest of the segment's mask seeds.
     pub seeds: &'a [u8; 32],
-    /// The column's number.
-    pub column: u32,
+    /// The column.
+    pub column: Column,
 }
 
 impl DatasetKey {
@@ -62,7 +63,7 @@ impl DatasetKey {
             &self.generation(),
             &which.segment.to_le_bytes(),
             which.seeds,
-            &which.column.to_le_bytes(),
+            &which.column.0.to_le_bytes(),
             &CELL_BITS.to_le_bytes(),
         ]
         .concat()
@@ -78,7 +79,7 @@ mod tests {
     const OF: CellsOf<'_> = CellsOf {
         segment: 3,
         seeds: &[7; 32],
-        column: 5,
+        column: Column(5),
     };
 
     fn parameters() -> Parameters {
@@ -114,7 +115,10 @@ mod tests {
                 seeds: &[8; 32],
                 ..OF
             },
-            CellsOf { column: 6, ..OF },
+            CellsOf {
+                column: Column(6),
+                ..OF
+            },
         ] {
             assert!(key.open_cells(other, &sealed).is_err(), "{other:?}");
         }

@@ -11,7 +11,7 @@ use crate::totals::Strata;
 use oboro_ring::fraction::FIXED_POINT_ERROR;
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::vector::{PREFIXES, Sum};
-use oboro_ring::{Fractions, Modulus, Parameters, pack, vector};
+use oboro_ring::{Column, Fractions, Limb, Modulus, Parameters, pack, vector};
 use std::ops::Range;
 use thiserror::Error;
 use zeroize::Zeroizing;
@@ -133,7 +133,7 @@ impl Combiner {
             longest: (1..level).rev().find(|&k| limbs(k).is_some()).unwrap_or(0),
         })?;
         let index = MomentIndex::new(&itemsets);
-        let mut firsts: Vec<u32> = itemsets.iter().map(|columns| columns[0]).collect();
+        let mut firsts: Vec<Column> = itemsets.iter().map(|columns| columns[0]).collect();
         firsts.dedup();
         // Either is one multiplication of polynomials; products of all secrets are shared by all ranges.
         let first_secret_early =
@@ -185,7 +185,7 @@ impl Combiner {
     }
 
     /// The power of the mask and the columns of a moment.
-    pub(crate) fn moment(&self, moment: usize) -> (usize, &[u32]) {
+    pub(crate) fn moment(&self, moment: usize) -> (usize, &[Column]) {
         self.index.get(moment)
     }
 
@@ -438,7 +438,7 @@ struct SlotSums<'c> {
 /// The sum of the slots of a polynomial, given by number, times some columns' secrets is a term of an itemset's phase.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Wanted<'c> {
-    secrets: &'c [u32],
+    secrets: &'c [Column],
     polynomial: usize,
     itemset: usize,
 }
@@ -459,14 +459,14 @@ impl<'c> SlotSums<'c> {
     fn add_power_of_mask(&mut self, phases: &mut Phases, power: &[u32]) {
         let ring = self.combiner.key.ring();
         let mut times = Zeroizing::new(vec![0; PREFIXES * power.len()]);
-        let all: Vec<(usize, &[u32])> = self.combiner.itemsets.iter().enumerate().collect();
+        let all: Vec<(usize, &[Column])> = self.combiner.itemsets.iter().enumerate().collect();
         let alike: Vec<_> = all.chunk_by(|(_, a), (_, b)| a[0] == b[0]).collect();
         for some in alike.chunks(PREFIXES) {
             let products = times.chunks_exact_mut(power.len());
             for (i, (sets, product)) in some.iter().zip(products).enumerate() {
                 let factors = power.chunks_exact(ring.degree());
                 let by_limb = factors.zip(product.chunks_exact_mut(ring.degree()));
-                for (limb, (factor, product)) in by_limb.enumerate() {
+                for (limb, (factor, product)) in Limb::enumerate(by_limb) {
                     let secret = self
                         .combiner
                         .secrets(self.range)
@@ -503,7 +503,7 @@ impl<'c> SlotSums<'c> {
                 .map(|it| it.polynomial)
                 .zip(&mut slots)
                 .collect();
-            for (limb, ntt) in limbs.iter().enumerate() {
+            for (limb, ntt) in Limb::enumerate(limbs) {
                 let evaluation = |it: &&[Wanted<'_>]| {
                     self.combiner
                         .secrets(self.range)
@@ -513,7 +513,7 @@ impl<'c> SlotSums<'c> {
                 let leaves: Vec<&[u32]> = secrets.iter().map(|it| &it[..]).collect();
                 let limb_of_each = polynomials
                     .chunks_exact(ring.degree())
-                    .skip(limb)
+                    .skip(limb.0)
                     .step_by(limbs.len());
                 let prefixes: Vec<&[u32]> = limb_of_each.collect();
                 let mut sums = Zeroizing::new(vec![Sum::default(); prefixes.len() * leaves.len()]);
@@ -633,7 +633,7 @@ pub(crate) mod tests {
         fn moment(
             &self,
             r: usize,
-            columns: &[u32],
+            columns: &[Column],
             limbs: usize,
             blocks: Range<usize>,
         ) -> Vec<u32> {
@@ -645,7 +645,7 @@ pub(crate) mod tests {
                     let mut product = vec![1; self.ring.degree()];
                     let factors = columns
                         .iter()
-                        .map(|&c| &self.blocks[b][c as usize][limb])
+                        .map(|&c| &self.blocks[b][c][limb])
                         .chain(std::iter::repeat_n(&self.masks[b][limb], r));
                     for factor in factors {
                         let previous = product.clone();
@@ -709,7 +709,7 @@ pub(crate) mod tests {
             let block = Block::new(key, b as u64, &slices).unwrap();
             let mut encryptor = Encryptor::new(key);
             server.blocks.push(
-                (0..columns.len() as u32)
+                Column::first(columns.len() as u32)
                     .map(|column| {
                         encryptor.begin_column(column);
                         let mut limbs = vec![vec![0; ring.degree()]; ring.limbs().len()];
@@ -724,7 +724,7 @@ pub(crate) mod tests {
                     .collect(),
             );
             server.masks.push(
-                (0..ring.limbs().len())
+                Limb::first(ring.limbs().len())
                     .map(|limb| {
                         let mut values = vec![0; ring.degree()];
                         mask::expand(&block.seed(), ring.parameters(), limb, &mut values);
@@ -796,11 +796,11 @@ pub(crate) mod tests {
             })
     }
 
-    pub(crate) fn plain_support(columns: &[Vec<u64>], set: &[u32]) -> u64 {
+    pub(crate) fn plain_support(columns: &[Vec<u64>], set: &[Column]) -> u64 {
         (0..columns[0].len())
             .map(|w| {
                 set.iter()
-                    .fold(u64::MAX, |and, &c| and & columns[c as usize][w])
+                    .fold(u64::MAX, |and, &c| and & columns[c][w])
                     .count_ones() as u64
             })
             .sum()
@@ -808,7 +808,7 @@ pub(crate) mod tests {
 
     /// All itemsets of a length over some columns.
     fn all_itemsets(columns: u32, length: usize) -> Itemsets {
-        Itemsets::all_of(&(0..columns).collect::<Vec<_>>(), length).unwrap()
+        Itemsets::all_of(&Column::first(columns).collect::<Vec<_>>(), length).unwrap()
     }
 
     fn count(server: &Server<'_>, key: &DatasetKey, itemsets: &Itemsets) -> Answer {

@@ -6,7 +6,7 @@
 
 use crate::key::DatasetKey;
 use crate::noise::{BlockNoise, Limits, NoiseMeter, measures_plaintexts};
-use oboro_ring::{Seed, mask, vector};
+use oboro_ring::{Column, Limb, Seed, mask, vector};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 use zeroize::Zeroizing;
@@ -20,13 +20,13 @@ pub enum EncryptError {
     #[error(
         "block {block}, column {column}: what was drawn would weaken the noise bound, which happens once in 2^40 times; encrypt again, everything is drawn and shuffled anew"
     )]
-    Unlucky { block: u64, column: u32 },
+    Unlucky { block: u64, column: Column },
 }
 
 /// Encrypts columns of one dataset on one thread: holds a column's secret in evaluation form and all buffers.
 pub struct Encryptor<'a> {
     key: &'a DatasetKey,
-    column: Option<u32>,
+    column: Option<Column>,
     secret: Vec<Zeroizing<Vec<u32>>>,
     plaintext: Zeroizing<Vec<u32>>,
     phase: Zeroizing<Vec<i32>>,
@@ -85,7 +85,7 @@ impl<'a> Block<'a> {
             "mask seed",
             &[&randomness, &number.to_le_bytes(), &*plaintext],
         ));
-        let masks = (0..ring.limbs().len())
+        let masks = Limb::first(ring.limbs().len())
             .map(|limb| {
                 let mut values = vec![0; ring.degree()];
                 mask::expand(&seed, ring.parameters(), limb, &mut values);
@@ -124,10 +124,10 @@ impl<'a> Encryptor<'a> {
     }
 
     /// Selects a column: its secret is transformed once for all blocks.
-    pub fn begin_column(&mut self, column: u32) {
+    pub fn begin_column(&mut self, column: Column) {
         let (secret, ring) = (self.key.column_secret(column), self.key.ring());
         self.column = Some(column);
-        self.secret = (0..ring.limbs().len())
+        self.secret = Limb::first(ring.limbs().len())
             .map(|limb| secret.evaluate(ring, limb))
             .collect();
     }
@@ -151,7 +151,7 @@ impl<'a> Encryptor<'a> {
             "a block is encrypted under its own key"
         );
         assert_eq!(limbs.len(), ring.limbs().len());
-        self.encode(block.columns[column as usize]);
+        self.encode(block.columns[column]);
         let t = ring.slots().modulus().value();
         let plaintext_peak = if measures_plaintexts(ring.parameters()) {
             self.meter.measure(&self.phase, t).peak
@@ -201,11 +201,11 @@ impl<'a> Encryptor<'a> {
     }
 
     /// Adds `t·e` to `m`, giving `φ`, with `e` a function of mask seed and column.
-    fn add_errors(&mut self, mask_seed: Seed, column: u32) {
+    fn add_errors(&mut self, mask_seed: Seed, column: Column) {
         let t = self.key.ring().slots().modulus().value() as i32;
         let seed = self
             .key
-            .derive_in_generation("error", &[&mask_seed.0, &column.to_le_bytes()]);
+            .derive_in_generation("error", &[&mask_seed.0, &column.0.to_le_bytes()]);
         oboro_ring::sample::centred_binomial(&seed, &mut self.errors);
         for (x, &e) in self.phase.iter_mut().zip(self.errors.iter()) {
             *x += t * e;
@@ -223,7 +223,7 @@ mod tests {
         key_in(9, &Parameters::new(12, 2, 65537).unwrap())
     }
 
-    fn encrypt(block: &Block<'_>, column: u32) -> (Vec<Vec<u32>>, BlockNoise) {
+    fn encrypt(block: &Block<'_>, column: Column) -> (Vec<Vec<u32>>, BlockNoise) {
         let ring = block.key.ring();
         let mut encryptor = Encryptor::new(block.key);
         encryptor.begin_column(column);
@@ -246,14 +246,14 @@ mod tests {
             .collect();
         let columns: [&[u64]; 1] = [&bits];
         let block = Block::new(&key, 5, &columns).unwrap();
-        let (limbs, noise) = encrypt(&block, 0);
+        let (limbs, noise) = encrypt(&block, Column(0));
         assert!(
             Limits::default().hold_for(noise) && noise.norm > 3.0 && noise.peak > 7.0,
             "{noise:?}"
         );
-        for (limb, c) in limbs.iter().enumerate() {
+        for (limb, c) in Limb::enumerate(&limbs) {
             let ntt = &ring.limbs()[limb];
-            let secret = key.column_secret(0).evaluate(ring, limb);
+            let secret = key.column_secret(Column(0)).evaluate(ring, limb);
             let mut phase = c.clone();
             vector::multiply_add(ntt.modulus(), &block.masks[limb], &secret, &mut phase);
             ntt.inverse(&mut phase);
@@ -296,7 +296,7 @@ mod tests {
         for t in [40_961, 65_537, 114_689] {
             let key = key_in(9, &Parameters::new(12, 4, t).unwrap());
             let block = Block::new(&key, 0, &columns).unwrap();
-            let peaks: Vec<f64> = (0..columns.len() as u32)
+            let peaks: Vec<f64> = Column::first(columns.len() as u32)
                 .map(|column| encrypt(&block, column).1.plaintext_peak)
                 .collect();
             assert!(peaks.iter().all(|&it| it < 1.5), "{peaks:?}");
@@ -305,7 +305,7 @@ mod tests {
         // Three limbs are too few for itemsets of four.
         let key = key_in(9, &Parameters::new(12, 3, 114_689).unwrap());
         let block = Block::new(&key, 0, &columns).unwrap();
-        assert_eq!(encrypt(&block, 6).1.plaintext_peak, 0.0);
+        assert_eq!(encrypt(&block, Column(6)).1.plaintext_peak, 0.0);
     }
 
     #[test]
@@ -314,11 +314,11 @@ mod tests {
         let bits = vec![7u64; 64];
         let columns: [&[u64]; 2] = [&bits, &bits];
         let block = Block::new(&key, 0, &columns).unwrap();
-        assert_eq!(encrypt(&block, 0).0, encrypt(&block, 0).0);
+        assert_eq!(encrypt(&block, Column(0)).0, encrypt(&block, Column(0)).0);
         let again = Block::new(&key, 0, &columns).unwrap();
         assert_ne!(block.seed(), again.seed());
         // Equal columns of one block have different secrets and errors.
-        assert_ne!(encrypt(&block, 0).0, encrypt(&block, 1).0);
+        assert_ne!(encrypt(&block, Column(0)).0, encrypt(&block, Column(1)).0);
     }
 
     #[test]
@@ -332,7 +332,10 @@ mod tests {
         let stuck = |number, columns| Block::with_randomness(&key, number, columns, [3; 32]);
         let first = stuck(0, &a);
         assert_eq!(first.seed(), stuck(0, &a).seed());
-        assert_eq!(encrypt(&first, 1).0, encrypt(&stuck(0, &a), 1).0);
+        assert_eq!(
+            encrypt(&first, Column(1)).0,
+            encrypt(&stuck(0, &a), Column(1)).0
+        );
         let seeds = [
             first.seed(),
             stuck(0, &b).seed(),
@@ -369,7 +372,7 @@ mod tests {
             // With equal seeds, too: only the ring distinguishes them then.
             let mut encryptor = Encryptor::new(&keys[i]);
             encryptor.encode(&[0; 64]);
-            encryptor.add_errors(Seed([5; 32]), 0);
+            encryptor.add_errors(Seed([5; 32]), Column(0));
             let t = keys[i].ring().slots().modulus().value() as i32;
             encryptor.phase.iter().map(|x| x / t).collect::<Vec<_>>()
         };
@@ -389,7 +392,7 @@ mod tests {
         let errors = |key: &DatasetKey| {
             let mut encryptor = Encryptor::new(key);
             encryptor.encode(&[0; 64]);
-            encryptor.add_errors(Seed([5; 32]), 0);
+            encryptor.add_errors(Seed([5; 32]), Column(0));
             encryptor.phase.to_vec()
         };
         let seed = |key| Block::with_randomness(key, 0, &columns, [3; 32]).seed();
@@ -407,7 +410,7 @@ mod tests {
         let columns: [&[u64]; 1] = [&bits];
         let block = Block::new(&key, 0, &columns).unwrap();
         let mut encryptor = Encryptor::new(&other);
-        encryptor.begin_column(0);
+        encryptor.begin_column(Column(0));
         let mut limbs = vec![vec![0; 4096]; 2];
         let _ = encryptor.encrypt(
             &block,
@@ -437,7 +440,7 @@ mod tests {
         ] {
             let mut encryptor = Encryptor::new(&key);
             encryptor.limits = limits;
-            encryptor.begin_column(0);
+            encryptor.begin_column(Column(0));
             let mut limbs = vec![vec![0; 4096]; 4];
             let outcome = encryptor.encrypt(
                 &block,
@@ -447,7 +450,7 @@ mod tests {
                 outcome,
                 Err(EncryptError::Unlucky {
                     block: 4,
-                    column: 0
+                    column: Column(0)
                 })
             ));
             assert!(
@@ -465,14 +468,12 @@ mod tests {
         let bits = vec![u64::MAX; 64];
         let columns: [&[u64]; 1] = [&bits];
         let block = Block::new(&key, 0, &columns).unwrap();
-        let (limbs, _) = encrypt(&block, 0);
-        let phases: Vec<Vec<i32>> = limbs
-            .iter()
-            .enumerate()
+        let (limbs, _) = encrypt(&block, Column(0));
+        let phases: Vec<Vec<i32>> = Limb::enumerate(&limbs)
             .map(|(limb, c)| {
                 let ntt = &ring.limbs()[limb];
                 let mut phase = c.clone();
-                let secret = key.column_secret(0).evaluate(ring, limb);
+                let secret = key.column_secret(Column(0)).evaluate(ring, limb);
                 vector::multiply_add(ntt.modulus(), &block.masks[limb], &secret, &mut phase);
                 ntt.inverse(&mut phase);
                 phase.iter().map(|&x| ntt.modulus().centre(x)).collect()

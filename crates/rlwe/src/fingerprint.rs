@@ -11,7 +11,7 @@
 use crate::key::DatasetKey;
 use oboro_ring::mask::{self, WeightSeed};
 use oboro_ring::vector::{self, LEAVES, PREFIXES, Sum};
-use oboro_ring::{Element, Modulus, QuadraticField};
+use oboro_ring::{Column, Element, Limb, Modulus, QuadraticField};
 use std::collections::HashSet;
 use std::fmt;
 use zeroize::Zeroizing;
@@ -20,8 +20,8 @@ impl DatasetKey {
     /// The secret point of a column modulo a limb:
     /// `PRF(master, "fingerprint", dataset, generation, ring, limb, column)`, its first and second sixteen bytes modulo
     /// `q`. Within 2^-99 of uniform.
-    fn point(&self, limb: usize, column: u32) -> Element {
-        let output = self.derive("fingerprint", &[&[limb as u8], &column.to_le_bytes()]);
+    fn point(&self, limb: Limb, column: Column) -> Element {
+        let output = self.derive("fingerprint", &[&[limb.0 as u8], &column.0.to_le_bytes()]);
         let q = &self.ring().parameters().limb_moduli()[limb];
         let (halves, _) = output.as_chunks();
         Element {
@@ -32,7 +32,7 @@ impl DatasetKey {
 
     /// The secret weights of all slots modulo a limb, uniform: each half of the elements is expanded from
     /// `PRF(master, "slot weights", dataset, generation, ring, half)`.
-    pub(crate) fn slot_weights(&self, limb: usize) -> Elements {
+    pub(crate) fn slot_weights(&self, limb: Limb) -> Elements {
         let half = |half: u8| {
             let seed = WeightSeed(self.derive("slot weights", &[&[half]]));
             let mut weights = Zeroizing::new(vec![0; self.ring().degree()]);
@@ -72,8 +72,8 @@ impl Points {
     ///
     /// # Panics
     /// If a column is repeated: its points would not be independent. If the ring has no such limb.
-    pub(crate) fn new(key: &DatasetKey, limb: usize, columns: &[u32]) -> Self {
-        let distinct: HashSet<u32> = columns.iter().copied().collect();
+    pub(crate) fn new(key: &DatasetKey, limb: Limb, columns: &[Column]) -> Self {
+        let distinct: HashSet<&Column> = columns.iter().collect();
         assert_eq!(distinct.len(), columns.len(), "columns are different");
         let points: Vec<Element> = columns.iter().map(|&it| key.point(limb, it)).collect();
         Self {
@@ -322,7 +322,7 @@ mod tests {
     use oboro_ring::Parameters;
     use proptest::prelude::*;
 
-    const COLUMNS: [u32; 5] = [4, 0, 7, 2, 9];
+    const COLUMNS: [Column; 5] = [Column(4), Column(0), Column(7), Column(2), Column(9)];
     const POINTS: usize = 96;
 
     fn residues(seed: u64, q: u32) -> Vec<Vec<u32>> {
@@ -352,7 +352,7 @@ mod tests {
         let key = key(1, &Parameters::new(11, 2, 12_289).unwrap());
         let q = key.ring().parameters().limb_moduli()[1];
         let columns = residues(seed, q.value());
-        let points = Points::new(&key, 1, &COLUMNS);
+        let points = Points::new(&key, Limb(1), &COLUMNS);
         let mut tokens = PairTokens::new(COLUMNS.len(), COLUMNS.len());
         tokens.add(&points, &slices(&columns));
         let gram = columns.iter().map(|a| {
@@ -417,11 +417,12 @@ mod tests {
     fn points_are_of_their_key_limb_and_column() {
         let parameters = Parameters::new(11, 2, 12_289).unwrap();
         let all = [
-            key(1, &parameters).point(0, 3),
-            key(2, &parameters).point(0, 3),
-            key(1, &parameters).point(1, 3),
-            key(1, &parameters).point(0, 4),
+            (1, Limb(0), Column(3)),
+            (2, Limb(0), Column(3)),
+            (1, Limb(1), Column(3)),
+            (1, Limb(0), Column(4)),
         ];
+        let all = all.map(|(owner, limb, column)| key(owner, &parameters).point(limb, column));
         for (i, x) in all.iter().enumerate() {
             assert!(all[..i].iter().all(|y| y != x));
         }
@@ -431,7 +432,7 @@ mod tests {
     #[test]
     fn points_are_the_golden_ones() {
         let key = key(1, &Parameters::new(11, 2, 12_289).unwrap());
-        let point = key.point(1, 3);
+        let point = key.point(Limb(1), Column(3));
         assert_eq!((point.a, point.b), (92_624_674, 75_989_140));
     }
 
@@ -439,7 +440,7 @@ mod tests {
     #[should_panic(expected = "columns are different")]
     fn a_column_is_there_once() {
         let key = key(1, &Parameters::new(11, 2, 12_289).unwrap());
-        Points::new(&key, 0, &[3, 5, 3]);
+        Points::new(&key, Limb(0), &[3, 5, 3].map(Column));
     }
 
     /// The accepted answers are the kernel of two equations, one for each half: lies that solve one are refused, and a

@@ -8,7 +8,7 @@
 use crate::key::DatasetKey;
 use crate::range::BlockResidues;
 use oboro_ring::vector::{self, LAZY_SUMS, PREFIXES, Sum};
-use oboro_ring::{Modulus, Parameters};
+use oboro_ring::{Column, Limb, Modulus, Parameters};
 use std::fmt;
 use zeroize::Zeroizing;
 
@@ -26,7 +26,7 @@ impl MaskMoments {
     ///
     /// # Panics
     /// If there is no such limb.
-    pub(crate) fn new(parameters: &Parameters, limb: usize, columns: usize) -> Self {
+    pub(crate) fn new(parameters: &Parameters, limb: Limb, columns: usize) -> Self {
         let zero = vec![0; parameters.degree()];
         Self {
             modulus: parameters.limb_moduli()[limb],
@@ -41,7 +41,7 @@ impl MaskMoments {
     /// If there is no such limb.
     pub(crate) fn of(
         parameters: &Parameters,
-        limb: usize,
+        limb: Limb,
         columns: Vec<Vec<u32>>,
         square: Vec<u32>,
     ) -> Self {
@@ -129,8 +129,8 @@ impl FixedParts {
     /// If the limb or the number of columns of the moments differs.
     pub(crate) fn new(
         key: &DatasetKey,
-        limb: usize,
-        columns: &[u32],
+        limb: Limb,
+        columns: &[Column],
         moments: &MaskMoments,
     ) -> Self {
         let q = key.ring().parameters().limb_moduli()[limb];
@@ -140,7 +140,7 @@ impl FixedParts {
             "moments are of these columns and this limb"
         );
         let half = q.inverse(2);
-        let evaluate = |&column: &u32| key.column_secret(column).evaluate(key.ring(), limb);
+        let evaluate = |&column: &Column| key.column_secret(column).evaluate(key.ring(), limb);
         let secrets: Vec<Zeroizing<Vec<u32>>> = columns.iter().map(evaluate).collect();
         let halves: Vec<u32> = moments.square.iter().map(|&it| q.mul(it, half)).collect();
         let shifted: Vec<Zeroizing<Vec<u32>>> = secrets
@@ -219,8 +219,15 @@ mod tests {
     use super::*;
     use crate::key::tests::key;
 
-    const COLUMNS: [u32; 6] = [3, 0, 11, 5, 4, 1];
-    const LIMB: usize = 1;
+    const COLUMNS: [Column; 6] = [
+        Column(3),
+        Column(0),
+        Column(11),
+        Column(5),
+        Column(4),
+        Column(1),
+    ];
+    const LIMB: Limb = Limb(1);
 
     fn parameters() -> Parameters {
         Parameters::new(11, 2, 12_289).unwrap()

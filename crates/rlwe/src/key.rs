@@ -5,7 +5,7 @@
 
 use crate::prf::{Output, prf};
 use crate::seal::SealError;
-use oboro_ring::{Parameters, Ring};
+use oboro_ring::{Column, Limb, Parameters, Ring};
 use std::fmt;
 use std::sync::Arc;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
@@ -200,8 +200,8 @@ impl DatasetKey {
 
     /// The secret of a column: ternary, expanded from
     /// `PRF(master, "column secret", dataset, generation, ring, column)` in its generation.
-    pub(crate) fn column_secret(&self, column: u32) -> ColumnSecret {
-        let seed = self.derive_in_generation("column secret", &[&column.to_le_bytes()]);
+    pub(crate) fn column_secret(&self, column: Column) -> ColumnSecret {
+        let seed = self.derive_in_generation("column secret", &[&column.0.to_le_bytes()]);
         let mut coefficients = Zeroizing::new(vec![0; self.ring.degree()]);
         oboro_ring::sample::ternary(&seed, &mut coefficients);
         ColumnSecret {
@@ -213,7 +213,7 @@ impl DatasetKey {
 
 /// `s_i`: `N` coefficients −1, 0 or 1.
 pub(crate) struct ColumnSecret {
-    column: u32,
+    column: Column,
     coefficients: Zeroizing<Vec<i8>>,
 }
 
@@ -224,8 +224,8 @@ impl fmt::Debug for ColumnSecret {
 }
 
 impl ColumnSecret {
-    /// The secret in evaluation form modulo limb `limb`.
-    pub(crate) fn evaluate(&self, ring: &Ring, limb: usize) -> Zeroizing<Vec<u32>> {
+    /// The secret in evaluation form modulo a limb.
+    pub(crate) fn evaluate(&self, ring: &Ring, limb: Limb) -> Zeroizing<Vec<u32>> {
         let ntt = &ring.limbs()[limb];
         let q = ntt.modulus().value();
         // −1 becomes q − 1, 0 becomes q: both below 4q, which the transform accepts.
@@ -259,7 +259,7 @@ pub(crate) mod tests {
     fn secrets_do_not_show_in_debug_output() {
         let key = key(0xab, &small());
         let master = format!("{:?}", master(0xab));
-        let secret = format!("{:?}", key.column_secret(3));
+        let secret = format!("{:?}", key.column_secret(Column(3)));
         assert_eq!(
             (master.as_str(), secret.as_str()),
             ("MasterKey(secret)", "ColumnSecret(column 3, secret)")
@@ -275,13 +275,13 @@ pub(crate) mod tests {
     fn every_part_of_the_name_of_a_column_changes_its_secret() {
         let secret = |m: u8, parameters: Parameters, d: u8, g: u8, c: u32| {
             let key = DatasetKey::new(&master(m), parameters, [d; 16], [g; 16]);
-            key.column_secret(c).coefficients[..1024].to_vec()
+            key.column_secret(Column(c)).coefficients[..1024].to_vec()
         };
         let of = |log_degree, limbs, t| Parameters::new(log_degree, limbs, t).unwrap();
         let of_generation = |number| {
             let key = DatasetKey::new(&master(1), of(12, 2, 65537), [1; 16], [1; 16]);
             let key = key.with_secret_generation(number);
-            key.column_secret(1).coefficients[..1024].to_vec()
+            key.column_secret(Column(1)).coefficients[..1024].to_vec()
         };
         let all = [
             secret(1, of(12, 2, 65537), 1, 1, 1),
@@ -313,9 +313,9 @@ pub(crate) mod tests {
     #[test]
     fn evaluation_form_is_the_transform_of_the_coefficients() {
         let key = key(1, &small());
-        let secret = key.column_secret(0);
+        let secret = key.column_secret(Column(0));
         let ntt = &key.ring().limbs()[0];
-        let mut values = secret.evaluate(key.ring(), 0).to_vec();
+        let mut values = secret.evaluate(key.ring(), Limb(0)).to_vec();
         ntt.inverse(&mut values);
         let back: Vec<i8> = values
             .iter()

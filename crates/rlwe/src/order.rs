@@ -1,5 +1,6 @@
 //! The owner's order of columns, and which of them have fingerprints and fixed parts.
 
+use oboro_ring::Column;
 use std::fmt;
 use std::ops::Range;
 use thiserror::Error;
@@ -9,7 +10,7 @@ use thiserror::Error;
 /// sends.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ColumnOrder {
-    columns: Vec<u32>,
+    columns: Vec<Column>,
     paired: usize,
     /// Indices, ascending.
     focus: Vec<usize>,
@@ -34,15 +35,15 @@ impl fmt::Debug for ColumnOrder {
 pub struct OrderError;
 
 impl ColumnOrder {
-    /// The order of these columns; `focus` are numbers of columns, in the same order.
+    /// The order of these columns; `focus` are some of them, in the same order.
     ///
     /// # Errors
     /// A repeated column, more columns with pairs than there are, a focus column that is unknown or not needed since
     /// all pairs have fixed parts.
-    pub fn new(columns: Vec<u32>, paired: usize, focus: &[u32]) -> Result<Self, OrderError> {
-        let mut sorted: Vec<(u32, usize)> = columns.iter().copied().zip(0..).collect();
+    pub fn new(columns: Vec<Column>, paired: usize, focus: &[Column]) -> Result<Self, OrderError> {
+        let mut sorted: Vec<(Column, usize)> = columns.iter().copied().zip(0..).collect();
         sorted.sort_unstable();
-        let place = |&column: &u32| {
+        let place = |&column: &Column| {
             let found = sorted.binary_search_by_key(&column, |it| it.0).ok()?;
             Some(sorted[found].1)
         };
@@ -66,12 +67,12 @@ impl ColumnOrder {
     }
 
     /// All columns.
-    pub fn columns(&self) -> &[u32] {
+    pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
     /// The columns all of whose pairs have fixed parts.
-    pub fn paired(&self) -> &[u32] {
+    pub fn paired(&self) -> &[Column] {
         &self.columns[..self.paired]
     }
 
@@ -106,15 +107,17 @@ mod tests {
 
     #[test]
     fn an_order_has_each_column_once_and_focus_only_where_it_is_needed() {
-        let order = ColumnOrder::new(vec![4, 0, 7, 2], 2, &[4, 7]).unwrap();
-        assert_eq!((order.paired(), order.focus()), (&[4, 0][..], &[0, 2][..]));
+        let order =
+            ColumnOrder::new([4, 0, 7, 2].map(Column).to_vec(), 2, &[4, 7].map(Column)).unwrap();
+        assert_eq!(order.paired(), [4, 0].map(Column));
+        assert_eq!(order.focus(), [0, 2]);
         let rows: Vec<bool> = (0..5).map(|place| order.has_row(place)).collect();
         assert_eq!(rows, [true, false, true, false, false]);
         assert_eq!(
             format!("{order:?}"),
             "ColumnOrder(4 columns, 2 paired, 2 focus)"
         );
-        let narrow = ColumnOrder::new(vec![4, 0], 2, &[]).unwrap();
+        let narrow = ColumnOrder::new([4, 0].map(Column).to_vec(), 2, &[]).unwrap();
         assert!(!narrow.is_wide() && narrow.has_row(1) && !narrow.has_row(2));
         for (columns, paired, focus) in [
             (vec![4, 0, 4], 2, &[][..]),
@@ -126,7 +129,10 @@ mod tests {
             (vec![4, 0, 7], 2, &[7, 4]),
             (vec![], 0, &[]),
         ] {
-            assert_eq!(ColumnOrder::new(columns, paired, focus), Err(OrderError));
+            let [columns, focus] =
+                [&columns, focus].map(|it: &[u32]| it.iter().copied().map(Column).collect());
+            let focus: Vec<Column> = focus;
+            assert_eq!(ColumnOrder::new(columns, paired, &focus), Err(OrderError));
         }
     }
 }

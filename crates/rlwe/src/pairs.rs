@@ -9,7 +9,7 @@ use crate::order::ColumnOrder;
 use crate::prefixes::VerifiedLimbs;
 use crate::range::{KeptPairs, RangeLimb, fit};
 use crate::totals::Strata;
-use oboro_ring::{Parameters, threads};
+use oboro_ring::{Limb, Parameters, threads};
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -99,10 +99,12 @@ impl PairReader {
         let ranges: Option<Vec<RangeReader>> = all.map(reader).collect();
         let weighted = if order.is_wide() { limbs } else { 0 };
         Some(Self {
-            points: (0..limbs)
+            points: Limb::first(limbs)
                 .map(|limb| Points::new(key, limb, order.columns()))
                 .collect(),
-            weights: (0..weighted).map(|limb| key.slot_weights(limb)).collect(),
+            weights: Limb::first(weighted)
+                .map(|limb| key.slot_weights(limb))
+                .collect(),
             order: order.clone(),
             ranges: ranges?,
             strata,
@@ -220,8 +222,8 @@ impl PairReader {
             return Err(PairsError::NotVerified);
         }
         let limbs = self.points.len();
-        let jobs: Vec<(usize, usize)> = (0..self.ranges.len())
-            .flat_map(|range| (0..limbs).map(move |limb| (range, limb)))
+        let jobs: Vec<(usize, Limb)> = (0..self.ranges.len())
+            .flat_map(|range| Limb::first(limbs).map(move |limb| (range, limb)))
             .collect();
         let parameters = self.key.ring().parameters();
         let made = threads::map(threads, jobs, |(range, limb)| {
@@ -308,7 +310,7 @@ impl VerifiedPairs<'_> {
     }
 
     /// The fixed part of a pair of indices in a range, modulo a limb.
-    fn fixed_part(&self, range: usize, limb: usize, (i, j): (usize, usize)) -> u32 {
+    fn fixed_part(&self, range: usize, limb: Limb, (i, j): (usize, usize)) -> u32 {
         let kept = &self.reader.ranges[range].limbs[limb];
         match (&self.fixed, &kept.wide) {
             (Fixed::Made(made), _) => made[range][limb].of(i, j),
@@ -351,8 +353,8 @@ impl RangeReader {
 
     /// The support modulo `t` of the pair whose sums are at index `at`, given its fixed part modulo each limb; `None`
     /// if the phase exceeds its bound.
-    fn residue(&self, at: usize, sums: &Sums, fixed: impl Fn(usize) -> u32) -> Option<u32> {
-        let limbs = sums.iter().enumerate();
+    fn residue(&self, at: usize, sums: &Sums, fixed: impl Fn(Limb) -> u32) -> Option<u32> {
+        let limbs = Limb::enumerate(sums);
         self.decoder
             .slot_sum(limbs.map(|(limb, sums)| (sums[at], fixed(limb))))
     }

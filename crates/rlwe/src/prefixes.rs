@@ -12,7 +12,9 @@ use crate::order::ColumnOrder;
 use crate::range::{BlockResidues, RangeLimb, fit};
 use crate::totals::{Bounds, Strata};
 use oboro_ring::moment::{Itemsets, RequestError, binomial};
-use oboro_ring::{Element, Modulus, Parameters, QuadraticField, pack, threads, vector};
+use oboro_ring::{
+    Column, Element, Limb, Modulus, Parameters, QuadraticField, pack, threads, vector,
+};
 use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -50,13 +52,13 @@ impl VerifiedLimbs {
     }
 
     /// Whether pairs are verified modulo a limb.
-    pub(crate) fn has_pairs(self, limb: usize) -> bool {
-        limb < self.0[0]
+    pub(crate) fn has_pairs(self, limb: Limb) -> bool {
+        limb.0 < self.0[0]
     }
 
     /// The lengths from three on that are verified modulo a limb.
-    pub(crate) fn longer(self, limb: usize) -> impl Iterator<Item = usize> {
-        (3..=LONGEST_VERIFIED).filter(move |length| limb < self.0[length - 2])
+    pub(crate) fn longer(self, limb: Limb) -> impl Iterator<Item = usize> {
+        (3..=LONGEST_VERIFIED).filter(move |length| limb.0 < self.0[length - 2])
     }
 }
 
@@ -225,7 +227,7 @@ pub fn prefix_bytes(
 pub struct PrefixQuery {
     combiner: Combiner,
     /// The index of each column in the owner's order.
-    places: HashMap<u32, usize>,
+    places: HashMap<Column, usize>,
 }
 
 /// An invalid query.
@@ -249,7 +251,7 @@ impl PrefixQuery {
     pub fn new(
         key: &DatasetKey,
         strata: Strata,
-        columns: &[u32],
+        columns: &[Column],
         length: usize,
     ) -> Result<Self, PrefixError> {
         let itemsets = Itemsets::all_of(columns, length)?;
@@ -288,7 +290,7 @@ impl PrefixQuery {
 
 /// The kept data of the ranges of a dataset, which verifies the moments that a server computes there.
 pub struct PrefixReader {
-    columns: Vec<u32>,
+    columns: Vec<Column>,
     limbs: Vec<(Points, Elements)>,
     /// For each range, each limb.
     ranges: Vec<Vec<PrefixTokens>>,
@@ -334,7 +336,7 @@ impl PrefixReader {
             let limb = |limb| (Points::new(key, limb, columns), key.slot_weights(limb));
             Self {
                 columns: columns.to_vec(),
-                limbs: (0..limbs).map(limb).collect(),
+                limbs: Limb::first(limbs).map(limb).collect(),
                 ranges: ranges.into_iter().map(tokens).collect(),
             }
         })
@@ -355,7 +357,7 @@ impl PrefixReader {
     ) -> Result<VerifiedMoments<'a>, NotVerified> {
         let length = question.itemsets().length();
         let columns = question.places.len();
-        let place = |column: &u32| question.places.get(column).copied();
+        let place = |column: &Column| question.places.get(column).copied();
         let are_first = self.columns[..columns].iter().map(place);
         assert!(
             are_first.eq((0..columns).map(Some)),
@@ -429,7 +431,7 @@ impl PrefixReader {
             .zip(sums.sums.iter_mut());
         for ((residues, (points, weights)), sum) in limbs {
             let field = points.field();
-            let point = |column: &u32| points.each()[question.places[column]];
+            let point = |column: &Column| points.each()[question.places[column]];
             let one = Element { a: 1, b: 0 };
             let weight = columns.iter().map(point).fold(one, |x, y| field.mul(x, y));
             sums.are_residues &= vector::largest(residues) < field.modulus().value();

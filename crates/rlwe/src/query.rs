@@ -8,7 +8,7 @@
 
 use crate::prf::{Output, prf};
 use oboro_ring::mask::{self, MaskSeed};
-use oboro_ring::{Nonce, QuerySeed, Scaled, vector};
+use oboro_ring::{Limb, Nonce, QuerySeed, Scaled, vector};
 use std::fmt;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -104,16 +104,16 @@ impl QueryKey {
         });
         let mut mask = vec![0; degree];
         let limbs = residues.chunks_exact_mut(degree).zip(self.ring.limbs());
-        for (limb, (residues, ntt)) in limbs.enumerate() {
+        for (limb, (residues, ntt)) in Limb::enumerate(limbs) {
             mask::expand(mask_seed, self.ring.basis(), limb, &mut mask);
             vector::subtract_product(ntt.modulus(), residues, &mask, self.secret(limb));
         }
         residues
     }
 
-    fn secret(&self, limb: usize) -> &[u32] {
+    fn secret(&self, limb: Limb) -> &[u32] {
         let degree = self.ring.basis().degree();
-        &self.secret[limb * degree..][..degree]
+        &self.secret[limb.0 * degree..][..degree]
     }
 
     /// The values of coefficients of a ciphertext modulo `t`, given as fractions of `Q`: all `N` of the mask in
@@ -158,7 +158,7 @@ impl QueryKey {
         let degree = self.ring.basis().degree();
         assert_eq!(mask.len(), degree);
         let shift = 64 - mask_bits;
-        let product = |limb: usize| {
+        let product = |limb: Limb| {
             let ntt = &self.ring.limbs()[limb];
             let q = ntt.modulus();
             let centred = mask.iter().map(|&x| ((x << shift) as i64) >> shift);
@@ -169,14 +169,14 @@ impl QueryKey {
             ntt.inverse(&mut product);
             product
         };
-        let [p, q] = [0, 1].map(|limb| self.ring.limbs()[limb].modulus());
+        let [p, q] = [0, 1].map(|limb: usize| self.ring.limbs()[limb].modulus());
         let inverse = q.inverse(q.reduce(p.value().into()));
         let lift = |(x, y): (&u32, &u32)| {
             let difference = q.sub(*y, q.reduce((*x).into()));
             let quotient = q.centre(q.mul(difference, inverse));
             i64::from(*x) + i64::from(p.value()) * i64::from(quotient)
         };
-        let (first, second) = (product(0), product(1));
+        let (first, second) = (product(Limb(0)), product(Limb(1)));
         Zeroizing::new(first.iter().zip(second.iter()).map(lift).collect())
     }
 }
@@ -215,11 +215,11 @@ fn evaluate(ring: &Scaled, coefficients: &[i8]) -> Vec<u32> {
 }
 
 /// The evaluation form, limb by limb, of the polynomial whose coefficients `fill` writes for each limb.
-fn evaluate_with(ring: &Scaled, mut fill: impl FnMut(usize, &mut [u32])) -> Vec<u32> {
+fn evaluate_with(ring: &Scaled, mut fill: impl FnMut(Limb, &mut [u32])) -> Vec<u32> {
     let degree = ring.basis().degree();
     let mut residues = vec![0; degree * ring.limbs().len()];
     let limbs = residues.chunks_exact_mut(degree).zip(ring.limbs());
-    for (limb, (values, ntt)) in limbs.enumerate() {
+    for (limb, (values, ntt)) in Limb::enumerate(limbs) {
         fill(limb, values);
         ntt.forward(values);
     }
@@ -248,7 +248,7 @@ mod tests {
     /// All residues of `a`, in evaluation form.
     fn expanded(ring: &Scaled, seed: &impl MaskSeed) -> Vec<u32> {
         let mut mask = vec![0; ring.basis().degree() * 3];
-        for (limb, out) in mask.chunks_exact_mut(ring.basis().degree()).enumerate() {
+        for (limb, out) in Limb::enumerate(mask.chunks_exact_mut(ring.basis().degree())) {
             mask::expand(seed, ring.basis(), limb, out);
         }
         mask

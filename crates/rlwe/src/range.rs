@@ -8,7 +8,7 @@ use crate::order::ColumnOrder;
 use crate::prefixes::{PrefixTokens, VerifiedLimbs};
 use crate::totals::Strata;
 use crate::wide::{Pass, Wide, WideSums};
-use oboro_ring::QuadraticField;
+use oboro_ring::{Limb, QuadraticField};
 use std::ops::Range;
 
 /// A block modulo one limb: `N` residues each, in evaluation form.
@@ -22,7 +22,7 @@ pub struct BlockResidues<'a> {
 
 /// The sums over blocks of a range, modulo one limb, computed when the owner has their ciphertext in memory.
 pub struct RangeSums {
-    limb: usize,
+    limb: Limb,
     order: ColumnOrder,
     blocks: u64,
     points: Points,
@@ -43,12 +43,7 @@ impl RangeSums {
     ///
     /// # Panics
     /// If there is no such limb.
-    pub fn new(
-        key: &DatasetKey,
-        verified: VerifiedLimbs,
-        limb: usize,
-        order: &ColumnOrder,
-    ) -> Self {
+    pub fn new(key: &DatasetKey, verified: VerifiedLimbs, limb: Limb, order: &ColumnOrder) -> Self {
         let (parameters, paired) = (key.ring().parameters(), order.paired().len());
         let rows = if order.is_wide() { 0 } else { paired };
         let pairs = || PairSums {
@@ -144,7 +139,7 @@ impl RangeSums {
 /// The kept data of a range modulo one limb: tokens, and fixed parts if pairs are read modulo it.
 #[derive(Debug, Clone)]
 pub struct RangeLimb {
-    pub(crate) limb: usize,
+    pub(crate) limb: Limb,
     pub(crate) field: QuadraticField,
     pub(crate) order: ColumnOrder,
     pub(crate) blocks: u64,
@@ -194,10 +189,10 @@ pub(crate) fn fit(
 ) -> bool {
     let fits = |(kept, range): (&Vec<RangeLimb>, &Range<u64>)| {
         let blocks = range.end - range.start;
-        let fits = |(place, it): (usize, &RangeLimb)| {
-            (it.limb, &it.order, it.blocks) == (place, order, blocks)
+        let fits = |(limb, it): (Limb, &RangeLimb)| {
+            (it.limb, &it.order, it.blocks) == (limb, order, blocks)
         };
-        kept.len() == limbs && kept.iter().enumerate().all(fits)
+        kept.len() == limbs && Limb::enumerate(kept).all(fits)
     };
     let expected = strata.ranges();
     ranges.len() == expected.len() && ranges.iter().zip(expected).all(fits)

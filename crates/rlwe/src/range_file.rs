@@ -8,7 +8,7 @@ use crate::prefixes::{LONGEST_VERIFIED, PrefixTokens, VerifiedLimbs};
 use crate::range::{KeptPairs, RangeLimb};
 use crate::seal::SealError;
 use crate::wide::Wide;
-use oboro_ring::QuadraticField;
+use oboro_ring::{Column, Limb, QuadraticField};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -51,11 +51,11 @@ impl DatasetKey {
         bytes.extend(numbers.flat_map(|it| (it as u32).to_le_bytes()));
         bytes.extend(blocks.to_le_bytes());
         let columns = order.columns().iter().copied().chain(focus);
-        bytes.extend(columns.flat_map(u32::to_le_bytes));
-        for (place, limb) in limbs.iter().enumerate() {
+        bytes.extend(columns.flat_map(|it| it.0.to_le_bytes()));
+        for (number, limb) in Limb::enumerate(limbs) {
             assert_eq!(
                 (limb.limb, &limb.order, limb.blocks),
-                (place, order, *blocks),
+                (number, order, *blocks),
                 "parts of one range"
             );
             if let Some(KeptPairs {
@@ -113,8 +113,10 @@ impl DatasetKey {
         let all = words(rest)?;
         let (columns, rest) = all.split_at(shape.columns);
         let (focus, mut rest) = rest.split_at(shape.focus);
-        let order = ColumnOrder::new(columns.to_vec(), shape.paired, focus).ok()?;
-        let limb = |limb: usize| {
+        let [columns, focus] =
+            [columns, focus].map(|it| it.iter().copied().map(Column).collect::<Vec<_>>());
+        let order = ColumnOrder::new(columns, shape.paired, &focus).ok()?;
+        let limb = |limb: Limb| {
             let q = self.ring().parameters().limb_moduli()[limb];
             let mut take = |words: usize| {
                 let (taken, left) = rest.split_at(words);
@@ -149,7 +151,7 @@ impl DatasetKey {
                 prefixes: PrefixTokens::kept(&q, lengths, shape.paired, take(longer))?,
             })
         };
-        (0..verified.limbs()).map(limb).collect()
+        Limb::first(verified.limbs()).map(limb).collect()
     }
 
     fn shape(&self, verified: VerifiedLimbs, order: &ColumnOrder) -> Shape {
@@ -247,12 +249,12 @@ mod tests {
 
     /// All pairs of the columns 4, 0 and 2 have fixed parts.
     fn narrow() -> ColumnOrder {
-        ColumnOrder::new(vec![4, 0, 2], 3, &[]).unwrap()
+        ColumnOrder::new([4, 0, 2].map(Column).to_vec(), 3, &[]).unwrap()
     }
 
     /// Only those of the first two, and of the last.
     fn wide() -> ColumnOrder {
-        ColumnOrder::new(vec![4, 0, 2], 2, &[2]).unwrap()
+        ColumnOrder::new([4, 0, 2].map(Column).to_vec(), 2, &[Column(2)]).unwrap()
     }
 
     fn sums(
@@ -281,7 +283,7 @@ mod tests {
             }
             sums.finish(key)
         };
-        (0..verified.limbs()).map(limb).collect()
+        Limb::first(verified.limbs()).map(limb).collect()
     }
 
     fn plain(key: &DatasetKey, limbs: &[RangeLimb]) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! Products of column secrets: computed on first use, cached, wiped when dropped.
 
 use crate::key::DatasetKey;
-use oboro_ring::{Ring, vector};
+use oboro_ring::{Column, Limb, Ring, vector};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) struct SecretProducts {
 
 #[derive(Default)]
 struct Kept {
-    evaluations: HashMap<(usize, Box<[u32]>), Evaluation>,
+    evaluations: HashMap<(Limb, Box<[Column]>), Evaluation>,
     bytes: usize,
 }
 
@@ -54,12 +54,12 @@ impl SecretProducts {
         self.key.ring()
     }
 
-    fn is_kept(&self, columns: &[u32]) -> bool {
+    fn is_kept(&self, columns: &[Column]) -> bool {
         columns.len() <= self.longest
     }
 
     /// The product of some columns' secrets in evaluation form modulo a limb.
-    pub(crate) fn evaluation(&self, limb: usize, columns: &[u32]) -> Evaluation {
+    pub(crate) fn evaluation(&self, limb: Limb, columns: &[Column]) -> Evaluation {
         let key = (limb, Box::from(columns));
         if let Some(found) = self.kept.read().evaluations.get(&key) {
             return Arc::clone(found);
@@ -74,7 +74,7 @@ impl SecretProducts {
     }
 
     /// Multiplies the product of all but the last column by the last secret.
-    fn multiply(&self, limb: usize, columns: &[u32]) -> Zeroizing<Vec<u32>> {
+    fn multiply(&self, limb: Limb, columns: &[Column]) -> Zeroizing<Vec<u32>> {
         let (&last, others) = columns
             .split_last()
             .expect("a power of the mask comes with a secret");
@@ -102,8 +102,8 @@ mod tests {
     fn products_are_those_of_secrets() {
         let key = key(7, &Parameters::new(12, 3, 40961).unwrap());
         let secrets = SecretProducts::new(key.clone(), 2, 1);
-        let columns = [1, 2, 5];
-        for limb in 0..3 {
+        let columns = [1, 2, 5].map(Column);
+        for limb in Limb::first(3) {
             let q = key.ring().limbs()[limb].modulus();
             let values = columns.map(|it| key.column_secret(it).evaluate(key.ring(), limb));
             let product = secrets.evaluation(limb, &columns);
@@ -118,10 +118,16 @@ mod tests {
     fn what_is_kept_is_what_was_made_and_the_largest_products_are_not() {
         let key = key(7, &Parameters::new(12, 3, 40961).unwrap());
         let secrets = SecretProducts::new(key, 1, 1);
-        let first = secrets.evaluation(0, &[4]);
-        assert!(Arc::ptr_eq(&first, &secrets.evaluation(0, &[4])));
-        let pair = secrets.evaluation(0, &[4, 5]);
-        assert!(!Arc::ptr_eq(&pair, &secrets.evaluation(0, &[4, 5])));
+        let first = secrets.evaluation(Limb(0), &[Column(4)]);
+        assert!(Arc::ptr_eq(
+            &first,
+            &secrets.evaluation(Limb(0), &[Column(4)])
+        ));
+        let pair = secrets.evaluation(Limb(0), &[4, 5].map(Column));
+        assert!(!Arc::ptr_eq(
+            &pair,
+            &secrets.evaluation(Limb(0), &[4, 5].map(Column))
+        ));
         assert!(secrets.kept.read().bytes > 0);
     }
 }

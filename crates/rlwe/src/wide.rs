@@ -9,7 +9,7 @@ use crate::fingerprint::{Elements, PairTokens, Points, add_each, elements};
 use crate::key::DatasetKey;
 use crate::order::ColumnOrder;
 use oboro_ring::vector::{self, Sum};
-use oboro_ring::{Element, Modulus, QuadraticField};
+use oboro_ring::{Element, Limb, Modulus, QuadraticField};
 use std::fmt;
 use zeroize::Zeroizing;
 
@@ -33,7 +33,7 @@ struct RowSums {
 
 impl WideSums {
     /// Sums over zero blocks.
-    pub(crate) fn new(key: &DatasetKey, limb: usize, order: &ColumnOrder) -> Self {
+    pub(crate) fn new(key: &DatasetKey, limb: Limb, order: &ColumnOrder) -> Self {
         let count = order.columns().len();
         let row = |&place: &usize| RowSums {
             place,
@@ -74,7 +74,7 @@ impl WideSums {
     pub(crate) fn finish(
         mut self,
         key: &DatasetKey,
-        limb: usize,
+        limb: Limb,
         order: &ColumnOrder,
         mask_squared: &[u32],
     ) -> Wide {

@@ -5,6 +5,7 @@
 //! given number of bytes and evicts the entries of least value.
 
 use oboro_format::Digest;
+use oboro_ring::Column;
 use oboro_ring::moment::MomentIndex;
 use prost::bytes::Bytes;
 use quick_cache::{Equivalent, Weighter, sync};
@@ -32,7 +33,7 @@ struct Key {
     power: u32,
     /// The first block, and the end.
     blocks: (u64, u64),
-    columns: Box<[u32]>,
+    columns: Box<[Column]>,
 }
 
 /// A key that owns nothing.
@@ -43,7 +44,7 @@ struct BorrowedKey<'a> {
     power: u32,
     /// The first block, and the end.
     blocks: (u64, u64),
-    columns: &'a [u32],
+    columns: &'a [Column],
 }
 
 impl<'a> BorrowedKey<'a> {
@@ -153,8 +154,8 @@ mod tests {
     use super::*;
     use oboro_ring::moment::Itemsets;
 
-    fn index(flat: Vec<u32>) -> MomentIndex {
-        MomentIndex::new(&Itemsets::new(2, flat, 10).unwrap())
+    fn index(flat: &[Column]) -> MomentIndex {
+        MomentIndex::new(&Itemsets::new(2, flat.to_vec(), 10).unwrap())
     }
 
     const KIND: Kind = Kind {
@@ -165,20 +166,21 @@ mod tests {
     #[test]
     fn another_question_finds_the_same_moment_of_all_ranges() {
         let cache = MomentCache::new(1 << 20);
-        let (first, second) = (index(vec![1, 2, 1, 3]), index(vec![1, 3]));
-        let moment = first.find(&[1, 3]).unwrap();
+        let pair = [1, 3].map(Column);
+        let (first, second) = (index(&[1, 2, 1, 3].map(Column)), index(&pair));
+        let moment = first.find(&pair).unwrap();
         let ranges = [0..9, 0..4];
         cache.insert(KIND, &first, moment, &ranges[0], b"one");
         assert_eq!(cache.get(KIND, &second, 0, &ranges), None);
         cache.insert(KIND, &first, moment, &ranges[1], b"two");
-        let found = cache.get(KIND, &second, second.find(&[1, 3]).unwrap(), &ranges);
+        let found = cache.get(KIND, &second, second.find(&pair).unwrap(), &ranges);
         assert_eq!(found.unwrap(), ["one", "two"]);
     }
 
     #[test]
     fn whatever_differs_is_another_moment() {
         let cache = MomentCache::new(1 << 20);
-        let index = index(vec![1, 2]);
+        let index = index(&[1, 2].map(Column));
         let ranges = [0..9];
         cache.insert(KIND, &index, 0, &ranges[0], b"known");
         assert!(cache.get(KIND, &index, 0, &ranges).is_some());
@@ -202,7 +204,7 @@ mod tests {
     #[test]
     fn holds_no_more_than_it_may() {
         let cache = MomentCache::new(100_000);
-        let index = index(vec![1, 2]);
+        let index = index(&[1, 2].map(Column));
         for block in 0..1000 {
             cache.insert(KIND, &index, 1, &(block..block + 1), &[7; 4000]);
         }

@@ -9,7 +9,7 @@ use crate::clients::Client;
 use crate::counting::{Counting, watch};
 use crate::outbox::Outbox;
 use crate::status;
-use oboro_protocol::{COLUMNS_CHUNK_BYTES, digest, v1};
+use oboro_protocol::{COLUMNS_CHUNK_BYTES, columns, digest, v1};
 use oboro_ring::Column;
 use oboro_ring::moment::Itemsets;
 use oboro_store::{Access, Snapshot};
@@ -67,14 +67,13 @@ impl Wanted {
         let snapshot = access
             .snapshot_at(&request.name, root)
             .map_err(|error| status::of_store(&error))?;
-        let columns = Itemsets::new(1, request.columns, snapshot.manifest().sealed_columns())
+        let most = snapshot.manifest().sealed_columns();
+        let columns = Itemsets::new(1, columns(request.columns), most)
             .map_err(|error| {
                 Status::invalid_argument(format!("the request is malformed: {error}"))
             })?
             .as_flat()
-            .iter()
-            .map(|&column| Column(column))
-            .collect();
+            .to_vec();
         let (first_segment, segments) = (
             request.first_segment as usize,
             snapshot.manifest().segments.len(),

@@ -20,7 +20,7 @@ use oboro_engine::{Backend, EngineError, Job as CountJob, Moments, Plan, Running
 use oboro_format::Digest;
 use oboro_format::wording::{ANSWERS, MAX_ITEMSETS, MAX_LEN, MIN_SUPPORT, QUERY_TIMEOUT};
 use oboro_protocol::v1::count_reply::Reply as Part;
-use oboro_protocol::{MOMENTS_CHUNK_BYTES, block_ranges, digest, max_itemsets, v1};
+use oboro_protocol::{MOMENTS_CHUNK_BYTES, block_ranges, columns, digest, max_itemsets, v1};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_store::{Access, Snapshot};
 use parking_lot::{Mutex, MutexGuard};
@@ -135,10 +135,12 @@ impl CountSpec {
                 ANSWERS.to("cells")
             )));
         }
-        let itemsets = Itemsets::new(length, request.columns, snapshot.manifest().columns)
-            .map_err(|error| {
-                Status::invalid_argument(format!("the request is malformed: {error}"))
-            })?;
+        let itemsets = Itemsets::new(
+            length,
+            columns(request.columns),
+            snapshot.manifest().columns,
+        )
+        .map_err(|error| Status::invalid_argument(format!("the request is malformed: {error}")))?;
         let limbs = request.limbs as usize;
         if limbs == 0 || limbs > snapshot.manifest().parameters.limb_count() {
             return Err(Status::invalid_argument(format!(

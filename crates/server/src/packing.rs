@@ -147,13 +147,16 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oboro_ring::Column;
     use oboro_ring::moment::Itemsets;
 
     #[test]
     fn runs_are_of_neighbours_with_one_power() {
         let degree = 1024;
         let packing = Packing::new(degree, 1);
-        let index = MomentIndex::new(&Itemsets::new(2, vec![0, 1, 0, 2, 1, 2], 3).unwrap());
+        let index = MomentIndex::new(
+            &Itemsets::new(2, [0, 1, 0, 2, 1, 2].map(Column).to_vec(), 3).unwrap(),
+        );
         // All scalars but the second, all polynomials.
         let numbers = [0, 2, 3, 4, 5, 6];
         let mut residues: Vec<u32> = (0..2 + 4 * degree as u32).collect();
@@ -207,7 +210,7 @@ mod tests {
 
     #[test]
     fn nothing_is_packed_for_nobody() {
-        let index = MomentIndex::new(&Itemsets::new(1, vec![0], 1).unwrap());
+        let index = MomentIndex::new(&Itemsets::new(1, vec![Column(0)], 1).unwrap());
         let mut residues = vec![0; 1025];
         let moments = Moments {
             shard: 0,

@@ -2,7 +2,7 @@
 //! at both ends, not part of the protocol with owners.
 
 use oboro_engine::Plan;
-use oboro_protocol::v1;
+use oboro_protocol::{column_numbers, v1};
 use prost::Message;
 use std::fmt::Display;
 use std::ops::Range;
@@ -34,7 +34,7 @@ impl Task {
     /// A plan over shards of a dataset.
     pub(crate) fn new(name: &str, plan: &Plan, shards: &[Range<u64>]) -> Self {
         let index = plan.index();
-        let itemsets = index.rank(0).flat_map(|moment| index.get(moment).1);
+        let itemsets = index.rank(0).map(|moment| index.get(moment).1);
         let wanted = plan.moments().iter().map(|&it| it as u64);
         let starts = [0].into_iter().chain(wanted.clone().map(|it| it + 1));
         let ends = wanted.chain([index.len() as u64]);
@@ -43,7 +43,7 @@ impl Task {
             name: name.into(),
             limbs: plan.limbs() as u32,
             length: index.level() as u32,
-            columns: itemsets.copied().collect(),
+            columns: itemsets.flat_map(column_numbers).collect(),
             known: gaps.flat_map(|(start, end)| [start, end]).collect(),
             shards: shards.iter().flat_map(|it| [it.start, it.end]).collect(),
         }
@@ -132,13 +132,14 @@ impl Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oboro_protocol::columns;
     use oboro_ring::moment::{Itemsets, MomentIndex};
     use std::sync::Arc;
 
     #[test]
     fn a_task_says_what_is_wanted() {
         let flat = vec![0, 1, 0, 2, 1, 2];
-        let itemsets = Itemsets::new(2, flat.clone(), 3).unwrap();
+        let itemsets = Itemsets::new(2, columns(flat.clone()), 3).unwrap();
         let index = Arc::new(MomentIndex::new(&itemsets));
         assert_eq!(index.len(), 7);
         let shards = [0..28, 28..30];

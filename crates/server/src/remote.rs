@@ -394,6 +394,7 @@ fn malformed(worker: &str, problem: &str) -> Status {
 mod tests {
     use super::*;
     use oboro_protocol::moments_messages;
+    use oboro_ring::Column;
     use oboro_ring::moment::{Itemsets, MomentIndex};
     use std::ops::ControlFlow;
     use tonic::Code;
@@ -410,7 +411,7 @@ mod tests {
     impl Setting {
         fn new() -> Self {
             let packing = Packing::new(16, 1);
-            let itemsets = Itemsets::new(2, vec![0, 1, 0, 2], 3).unwrap();
+            let itemsets = Itemsets::new(2, [0, 1, 0, 2].map(Column).to_vec(), 3).unwrap();
             let index = Arc::new(MomentIndex::new(&itemsets));
             let plan = Arc::new(Plan::of_moments(&index, 1, 1..index.len()));
             let wake = Arc::new(|| {});

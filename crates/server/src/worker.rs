@@ -8,6 +8,7 @@ use crate::status;
 use oboro_arena::{CpuAssignment, Distances, Topology};
 use oboro_engine::{Count, EngineError, Outcome, Plan, Source, Tiles};
 use oboro_format::{Digest, Manifest};
+use oboro_protocol::columns;
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_store::{Location, SharedStore, Snapshot, StoreError};
 use parking_lot::Mutex;
@@ -166,7 +167,7 @@ impl Worker {
         let snapshot = snapshot.map_err(|error| of_store(&error))?;
         let itemsets = Itemsets::new(
             task.length as usize,
-            task.columns.clone(),
+            columns(task.columns.clone()),
             snapshot.manifest().columns,
         );
         let itemsets = itemsets.map_err(|_| malformed())?;

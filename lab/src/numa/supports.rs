@@ -5,7 +5,7 @@ use oboro_engine::{Moments, shards};
 use oboro_mining::{Dataset, Itemset};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::pack::{moment_packed_len, pack};
-use oboro_ring::{Parameters, vector};
+use oboro_ring::{Column, Parameters, vector};
 use oboro_rlwe::{Combiner, Partial};
 use parking_lot::Mutex;
 use std::ops::Range;
@@ -31,14 +31,14 @@ impl Supports {
         let (record, manifest) = (dataset.record(), dataset.manifest());
         let columns_of = |itemset: &Itemset| {
             let column = |&item: &u32| record.order[item as usize];
-            let mut columns: Vec<u32> = itemset.items().iter().map(column).collect();
+            let mut columns: Vec<Column> = itemset.items().iter().map(column).collect();
             columns.sort_unstable();
             columns
         };
-        let given: Vec<Vec<u32>> = itemsets.iter().map(columns_of).collect();
+        let given: Vec<Vec<Column>> = itemsets.iter().map(columns_of).collect();
         let mut sorted = given.clone();
         sorted.sort_unstable();
-        let place = |columns: &Vec<u32>| sorted.partition_point(|other| other < columns);
+        let place = |columns: &Vec<Column>| sorted.partition_point(|other| other < columns);
         let places = given.iter().map(place).collect();
         let length = given.first().map_or(0, Vec::len);
         let asked = Itemsets::new(length, sorted.concat(), manifest.columns)?;

@@ -132,8 +132,11 @@ impl Residues {
         let limbs = parameters.limb_count();
         let residues = snapshot.block_count() * parameters.degree() as u64 * limbs as u64;
         let placed = Placed::copy(&snapshot, &nodes.numbers, policy)?;
-        let pairs = self.pairs.iter().flat_map(Itemset::items).copied();
-        let plan = Plan::new(&Itemsets::new(2, pairs.collect(), self.items)?, limbs);
+        let pairs = self.pairs.iter().flat_map(Itemset::items);
+        let plan = Plan::new(
+            &Itemsets::new(2, pairs.copied().map(Column).collect(), self.items)?,
+            limbs,
+        );
         let count = Count::new(Arc::new(placed), &plan, &nodes.distances)?;
         advance(&count, topology, nodes)?;
         let counters = count.counters();

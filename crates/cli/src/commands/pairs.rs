@@ -86,7 +86,7 @@ struct Counted<'a> {
 impl<'a> Counted<'a> {
     fn new(with: &'a str, record: &'a OwnerRecord, together: Vec<(u32, u64)>) -> Self {
         let names: Vec<&str> = record.ordered_names().collect();
-        let support = |item: u32| record.supports[record.order[item as usize] as usize];
+        let support = |item: u32| record.supports[record.order[item as usize]];
         let pair = |(item, together): (u32, u64)| Pair {
             item: names[item as usize],
             support: support(item),

@@ -4,8 +4,8 @@
 //! observes the same behaviour whatever it sends.
 
 use oboro_format::Manifest;
-use oboro_protocol::{moments_range, v1};
-use oboro_ring::pack;
+use oboro_protocol::{column_numbers, moments_range, v1};
+use oboro_ring::{Column, pack};
 use oboro_rlwe::{ColumnMoments, PrefixQuery, Sums};
 use std::ops::Range;
 
@@ -15,11 +15,11 @@ const MOST_PAIRS: usize = 1 << 16;
 /// The content of a query.
 pub(crate) enum Content {
     /// The sums of these pairs of columns, ascending: one residue per limb.
-    Sums(Vec<[u32; 2]>),
+    Sums(Vec<[Column; 2]>),
     /// All moments of the itemsets of a query.
     Moments(Box<PrefixQuery>),
     /// All moments of these pairs, ascending, in which each of the given number of columns occurs at least once.
-    Columns(Vec<[u32; 2]>, usize),
+    Columns(Vec<[Column; 2]>, usize),
 }
 
 /// A query about all ranges of a dataset.
@@ -102,12 +102,12 @@ impl SumsQuery {
 
     /// The requests to send, each with the moments that answer it.
     pub(crate) fn requests(&self, name: &str) -> Vec<(Range<usize>, v1::CountRequest)> {
-        let request = |columns: Vec<u32>, length: usize, scalars| v1::CountRequest {
+        let request = |columns: &[Column], length: usize, scalars| v1::CountRequest {
             name: name.to_owned(),
             root: self.manifest.root().0.to_vec().into(),
             limbs: self.limbs as u32,
             length: length as u32,
-            columns,
+            columns: column_numbers(columns),
             ranges: self.ranges.iter().cloned().map(Into::into).collect(),
             scalars,
         };
@@ -115,16 +115,16 @@ impl SumsQuery {
         match &self.content {
             Content::Moments(query) => {
                 let itemsets = query.itemsets();
-                let columns = itemsets.as_flat().to_vec();
-                vec![(all, request(columns, itemsets.length(), false))]
+                let request = request(itemsets.as_flat(), itemsets.length(), false);
+                vec![(all, request)]
             }
-            Content::Columns(pairs, _) => vec![(all, request(pairs.concat(), 2, false))],
+            Content::Columns(pairs, _) => vec![(all, request(pairs.as_flattened(), 2, false))],
             Content::Sums(pairs) => {
                 let chunks = pairs.chunks(MOST_PAIRS).zip((0..).step_by(MOST_PAIRS));
                 chunks
                     .map(|(chunk, first)| {
                         let moments = first..first + chunk.len();
-                        (moments, request(chunk.concat(), 2, true))
+                        (moments, request(chunk.as_flattened(), 2, true))
                     })
                     .collect()
             }

@@ -9,6 +9,7 @@ use super::Verified;
 use crate::workers::{Pieces, with_workers};
 use oboro_format::{CELL_SEAL_BYTES, Manifest, SegmentEntry};
 use oboro_mining::{Bitmap, Dataset};
+use oboro_ring::Column;
 use oboro_rlwe::CellsOf;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
@@ -22,7 +23,7 @@ const _: () = assert!(oboro_rlwe::CELL_SEAL_BYTES == CELL_SEAL_BYTES);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// Ascending.
-    pub(crate) columns: Vec<u32>,
+    pub(crate) columns: Vec<Column>,
     pub(crate) first_segment: u32,
     /// One past the last segment.
     pub(crate) end_segment: u32,
@@ -65,7 +66,7 @@ pub(crate) fn column_bytes(manifest: &Manifest) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Part {
     pub(crate) segment: u32,
-    pub(crate) column: u32,
+    pub(crate) column: Column,
 }
 
 /// Cells differ from those that the owner sealed.
@@ -221,7 +222,7 @@ impl Cells {
             let ids = segments
                 .entry(part.segment)
                 .or_insert_with(|| Zeroizing::new(vec![0; width * 64 * bits.len()]));
-            let bit = (part.column - manifest.columns) as usize;
+            let bit = (part.column.0 - manifest.columns) as usize;
             for (slot, id) in ids.chunks_exact_mut(width).enumerate() {
                 id[bit / 8] |= ((bits[slot / 64] >> (slot % 64) & 1) as u8) << (bit % 8);
             }
@@ -255,8 +256,8 @@ impl Cells {
             column[first..][..bits.len()].copy_from_slice(&bits);
         }
         let mut bitmap = Bitmap::empty(dataset.record().transactions, manifest.columns);
-        for (number, column) in columns {
-            bitmap.insert(items[number as usize], column);
+        for (column, bits) in columns {
+            bitmap.insert(items[column], bits);
         }
         bitmap
     }

@@ -11,7 +11,7 @@ use crate::kept_moments::KeptMoments;
 use oboro_mining::Dataset;
 use oboro_protocol::max_itemsets;
 use oboro_ring::moment::binomial;
-use oboro_ring::pack;
+use oboro_ring::{Column, pack};
 use oboro_rlwe::{ColumnMoments, PairReader, PairsError, PrefixQuery, prefix_bytes};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -35,9 +35,9 @@ pub(crate) struct Prefix<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Columns {
     /// In the owner's order.
-    ordered: Vec<u32>,
+    ordered: Vec<Column>,
     /// Ascending, each with its index in the owner's order.
-    sorted: Vec<(u32, usize)>,
+    sorted: Vec<(Column, usize)>,
 }
 
 impl<'a> Prefix<'a> {
@@ -46,7 +46,7 @@ impl<'a> Prefix<'a> {
     /// requested.
     pub(crate) fn of(
         dataset: &'a Dataset,
-        columns: &[u32],
+        columns: &[Column],
         level: usize,
         kept: &KeptMoments,
     ) -> Option<Self> {
@@ -54,7 +54,7 @@ impl<'a> Prefix<'a> {
         let strata = record.strata(manifest).ok()?;
         let limbs = strata.bounds().limbs(level)?;
         let order = record.column_order().ok()?;
-        let places: HashMap<u32, usize> = order.columns().iter().copied().zip(0..).collect();
+        let places: HashMap<Column, usize> = order.columns().iter().copied().zip(0..).collect();
         let place = |column| places.get(column).copied();
         let last = columns.iter().map(place).collect::<Option<Vec<usize>>>()?;
         let ordered = order.columns()[..=last.into_iter().max()?].to_vec();
@@ -62,7 +62,7 @@ impl<'a> Prefix<'a> {
         if is_wide && level > 2 {
             return None;
         }
-        let mut sorted: Vec<(u32, usize)> = ordered.iter().copied().zip(0..).collect();
+        let mut sorted: Vec<(Column, usize)> = ordered.iter().copied().zip(0..).collect();
         sorted.sort_unstable();
         let count = ordered.len() as u64;
         let itemsets = binomial(count, level);
@@ -149,10 +149,10 @@ impl<'a> Prefix<'a> {
 
     /// The columns whose moments must be requested, ascending, given those cached: a query is about pairs, so there are
     /// none or at least two.
-    fn absent(&self, is_here: impl Fn(u32) -> bool) -> Vec<u32> {
+    fn absent(&self, is_here: impl Fn(Column) -> bool) -> Vec<Column> {
         let sorted = || self.columns.sorted.iter().map(|it| it.0);
         let needed = sorted().filter(|_| self.is_wide);
-        let mut absent: Vec<u32> = needed.filter(|&it| !is_here(it)).collect();
+        let mut absent: Vec<Column> = needed.filter(|&it| !is_here(it)).collect();
         if let [one] = absent[..] {
             absent.extend(sorted().find(|&it| it != one));
             absent.sort_unstable();
@@ -161,7 +161,7 @@ impl<'a> Prefix<'a> {
     }
 
     /// The query for the moments of these columns, ascending; `None` if there are none.
-    fn columns_query(&self, columns: &[u32]) -> Option<SumsQuery> {
+    fn columns_query(&self, columns: &[Column]) -> Option<SumsQuery> {
         let mut pairs = columns.as_chunks().0.to_vec();
         if let [.., a, b] = *columns
             && columns.len() % 2 == 1
@@ -173,8 +173,8 @@ impl<'a> Prefix<'a> {
     }
 
     /// Cached moments of columns that match the owner's tokens; others are removed from the cache.
-    fn kept_columns(&self, reader: &PairReader) -> HashMap<u32, ColumnMoments> {
-        let read = |&(column, place): &(u32, usize)| {
+    fn kept_columns(&self, reader: &PairReader) -> HashMap<Column, ColumnMoments> {
+        let read = |&(column, place): &(Column, usize)| {
             let moments = self
                 .kept
                 .read(column, self.moment_bytes())
@@ -205,9 +205,9 @@ pub(crate) struct Asked<'a> {
     prefix: &'a Prefix<'a>,
     /// Verifies pairs; `None` for longer itemsets.
     reader: Option<PairReader>,
-    kept: HashMap<u32, ColumnMoments>,
+    kept: HashMap<Column, ColumnMoments>,
     /// The columns whose moments are requested, ascending.
-    absent: Vec<u32>,
+    absent: Vec<Column>,
     questions: Vec<SumsQuery>,
 }
 
@@ -286,7 +286,7 @@ impl Asked<'_> {
     /// The moments of each column in the owner's order, cached or received; `None` if one is missing.
     fn moments(&self, answers: &[Arriving<'_>]) -> Option<Vec<ColumnMoments>> {
         // Everything received is verified, also a column that was requested only to complete a pair.
-        let moments = |column: &u32| match self.absent.binary_search(column) {
+        let moments = |column: &Column| match self.absent.binary_search(column) {
             Ok(place) => self.prefix.unpacked(&answers.get(1)?.column(place)?),
             Err(_) => self.kept.get(column).cloned(),
         };
@@ -315,7 +315,7 @@ impl Asked<'_> {
 
 impl Columns {
     /// All pairs of columns, ascending and in lexicographic order.
-    fn pairs(&self) -> Vec<[u32; 2]> {
+    fn pairs(&self) -> Vec<[Column; 2]> {
         let sorted = &self.sorted;
         let of = |i: usize| (i + 1..sorted.len()).map(move |j| [sorted[i].0, sorted[j].0]);
         (0..sorted.len()).flat_map(of).collect()
@@ -337,7 +337,7 @@ impl Columns {
 /// The supports of all itemsets of one length of some columns.
 pub(crate) struct Supports {
     /// Ascending.
-    columns: Vec<u32>,
+    columns: Vec<Column>,
     level: usize,
     /// In lexicographic order.
     supports: Vec<u64>,
@@ -345,7 +345,7 @@ pub(crate) struct Supports {
 
 impl Supports {
     /// The support of an itemset, its columns ascending; `None` for other itemsets.
-    pub(crate) fn of(&self, itemset: &[u32]) -> Option<u64> {
+    pub(crate) fn of(&self, itemset: &[Column]) -> Option<u64> {
         if itemset.len() != self.level {
             return None;
         }
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn supports_are_found_by_their_columns() {
-        let columns = vec![2, 3, 5, 7, 11, 13];
+        let columns = [2, 3, 5, 7, 11, 13].map(Column).to_vec();
         for level in 1..=4 {
             let all = Itemsets::all_of(&columns, level).unwrap();
             let supports = Supports {
@@ -380,16 +380,17 @@ mod tests {
             }
             assert_eq!(supports.of(&[]), None);
             assert_eq!(supports.of(&columns[..level + 1]), None);
-            let others: Vec<u32> = (14..).take(level).collect();
+            let others: Vec<_> = (14..).map(Column).take(level).collect();
             assert_eq!(supports.of(&others), None);
         }
     }
 
     #[test]
     fn pairs_have_a_place_in_both_orders() {
+        let [a, b, c] = [2, 7, 9].map(Column);
         let columns = Columns {
-            ordered: vec![7, 2, 9],
-            sorted: vec![(2, 1), (7, 0), (9, 2)],
+            ordered: vec![b, a, c],
+            sorted: vec![(a, 1), (b, 0), (c, 2)],
         };
         // (2, 7), (2, 9), (7, 9) of (7, 2), (7, 9), (2, 9).
         assert_eq!(columns.order_of_pairs(), [0, 2, 1]);

@@ -5,6 +5,7 @@ use super::Verified;
 use super::arriving::{Arriving, Content, SumsQuery};
 use crate::error::ClientError;
 use oboro_mining::Dataset;
+use oboro_ring::Column;
 use oboro_rlwe::PairsError;
 
 /// A column paired with all others.
@@ -13,7 +14,7 @@ pub(crate) struct Row<'a> {
     /// Its index in the owner's order.
     place: usize,
     /// The other columns, ascending.
-    others: Vec<u32>,
+    others: Vec<Column>,
     /// For each other column its index among them in the owner's order.
     order: Vec<usize>,
     query: SumsQuery,
@@ -22,7 +23,7 @@ pub(crate) struct Row<'a> {
 impl<'a> Row<'a> {
     /// The row of this column; `None` if pairs are not verified in this dataset, or not all pairs of this
     /// column have kept data.
-    pub(crate) fn of(dataset: &'a Dataset, column: u32) -> Option<Self> {
+    pub(crate) fn of(dataset: &'a Dataset, column: Column) -> Option<Self> {
         let (record, manifest) = (dataset.record(), dataset.manifest());
         let strata = record.strata(manifest).ok()?;
         let limbs = strata.bounds().limbs(2)?;
@@ -32,9 +33,9 @@ impl<'a> Row<'a> {
             return None;
         }
         let others = order.columns().iter().filter(|&&it| it != column);
-        let mut others: Vec<(u32, usize)> = others.copied().zip(0..).collect();
+        let mut others: Vec<(Column, usize)> = others.copied().zip(0..).collect();
         others.sort_unstable();
-        let pair = |&(other, _): &(u32, usize)| [column.min(other), column.max(other)];
+        let pair = |&(other, _): &(Column, usize)| [column.min(other), column.max(other)];
         let pairs = Content::Sums(others.iter().map(pair).collect());
         Some(Self {
             dataset,
@@ -46,7 +47,7 @@ impl<'a> Row<'a> {
     }
 
     /// The other columns, ascending.
-    pub(crate) fn others(&self) -> &[u32] {
+    pub(crate) fn others(&self) -> &[Column] {
         &self.others
     }
 

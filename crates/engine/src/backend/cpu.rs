@@ -455,7 +455,7 @@ impl<S: Source> Count<S> {
         for limb in Limb::first(self.tiles.limbs()) {
             let batch = workspace.batch();
             batch.fill(&*self.source, &self.segments, blocks, limb, &tile.factors)?;
-            workspace.evaluate(tile, &parameters.limb_moduli()[limb.0], limb.0);
+            workspace.evaluate(tile, &parameters.limb_moduli()[limb], limb.0);
         }
         Ok(())
     }

@@ -164,7 +164,7 @@ fn by_definition(
     for &moment in moments {
         let (power, columns) = plan.index().get(moment);
         let masks = std::iter::repeat_n(Factor::Mask, power);
-        let columns = columns.iter().map(|&column| Factor::Column(Column(column)));
+        let columns = columns.iter().copied().map(Factor::Column);
         let factors: Vec<Factor> = masks.chain(columns).collect();
         for limb in 0..plan.limbs() {
             let q = &source.parameters.limb_moduli()[limb];
@@ -230,7 +230,7 @@ fn run(
 }
 
 fn triples() -> Itemsets {
-    Itemsets::new(3, vec![0, 1, 2, 0, 1, 3, 1, 2, 3], 4).unwrap()
+    Itemsets::new(3, [0, 1, 2, 0, 1, 3, 1, 2, 3].map(Column).to_vec(), 4).unwrap()
 }
 
 #[test]

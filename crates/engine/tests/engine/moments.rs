@@ -114,7 +114,7 @@ impl Memory {
         &self,
         limb: usize,
         r: usize,
-        columns: &[u32],
+        columns: &[Column],
         blocks: std::ops::Range<u64>,
     ) -> Vec<u32> {
         let q = &self.parameters.limb_moduli()[limb];
@@ -122,7 +122,8 @@ impl Memory {
         for block in blocks {
             let factors = columns
                 .iter()
-                .map(|&c| Factor::Column(Column(c)))
+                .copied()
+                .map(Factor::Column)
                 .chain(std::iter::repeat_n(Factor::Mask, r));
             let mut product = vec![1; self.parameters.degree()];
             for factor in factors {
@@ -206,7 +207,7 @@ fn moments_of(
 
 #[test]
 fn shards_are_whatever_runs_of_blocks_are_wanted() {
-    let itemsets = Itemsets::new(2, vec![0, 1, 0, 4, 2, 3], 5).unwrap();
+    let itemsets = Itemsets::new(2, [0, 1, 0, 4, 2, 3].map(Column).to_vec(), 5).unwrap();
     let index = MomentIndex::new(&itemsets);
     let plan = Plan::new(&itemsets, 2);
     let source = Arc::new(Memory::new(&[9, 7, 10], 5, 11));
@@ -270,14 +271,14 @@ fn check_some(source: Memory, itemsets: &Itemsets, threads: usize, wanted: impl 
 fn a_single_item_needs_its_sum_and_the_mask() {
     check(
         Memory::new(&[1], 1, 1),
-        &Itemsets::new(1, vec![0], 1).unwrap(),
+        &Itemsets::new(1, vec![Column(0)], 1).unwrap(),
         1,
     );
 }
 
 #[test]
 fn more_polynomials_than_fit_a_tile() {
-    let flat: Vec<u32> = (0..70).flat_map(|i| [i, 70]).collect();
+    let flat = (0..70).flat_map(|i| [i, 70]).map(Column).collect();
     check(
         Memory::new(&[2, 1], 71, 2),
         &Itemsets::new(2, flat, 71).unwrap(),
@@ -320,7 +321,10 @@ fn sums_of_many_blocks_are_folded_before_they_overflow() {
     // A 64-bit sum holds 256 squares of the largest residue.
     let parameters = Parameters::new(12, 1, 40_961).unwrap();
     let q = parameters.limb_moduli()[0];
-    let plan = Plan::new(&Itemsets::new(2, vec![0, 1], 2).unwrap(), 1);
+    let plan = Plan::new(
+        &Itemsets::new(2, [0, 1].map(Column).to_vec(), 2).unwrap(),
+        1,
+    );
     let blocks: u64 = LARGEST_BLOCKS.iter().sum();
     let (source, node) = (Arc::new(Largest(parameters)), Distances::one_node());
     let count = Count::of_shards(source, &plan, &node, vec![0..blocks]).unwrap();
@@ -343,7 +347,7 @@ fn sums_of_many_blocks_are_folded_before_they_overflow() {
 
 #[test]
 fn asks_for_no_more_limbs_than_there_are() {
-    let plan = Plan::new(&Itemsets::new(1, vec![0], 1).unwrap(), 3);
+    let plan = Plan::new(&Itemsets::new(1, vec![Column(0)], 1).unwrap(), 3);
     let error = Count::new(
         Arc::new(Memory::new(&[1], 1, 1)),
         &plan,
@@ -355,7 +359,7 @@ fn asks_for_no_more_limbs_than_there_are() {
 
 #[test]
 fn counts_nothing_on_no_blocks() {
-    let plan = Plan::new(&Itemsets::new(1, vec![0], 1).unwrap(), 1);
+    let plan = Plan::new(&Itemsets::new(1, vec![Column(0)], 1).unwrap(), 1);
     let error = Count::new(
         Arc::new(Memory::new(&[], 1, 1)),
         &plan,
@@ -397,8 +401,7 @@ impl Source for Endless {
 
 #[test]
 fn a_question_in_too_many_pieces_is_refused() {
-    let pairs = (0..30).flat_map(|a| (a + 1..30).flat_map(move |b| [a, b]));
-    let itemsets = Itemsets::new(2, pairs.collect(), 30).unwrap();
+    let itemsets = Itemsets::all_of(&Vec::from_iter(Column::first(30)), 2).unwrap();
     let plan = Plan::new(&itemsets, 1);
     let source = Arc::new(Endless(Parameters::new(11, 1, 12_289).unwrap()));
     let error = Count::new(source, &plan, &Distances::one_node())
@@ -410,7 +413,7 @@ fn a_question_in_too_many_pieces_is_refused() {
 
 /// A count of several tasks: five groups.
 fn several_tasks() -> Count<Memory> {
-    let itemsets = Itemsets::new(1, vec![0], 1).unwrap();
+    let itemsets = Itemsets::new(1, vec![Column(0)], 1).unwrap();
     let source = Arc::new(Memory::new(&[30], 1, 1));
     let plan = Plan::new(&itemsets, 2);
     Count::new(source, &plan, &Distances::one_node()).unwrap()
@@ -473,10 +476,8 @@ fn nowhere(_: u64, _: Factor) -> Option<usize> {
 /// Counts pairs of four columns in 26 blocks, which are five groups, with a thread on each of three nodes, or on all
 /// but the first. Returns what each node read from each: blocks of factors.
 fn traffic(home: Home, first_node_works: bool) -> Vec<Vec<u64>> {
-    let pairs: Vec<u32> = (0..4)
-        .flat_map(|a| (a + 1..4).flat_map(move |b| [a, b]))
-        .collect();
-    let plan = Plan::new(&Itemsets::new(2, pairs, 4).unwrap(), 2);
+    let pairs = Itemsets::all_of(&Column::first(4).collect::<Vec<_>>(), 2).unwrap();
+    let plan = Plan::new(&pairs, 2);
     let source = Arc::new(Memory::new(&[20, 6], 4, 1).placed(3, home));
     let count = Count::new(source, &plan, &distances(3)).unwrap();
     let mut workspaces = [0, 1, 2].map(Workspace::on);
@@ -543,7 +544,7 @@ proptest! {
         seed: u64,
     ) {
         let length = sets.iter().next().unwrap().len();
-        let flat = sets.iter().flatten().copied().collect();
+        let flat = sets.iter().flatten().copied().map(Column).collect();
         let itemsets = Itemsets::new(length, flat, 6).unwrap();
         // All moments, or those that are not known already.
         let wanted = |moment: usize| known % 2 == 0 || known >> (moment % 64) & 1 == 0;

@@ -11,7 +11,7 @@
 use oboro_arena::{Arena, Backing, Distances};
 use oboro_engine::{Count, Plan, Segment, Source, Step, Tiles, Workspace, shards};
 use oboro_ring::moment::{Itemsets, MomentIndex};
-use oboro_ring::{Factor, Limb, Parameters};
+use oboro_ring::{Column, Factor, Limb, Parameters};
 use oboro_store::{Panel, StoreError};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -117,10 +117,7 @@ impl Source for Resident {
 
 /// All triples: tiles with products of two factors, scalars and polynomials.
 fn plan_of_triples() -> Plan {
-    let sets = (0..COLUMNS).flat_map(|a| {
-        (a + 1..COLUMNS).flat_map(move |b| (b + 1..COLUMNS).flat_map(move |c| [a, b, c]))
-    });
-    let itemsets = Itemsets::new(3, sets.collect(), COLUMNS).unwrap();
+    let itemsets = Itemsets::all_of(&Vec::from_iter(Column::first(COLUMNS)), 3).unwrap();
     Plan::new(&itemsets, 2)
 }
 
@@ -180,7 +177,7 @@ fn a_count_of_more_moments_needs_no_more_memory_of_its_own() {
         drop(count.unwrap());
         after - before
     };
-    let one = Plan::new(&Itemsets::new(1, vec![0], COLUMNS).unwrap(), 2);
+    let one = Plan::new(&Itemsets::new(1, vec![Column(0)], COLUMNS).unwrap(), 2);
     assert_eq!(allocated(plan_of_triples()), allocated(one));
 }
 
@@ -249,7 +246,7 @@ fn held<T>(make: impl FnOnce() -> T) -> (T, usize) {
 
 #[test]
 fn what_is_planned_takes_what_it_says() {
-    let itemsets = Itemsets::all_of(&Vec::from_iter(0..60), 3).unwrap();
+    let itemsets = Itemsets::all_of(&Vec::from_iter(Column::first(60)), 3).unwrap();
     let (index, bytes) = held(|| MomentIndex::new(&itemsets));
     assert_eq!(index.bytes(), bytes);
     let index = Arc::new(index);

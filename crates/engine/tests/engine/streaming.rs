@@ -149,8 +149,7 @@ fn least_budget(segment_blocks: &[u32], factors: usize) -> u64 {
 }
 
 fn pairs(columns: u32) -> Itemsets {
-    let flat = (0..columns).flat_map(|a| (a + 1..columns).flat_map(move |b| [a, b]));
-    Itemsets::new(2, flat.collect(), columns).unwrap()
+    Itemsets::all_of(&Vec::from_iter(Column::first(columns)), 2).unwrap()
 }
 
 fn assignments(threads: usize) -> Vec<CpuAssignment> {

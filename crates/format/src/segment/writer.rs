@@ -99,7 +99,7 @@ impl SegmentWriter {
         if residues.len() != seeds.len() * parameters.degree() {
             return Err(self.misuse(panel, "was given with the wrong number of residues"));
         }
-        let modulus = parameters.limb_moduli()[limb.0].value();
+        let modulus = parameters.limb_moduli()[limb].value();
         if vector::largest(residues) >= modulus {
             return Err(self.misuse(panel, "was given residues that are not below their modulus"));
         }

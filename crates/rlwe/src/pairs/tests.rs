@@ -7,7 +7,7 @@ use crate::key::tests::key;
 use crate::prefixes::VerifiedLimbs;
 use crate::range::{BlockResidues, RangeSums};
 use crate::totals::Bounds;
-use oboro_ring::{mask, vector};
+use oboro_ring::{Column, mask, vector};
 use proptest::prelude::*;
 
 const LIMBS: usize = 2;
@@ -57,7 +57,7 @@ const COLUMNS: usize = 7;
 impl Scene {
     /// Encrypts `transactions` rows without shuffling; all pairs have fixed parts.
     fn new(owner: u8, transactions: u64) -> Self {
-        let columns = (0..COLUMNS as u32).collect();
+        let columns = Column::first(COLUMNS as u32).collect();
         Self::in_order(
             owner,
             transactions,
@@ -67,11 +67,11 @@ impl Scene {
 
     /// The same, but only pairs of the first three columns have fixed parts, and those of the second and the sixth.
     fn wide(owner: u8, transactions: u64) -> Self {
-        let columns = (0..COLUMNS as u32).collect();
+        let columns = Column::first(COLUMNS as u32).collect();
         Self::in_order(
             owner,
             transactions,
-            ColumnOrder::new(columns, 3, &[1, 5]).unwrap(),
+            ColumnOrder::new(columns, 3, &[1, 5].map(Column)).unwrap(),
         )
     }
 
@@ -81,7 +81,7 @@ impl Scene {
         let strata = strata(transactions);
         let verified = VerifiedLimbs::of(strata.bounds());
         let new = || -> Vec<RangeSums> {
-            (0..LIMBS)
+            Limb::first(LIMBS)
                 .map(|limb| RangeSums::new(&key, verified, limb, &order))
                 .collect()
         };
@@ -102,7 +102,7 @@ impl Scene {
                 }
             }
             let (mut gram, mut products) = (Vec::new(), Vec::new());
-            for (limb, (mask, columns)) in encrypt(&key, block, &bits).into_iter().enumerate() {
+            for (limb, (mask, columns)) in Limb::enumerate(encrypt(&key, block, &bits)) {
                 let columns: Vec<&[u32]> = columns.iter().map(Vec::as_slice).collect();
                 // As with threads: separate shares, then merged.
                 let mut share = RangeSums::new(&key, verified, limb, &order);
@@ -244,7 +244,7 @@ fn encrypt(key: &DatasetKey, block: u64, bits: &[Vec<u64>]) -> Vec<(Vec<u32>, Ve
     let columns: Vec<&[u64]> = bits.iter().map(|it| &it[..]).collect();
     let block = Block::new(key, block, &columns).unwrap();
     let degree = key.ring().degree();
-    let mut all: Vec<(Vec<u32>, Vec<Vec<u32>>)> = (0..LIMBS)
+    let mut all: Vec<(Vec<u32>, Vec<Vec<u32>>)> = Limb::first(LIMBS)
         .map(|limb| {
             let mut values = vec![0; degree];
             mask::expand(&block.seed(), key.ring().parameters(), limb, &mut values);
@@ -252,8 +252,8 @@ fn encrypt(key: &DatasetKey, block: u64, bits: &[Vec<u64>]) -> Vec<(Vec<u32>, Ve
         })
         .collect();
     let mut encryptor = Encryptor::new(key);
-    for column in 0..bits.len() {
-        encryptor.begin_column(column as u32);
+    for column in Column::first(bits.len() as u32) {
+        encryptor.begin_column(column);
         let mut limbs: Vec<&mut [u32]> = all.iter_mut().map(|it| &mut it.1[column][..]).collect();
         encryptor.encrypt(&block, &mut limbs).unwrap();
     }
@@ -521,8 +521,8 @@ fn nothing_secret_is_printed() {
     let printed = format!("{:?}", scene.reader);
     assert_eq!(printed, "PairReader(7 columns, 1 ranges, secret)");
     let key = key(1, &parameters());
-    let order = ColumnOrder::new(vec![1, 2, 3], 2, &[3]).unwrap();
-    let limb = RangeSums::new(&key, VerifiedLimbs([2, 0, 0]), 0, &order).finish(&key);
+    let order = ColumnOrder::new([1, 2, 3].map(Column).to_vec(), 2, &[Column(3)]).unwrap();
+    let limb = RangeSums::new(&key, VerifiedLimbs([2, 0, 0]), Limb(0), &order).finish(&key);
     let printed = format!("{limb:?}");
     assert!(
         printed.contains("Wide(3 columns, 1 rows, secret)"),

@@ -24,7 +24,7 @@ struct Scene {
     key: DatasetKey,
     strata: Strata,
     /// The columns in the owner's order.
-    order: Vec<u32>,
+    order: Vec<Column>,
     reader: PrefixReader,
     columns: Vec<Vec<u64>>,
     /// For each length and number of columns the honest answer.
@@ -36,7 +36,7 @@ const QUESTIONS: [(usize, usize); 5] = [(3, 3), (3, 5), (3, 6), (4, 4), (4, 6)];
 
 fn scene(owner: u8) -> Scene {
     let key = key(owner, &parameters());
-    let order = vec![3, 0, 5, 1, 4, 2];
+    let order = [3, 0, 5, 1, 4, 2].map(Column).to_vec();
     let kept = ColumnOrder::new(order.clone(), order.len(), &[]).unwrap();
     let bounds = Bounds::new(&parameters(), COLUMNS.into(), 4).unwrap();
     let extents = bounds.extended(&[], BLOCKS * 4096, 0).unwrap();
@@ -54,7 +54,7 @@ fn scene(owner: u8) -> Scene {
             for block in range.start as usize..range.end as usize {
                 let columns: Vec<&[u32]> = order
                     .iter()
-                    .map(|&column| &server.blocks[block][column as usize][limb][..])
+                    .map(|&column| &server.blocks[block][column][limb][..])
                     .collect();
                 // As with threads: separate shares, then merged.
                 let mut share = RangeSums::new(&key, verified, limb, &kept);
@@ -66,7 +66,7 @@ fn scene(owner: u8) -> Scene {
             }
             sums.finish(&key)
         };
-        (0..verified.limbs()).map(sums).collect()
+        Limb::first(verified.limbs()).map(sums).collect()
     });
     let reader = PrefixReader::new(&key, &strata, &kept, ranges.collect()).unwrap();
     let answer = |&(length, count): &(usize, usize)| {
@@ -128,7 +128,7 @@ fn every_prefix_of_either_length_is_verified_and_read() {
 }
 
 /// Alters a residue of an answer, given by its moment, limb and slot.
-fn alter(question: &PrefixQuery, range: &mut [u8], at: (usize, usize, usize), delta: u32) {
+fn alter(question: &PrefixQuery, range: &mut [u8], at: (usize, Limb, usize), delta: u32) {
     let (moment, limb, slot) = at;
     let bytes = &mut range[question.place(moment..moment + 1).unwrap()];
     let mut residues = vec![0; pack::unpacked_len(bytes.len())];
@@ -136,9 +136,9 @@ fn alter(question: &PrefixQuery, range: &mut [u8], at: (usize, usize, usize), de
     let q = parameters().limb_moduli()[limb];
     let each = residues.len() / question.limbs();
     let at = if each < 4096 {
-        limb
+        limb.0
     } else {
-        limb * 4096 + slot
+        limb.0 * 4096 + slot
     };
     residues[at] = match delta {
         // Another representative of the same residue, if it fits.
@@ -161,8 +161,8 @@ fn lies_are_refused() {
         };
         let moments = question.moments();
         let polynomial = question.itemsets().len();
-        let q = |limb: usize| parameters().limb_moduli()[limb];
-        for limb in 0..question.limbs() {
+        let q = |limb: Limb| parameters().limb_moduli()[limb];
+        for limb in Limb::first(question.limbs()) {
             for moment in [0, polynomial - 1, polynomial, moments - 2, moments - 1] {
                 for range in 0..2 {
                     refused("one residue", &|it| {
@@ -202,7 +202,7 @@ fn lies_are_refused() {
                 );
             });
             // Only residues of small limbs have a second representative in 28 bits.
-            if limb >= 2 {
+            if limb >= Limb(2) {
                 refused("another representative", &|it| {
                     alter(&question, &mut it[0], (polynomial, limb, 3), u32::MAX);
                 });
@@ -264,7 +264,7 @@ proptest! {
     ) {
         let question = SCENE.question(QUESTIONS[which].0, QUESTIONS[which].1);
         let mut answer = SCENE.answers[&QUESTIONS[which]].clone();
-        let at = (moment.index(question.moments()), limb.index(question.limbs()), slot);
+        let at = (moment.index(question.moments()), Limb(limb.index(question.limbs())), slot);
         alter(&question, &mut answer[range], at, delta);
         prop_assert!(!SCENE.is_right(&question, &answer));
     }
@@ -276,7 +276,7 @@ fn tokens_are_what_they_are_by_definition() {
     const POINTS: usize = 4096;
     let key = key(3, &parameters());
     let verified = VerifiedLimbs([2, 3, 4]);
-    for limb in [1, 2, 3] {
+    for limb in [1, 2, 3].map(Limb) {
         let q = parameters().limb_moduli()[limb];
         let residues = |seed: u32| -> Vec<u32> {
             let values = (0..POINTS as u32)
@@ -285,7 +285,7 @@ fn tokens_are_what_they_are_by_definition() {
         };
         let (mask, columns) = (residues(1), [2, 3, 4, 5, 6].map(residues));
         let slices: Vec<&[u32]> = columns.iter().map(Vec::as_slice).collect();
-        let order = [4, 1, 0, 3, 9];
+        let order = [4, 1, 0, 3, 9].map(Column);
         let points = Points::new(&key, limb, &order);
         let (field, weights) = (points.field(), key.slot_weights(limb));
         let mut tokens = PrefixTokens::new(verified.longer(limb), order.len());
@@ -335,7 +335,7 @@ fn tokens_are_what_they_are_by_definition() {
 /// docs/cryptography.md, "Derivation of secrets"; computed from it in Python.
 #[test]
 fn weights_are_the_golden_ones() {
-    let weights = key(1, &parameters()).slot_weights(3);
+    let weights = key(1, &parameters()).slot_weights(Limb(3));
     let of = |slot: usize| (weights.a[slot], weights.b[slot]);
     let golden = ((74_669_348, 78_853_680), (79_073_788, 19_085_235));
     assert_eq!((of(0), of(4095)), golden);
@@ -351,16 +351,16 @@ fn a_question_about_other_columns_is_the_owners_mistake() {
 
 #[test]
 fn questions_without_itemsets_or_beyond_the_bounds_are_refused() {
-    let question = |columns: &[u32], length| {
+    let question = |columns: &[Column], length| {
         let asked = PrefixQuery::new(&SCENE.key, SCENE.strata.clone(), columns, length);
         asked.err().expect("no question")
     };
     assert_eq!(
-        question(&[1, 2], 3),
+        question(&[1, 2].map(Column), 3),
         PrefixError::Itemsets(RequestError::Empty)
     );
     assert!(matches!(
-        question(&[0, 1, 2, 3, 4], 5),
+        question(&[0, 1, 2, 3, 4].map(Column), 5),
         PrefixError::Length(_)
     ));
     assert_eq!(prefix_bytes(&parameters(), &SCENE.strata, 6, 5), None);

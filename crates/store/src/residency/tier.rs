@@ -538,7 +538,7 @@ impl Tier {
                 .into_iter()
                 .flat_map(|piece| piece.chunks_exact_mut(degree));
             for (seed, block) in description.seeds.iter().zip(blocks) {
-                mask::expand(seed, &description.parameters, load.key.panel.limb.0, block);
+                mask::expand(seed, &description.parameters, load.key.panel.limb, block);
             }
             Ok(())
         })

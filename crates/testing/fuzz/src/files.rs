@@ -131,7 +131,7 @@ pub fn segment(bytes: &[u8]) -> Option<()> {
 /// The header of a cell cache file. Whatever it claims, no more is read than the dataset has.
 pub fn kept_cells(bytes: &[u8]) -> Option<()> {
     let (columns, segments, length) = decoded(decode_kept(bytes, &MANIFEST))?;
-    assert!(columns.is_sorted() && columns.iter().all(|&it| it < MANIFEST.sealed_columns()));
+    assert!(columns.is_sorted() && columns.iter().all(|it| it.0 < MANIFEST.sealed_columns()));
     assert!(!segments.is_empty() && segments.end as usize <= MANIFEST.segments.len());
     assert!(length <= MANIFEST.segment_bytes());
     Some(())

@@ -3,9 +3,11 @@
 use crate::decoded;
 use crate::files::master;
 use oboro_format::{Damage, DatasetInfo, Manifest};
-use oboro_protocol::{block_ranges, dataset_id, digest, moments_range, v1};
+use oboro_protocol::{
+    block_ranges, column_numbers, columns, dataset_id, digest, moments_range, v1,
+};
 use oboro_ring::moment::{Itemsets, MomentIndex};
-use oboro_ring::{Parameters, pack};
+use oboro_ring::{Column, Parameters, pack};
 use oboro_rlwe::{Bounds, Combiner, DatasetKey, Partial, Strata};
 use prost::Message;
 use std::sync::LazyLock;
@@ -22,7 +24,8 @@ static COMBINER: LazyLock<Combiner> = LazyLock::new(combiner);
 fn combiner() -> Combiner {
     let parameters = Parameters::new(11, 2, 12289).expect("they are secure");
     let key = DatasetKey::new(&master(), parameters, [1; 16], [2; 16]);
-    let itemsets = Itemsets::new(2, vec![0, 1, 1, 2], 3).expect("they are in order");
+    let itemsets =
+        Itemsets::new(2, [0, 1, 1, 2].map(Column).to_vec(), 3).expect("they are in order");
     let bounds = Bounds::new(key.ring().parameters(), 3, 2).expect("the parameters carry pairs");
     // A total too large for t, and its sample.
     let extents = bounds.extended(&[], BLOCKS << 11, 0).expect("they are few");
@@ -88,8 +91,12 @@ pub fn question(bytes: &[u8]) -> Option<()> {
     let request: v1::CountRequest = message(bytes)?;
     decoded(digest(&request.root))?;
     let length = request.length as usize;
-    let itemsets = decoded(Itemsets::new(length, request.columns.clone(), COLUMNS))?;
-    assert_eq!(itemsets.as_flat(), request.columns);
+    let itemsets = decoded(Itemsets::new(
+        length,
+        columns(request.columns.clone()),
+        COLUMNS,
+    ))?;
+    assert_eq!(column_numbers(itemsets.as_flat()), request.columns);
     let ranges = decoded(block_ranges(&request.ranges, BLOCKS))?;
     assert!(
         ranges

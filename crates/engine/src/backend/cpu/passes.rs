@@ -91,9 +91,7 @@ impl Grid {
     /// What moments of one pass have in common; in the order of passes.
     fn cell(&self, index: &MomentIndex, moment: usize) -> impl Iterator<Item = usize> {
         let (_, columns) = index.get(moment);
-        let positions = columns
-            .iter()
-            .map(|&column| self.positions[column as usize]);
+        let positions = columns.iter().map(|&column| self.positions[column]);
         positions.enumerate().map(|(number, position)| {
             if number + 1 < self.level {
                 position / self.row
@@ -107,12 +105,13 @@ impl Grid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oboro_ring::Column;
     use oboro_ring::moment::Itemsets;
     use proptest::prelude::*;
 
     fn pairs(columns: u32) -> MomentIndex {
-        let flat = (0..columns).flat_map(|a| (a + 1..columns).flat_map(move |b| [a, b]));
-        MomentIndex::new(&Itemsets::new(2, flat.collect(), columns).unwrap())
+        let columns = Vec::from_iter(Column::first(columns));
+        MomentIndex::new(&Itemsets::all_of(&columns, 2).unwrap())
     }
 
     #[test]
@@ -156,7 +155,7 @@ mod tests {
             step in 1usize..3,
         ) {
             let level = sets.iter().next().unwrap().len();
-            let flat: Vec<u32> = sets.iter().flatten().copied().collect();
+            let flat = sets.iter().flatten().copied().map(Column).collect();
             let index = MomentIndex::new(&Itemsets::new(level, flat, 30).unwrap());
             let wanted: Vec<usize> = (0..index.len()).step_by(step).collect();
             let passes = cut(&index, wanted.clone(), capacity);

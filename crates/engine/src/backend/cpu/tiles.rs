@@ -201,15 +201,14 @@ impl Tile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oboro_ring::Column;
     use oboro_ring::moment::Itemsets;
     use std::sync::Arc;
 
     #[test]
     fn tiles_cover_what_is_wanted_once() {
-        let flat: Vec<u32> = (0..130)
-            .flat_map(|i| (i + 1..130).flat_map(move |j| [i, j]))
-            .collect();
-        let index = Arc::new(MomentIndex::new(&Itemsets::new(2, flat, 130).unwrap()));
+        let pairs = Itemsets::all_of(&Vec::from_iter(Column::first(130)), 2).unwrap();
+        let index = Arc::new(MomentIndex::new(&pairs));
         for step in [1, 3] {
             let wanted: Vec<usize> = (0..index.len()).step_by(step).collect();
             let plan = Plan::of_moments(&index, 2, wanted.iter().copied());
@@ -236,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_small_question_is_one_tile() {
-        let itemsets = Itemsets::new(2, vec![0, 1, 0, 2, 1, 2], 3).unwrap();
+        let itemsets = Itemsets::new(2, [0, 1, 0, 2, 1, 2].map(Column).to_vec(), 3).unwrap();
         let tiles = Tiles::new(&Plan::new(&itemsets, 2), usize::MAX);
         let pass = &tiles.passes()[0];
         let [tile] = pass.tiles() else {

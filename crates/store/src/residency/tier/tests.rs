@@ -110,7 +110,7 @@ fn assert_groups_arrive(store: &Store) {
                 let masks = snapshot.panel(segment, limb, Factor::Mask).unwrap();
                 let mut expected = vec![0; degree];
                 for (block, seed) in description.seeds.iter().enumerate() {
-                    mask::expand(seed, &description.parameters, limb.0, &mut expected);
+                    mask::expand(seed, &description.parameters, limb, &mut expected);
                     assert_eq!(masks.blocks(block..block + 1, degree), expected);
                 }
             }

@@ -86,7 +86,7 @@ fn panels_and_masks_are_what_was_written() {
         let masks = segment.load(mask_of(limb)).unwrap();
         let mut mask = vec![0; n];
         for (block, seed) in description.seeds.iter().enumerate() {
-            mask::expand(seed, &description.parameters, limb, &mut mask);
+            mask::expand(seed, &description.parameters, Limb(limb), &mut mask);
             assert_eq!(masks.blocks(block..block + 1, n), mask);
         }
     }
