@@ -2,10 +2,10 @@
 //! line, the summary last. `cargo bench --bench engine -- COLUMNS TRANSACTIONS LENGTH THREADS`.
 
 use oboro_arena::{Arena, Backing, Topology};
-use oboro_engine::{Count, Plan, Segment, Source};
+use oboro_engine::{Count, Plan, Source};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::vector::{self, Kernels, LEAVES, PREFIXES};
-use oboro_ring::{Column, Factor, Limb, Parameters};
+use oboro_ring::{Blocks, Column, Factor, Limb, Parameters};
 use oboro_store::{Panel, StoreError};
 use serde_json::json;
 use std::error::Error;
@@ -21,24 +21,18 @@ const RUNS: usize = 7;
 struct Memory {
     parameters: Parameters,
     columns: u32,
-    segments: Vec<Segment>,
+    segments: Vec<Blocks>,
     /// For each segment and limb: the columns, then the mask.
     panels: Vec<Arc<Panel>>,
 }
 
 impl Memory {
     fn new(parameters: Parameters, columns: u32, blocks: u64) -> Result<Self, StoreError> {
-        let segments: Vec<Segment> = (0..blocks)
-            .step_by(SEGMENT_BLOCKS as usize)
-            .map(|first_block| Segment {
-                first_block,
-                blocks: SEGMENT_BLOCKS.min(blocks - first_block),
-            })
-            .collect();
+        let segments = Vec::from_iter(Blocks::from(0..blocks).runs(SEGMENT_BLOCKS));
         let mut panels = Vec::new();
         let mut state = 1u64;
         for segment in &segments {
-            let len = segment.blocks as usize * parameters.degree();
+            let len = segment.len() as usize * parameters.degree();
             let panel_count = parameters.limb_count() * (columns as usize + 1);
             let arena = Arena::reserve(panel_count * Panel::footprint(len), Backing::default())?;
             for q in parameters.limb_moduli() {
@@ -74,7 +68,7 @@ impl Source for Memory {
         self.columns
     }
 
-    fn segments(&self) -> Vec<Segment> {
+    fn segments(&self) -> Vec<Blocks> {
         self.segments.clone()
     }
 

@@ -236,7 +236,7 @@ impl Prospect {
         };
         let ranges = strata.ranges().len() as u64;
         let range = (0..=level).fold(0u64, |bytes, power| bytes.saturating_add(of_power(power)));
-        let blocks = strata.ranges().iter().map(|it| it.end - it.start).max()?;
+        let blocks = strata.ranges().iter().map(|it| it.len()).max()?;
         Some(LevelForecast {
             level,
             itemsets,

@@ -63,7 +63,7 @@ impl MomentCounter<'_> {
         let level = itemsets.length();
         let asked = itemsets.len();
         let strata = self.strata()?;
-        let ranges = strata.ranges().iter().cloned().map(Into::into).collect();
+        let ranges = strata.ranges().iter().copied().map(Into::into).collect();
         let combiner = Combiner::new(self.dataset.key().clone(), itemsets, strata)?;
         let request = v1::CountRequest {
             name: self.name.to_owned(),
@@ -265,6 +265,7 @@ impl SupportCounter for MomentCounter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oboro_ring::Blocks;
     use prost::Message;
 
     #[test]
@@ -285,7 +286,7 @@ mod tests {
             limbs: u32::MAX,
             length: u32::MAX,
             columns: vec![u32::MAX; 3 * most],
-            ranges: vec![(0..u64::MAX).into(); 3],
+            ranges: vec![Blocks::from(0..u64::MAX).into(); 3],
             scalars: false,
         };
         assert!(most > 10_000 && request.encoded_len() <= 1 << 20);

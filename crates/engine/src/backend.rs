@@ -7,9 +7,9 @@
 pub(crate) mod cpu;
 
 use crate::plan::Plan;
-use crate::source::{Segment, Source, segments_of};
+use crate::source::{Source, segments_of};
 use oboro_format::wording::MEMORY;
-use oboro_ring::{Factor, Limb};
+use oboro_ring::{Blocks, Factor, Limb};
 use oboro_store::{Panel, Reads, StoreError};
 use std::error::Error;
 use std::ops::{ControlFlow, Range};
@@ -40,7 +40,7 @@ pub struct Job<S> {
     /// Which moments.
     pub plan: Arc<Plan>,
     /// Over these runs of blocks, none empty: every moment of the plan over each of them.
-    pub shards: Vec<Range<u64>>,
+    pub shards: Vec<Blocks>,
     /// To be called, on any thread, whenever [`RunningJob::has_task`] may have become true other than by a step.
     pub wake: Wake,
 }
@@ -152,8 +152,8 @@ impl Batch {
     pub fn fill<S: Source + ?Sized>(
         &mut self,
         source: &S,
-        segments: &[Segment],
-        shard: &Range<u64>,
+        segments: &[Blocks],
+        shard: Blocks,
         limb: Limb,
         factors: &[Factor],
     ) -> Result<(), StoreError> {
@@ -165,13 +165,9 @@ impl Batch {
                 let panel = panel.inspect_err(|_| self.clear())?;
                 self.panels.push(panel);
             }
-            let Segment {
-                first_block,
-                blocks,
-            } = segments[segment];
-            let start = shard.start.max(first_block) - first_block;
-            let end = shard.end.min(first_block + blocks) - first_block;
-            self.blocks.push(start as usize..end as usize);
+            let blocks = segments[segment];
+            let here = shard.intersection(blocks);
+            self.blocks.push(here.indices_in(blocks));
         }
         Ok(())
     }

@@ -4,9 +4,8 @@
 //! canonical order are the leaves of a trie in preorder. A plan names the moments that are wanted; how they are cut
 //! into tiles is up to the [backend](crate::Backend).
 
-use oboro_ring::Factor;
 use oboro_ring::moment::{Itemsets, MomentIndex};
-use std::ops::Range;
+use oboro_ring::{Blocks, Factor};
 use std::sync::Arc;
 
 /// What to compute for one question.
@@ -66,32 +65,41 @@ pub(crate) fn path(index: &MomentIndex, moment: usize) -> impl Iterator<Item = F
 
 /// Cuts ranges of blocks into shards: runs of at most `most` blocks that no range's edge crosses, ascending, each
 /// block once. Sums over a range are those of its shards, added.
-pub fn shards(ranges: &[Range<u64>], most: u64) -> Vec<Range<u64>> {
+pub fn shards(ranges: &[Blocks], most: u64) -> Vec<Blocks> {
     let mut edges: Vec<u64> = ranges.iter().flat_map(|it| [it.start, it.end]).collect();
     edges.sort_unstable();
     edges.dedup();
-    let is_covered = |run: &Range<u64>| {
-        let mut ranges = ranges.iter();
-        ranges.any(|range| range.start <= run.start && run.end <= range.end)
-    };
-    let runs = edges.windows(2).map(|it| it[0]..it[1]).filter(is_covered);
-    let cut = |run: Range<u64>| {
-        let starts = run.clone().step_by(most as usize);
-        starts.map(move |start| start..run.end.min(start + most))
-    };
-    runs.flat_map(cut).collect()
+    let is_covered = |&run: &Blocks| ranges.iter().any(|range| range.contain(run));
+    let runs = edges.windows(2).map(|it| Blocks::from(it[0]..it[1]));
+    let runs = runs.filter(is_covered);
+    runs.flat_map(|run| run.runs(most)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ops::Range;
 
     #[test]
     fn shards_cross_no_edge_and_have_every_block_once() {
-        let total_and_sample = shards(&[0..70, 0..28, 70..71], 28);
-        assert_eq!(total_and_sample, [0..28, 28..56, 56..70, 70..71]);
-        assert_eq!(shards(&[5..9, 20..22], 3), [5..8, 8..9, 20..22]);
-        assert_eq!(shards(&[0..4, 2..6], 10), [0..2, 2..4, 4..6]);
-        assert!(shards(&[], 28).is_empty() && shards(&[3..3, 7..7], 28).is_empty());
+        fn assert_cut(ranges: &[Range<u64>], most: u64, expected: &[Range<u64>]) {
+            let [ranges, expected] =
+                [ranges, expected].map(|it| it.iter().cloned().map(Blocks::from));
+            assert!(
+                shards(&Vec::from_iter(ranges), most)
+                    .into_iter()
+                    .eq(expected)
+            );
+        }
+        // A total and its sample.
+        assert_cut(
+            &[0..70, 0..28, 70..71],
+            28,
+            &[0..28, 28..56, 56..70, 70..71],
+        );
+        assert_cut(&[5..9, 20..22], 3, &[5..8, 8..9, 20..22]);
+        assert_cut(&[0..4, 2..6], 10, &[0..2, 2..4, 4..6]);
+        assert_cut(&[], 28, &[]);
+        assert_cut(&[3..3, 7..7], 28, &[]);
     }
 }

@@ -1,18 +1,10 @@
 //! Where panels come from.
 
-use oboro_ring::{Factor, Limb, Parameters};
+use oboro_format::SegmentEntry;
+use oboro_ring::{Blocks, Factor, Limb, Parameters};
 use oboro_store::{Listener, Panel, PanelKey, Snapshot, StoreError, Stream, WorkUnit};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// The blocks of one segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Segment {
-    /// Its first block's number in the dataset.
-    pub first_block: u64,
-    /// The number of its blocks.
-    pub blocks: u64,
-}
 
 /// What a count needs in memory, one unit after another.
 #[derive(Debug, Clone)]
@@ -46,8 +38,8 @@ pub trait Source: Send + Sync {
     /// The number of columns.
     fn columns(&self) -> u32;
 
-    /// The segments, their blocks consecutive from 0.
-    fn segments(&self) -> Vec<Segment>;
+    /// The blocks of each segment, consecutive from 0.
+    fn segments(&self) -> Vec<Blocks>;
 
     /// The residues of one factor, modulo one limb, of all blocks of a segment: evaluation form,
     /// block after block, below 2^28.
@@ -66,16 +58,16 @@ pub trait Source: Send + Sync {
     }
 
     /// How many factors, modulo this many limbs, fit into memory, of the segments of any of these shards.
-    fn factors_at_a_time(&self, limbs: usize, shards: &[Range<u64>]) -> usize {
+    fn factors_at_a_time(&self, limbs: usize, shards: &[Blocks]) -> usize {
         let segments = self.segments();
-        let residues = |s: &Segment| s.blocks as usize * self.parameters().degree();
-        let bytes = |segments: &[Segment]| -> usize {
+        let residues = |s: &Blocks| s.len() as usize * self.parameters().degree();
+        let bytes = |segments: &[Blocks]| -> usize {
             let panels = segments.iter().map(|s| Panel::footprint(residues(s)));
             limbs * panels.sum::<usize>()
         };
         let most = shards
             .iter()
-            .map(|shard| bytes(&segments[segments_of(&segments, shard)]));
+            .map(|&shard| bytes(&segments[segments_of(&segments, shard)]));
         (self.budget() / most.max().unwrap_or(1).max(1) as u64) as usize
     }
 
@@ -112,12 +104,9 @@ impl Source for Snapshot {
         self.manifest().columns
     }
 
-    fn segments(&self) -> Vec<Segment> {
-        let entry = |e: &oboro_format::SegmentEntry| Segment {
-            first_block: e.first_block,
-            blocks: e.blocks.into(),
-        };
-        self.manifest().segments.iter().map(entry).collect()
+    fn segments(&self) -> Vec<Blocks> {
+        let segments = self.manifest().segments.iter();
+        segments.map(SegmentEntry::range).collect()
     }
 
     fn panel(&self, segment: usize, limb: Limb, factor: Factor) -> Result<Arc<Panel>, StoreError> {
@@ -150,8 +139,8 @@ impl Source for Snapshot {
 }
 
 /// The segments that have blocks of a shard.
-pub(crate) fn segments_of(segments: &[Segment], shard: &Range<u64>) -> Range<usize> {
-    let first = segments.partition_point(|it| it.first_block + it.blocks <= shard.start);
-    let end = segments.partition_point(|it| it.first_block < shard.end);
+pub(crate) fn segments_of(segments: &[Blocks], shard: Blocks) -> Range<usize> {
+    let first = segments.partition_point(|it| it.end <= shard.start);
+    let end = segments.partition_point(|it| it.start < shard.end);
     first..end
 }

@@ -8,7 +8,7 @@ use crate::codec::{Reader, Writer, unseal};
 use crate::error::{Corruption, FormatError};
 use crate::id::{DatasetId, Digest};
 use crate::segment::{MAX_ROW_ID_BYTES, sealed_columns, segment_bytes};
-use oboro_ring::Parameters;
+use oboro_ring::{Blocks, Parameters};
 
 const MAGIC: &str = "OBOROMAN";
 const VERSION: u32 = 3;
@@ -38,6 +38,13 @@ pub struct SegmentEntry {
     pub blocks: u32,
     /// The length of its file.
     pub bytes: u64,
+}
+
+impl SegmentEntry {
+    /// Its blocks.
+    pub fn range(&self) -> Blocks {
+        Blocks::from_start(self.first_block, self.blocks.into())
+    }
 }
 
 /// The public description of one version of a dataset.

@@ -8,7 +8,7 @@
 use crate::error::FormatError;
 use crate::id::{DatasetId, Digest};
 use layout::Layout;
-use oboro_ring::{Column, Limb, Parameters, Seed};
+use oboro_ring::{Blocks, Column, Limb, Parameters, Seed};
 
 mod file;
 mod header;
@@ -61,6 +61,11 @@ pub struct SegmentDescription {
 }
 
 impl SegmentDescription {
+    /// Its blocks.
+    pub fn range(&self) -> Blocks {
+        Blocks::from_start(self.first_block, self.seeds.len() as u64)
+    }
+
     /// BLAKE3 of the concatenated mask seeds. They are drawn afresh for every segment, so no two segments share it.
     pub fn seeds_digest(&self) -> Digest {
         let mut hasher = blake3::Hasher::new();

@@ -5,14 +5,13 @@
 use crate::dataset::{DatasetError, Progress};
 use crate::record::{RecordError, StratumRecord};
 use oboro_format::{Bundle, BundleWriter, Digest, FormatError, Manifest, PanelReader, Segment};
-use oboro_ring::{Column, Limb, Seed, mask, threads};
+use oboro_ring::{Blocks, Column, Limb, Seed, mask, threads};
 use oboro_rlwe::{
     BlockResidues, Bounds, ColumnOrder, DatasetKey, Extent, RangeLimb, RangeSums, Strata,
     VerifiedLimbs,
 };
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
-use std::ops::Range;
 
 /// The most columns, by support, that have fixed parts for all their pairs, and whose longer itemsets a server counts
 /// verifiably. Each of their pairs takes 8 bytes per range.
@@ -70,7 +69,7 @@ impl NewBlocks<'_> {
             let old = before.get(place);
             let known = old.map_or(0, |it| it.blocks);
             plans.push(Plan {
-                new: first + known..end,
+                new: (first + known..end).into(),
                 sample: stratum.sample_blocks().map(|blocks| first + blocks),
                 old: old.and_then(|it| it.ranges.first().copied()),
             });
@@ -85,7 +84,7 @@ impl NewBlocks<'_> {
         if self.verified().limbs() == 0 {
             return Ok(kept);
         }
-        let pieces: Vec<Range<u64>> = plans.iter().flat_map(Plan::pieces).collect();
+        let pieces: Vec<Blocks> = plans.iter().flat_map(Plan::pieces).collect();
         let mut sums = self.sums(&pieces, writer)?.into_iter();
         for (plan, stratum) in plans.iter().zip(&mut kept) {
             let mut of_plan: Vec<Vec<RangeSums>> =
@@ -135,11 +134,11 @@ impl NewBlocks<'_> {
     /// The sums over each of these runs of new blocks, for each limb.
     fn sums(
         &self,
-        pieces: &[Range<u64>],
+        pieces: &[Blocks],
         writer: &BundleWriter,
     ) -> Result<Vec<Vec<RangeSums>>, DatasetError> {
         let limbs = self.verified().limbs();
-        let empty = |_: &Range<u64>| -> Vec<Mutex<RangeSums>> {
+        let empty = |_: &Blocks| -> Vec<Mutex<RangeSums>> {
             let sums = |limb| Mutex::new(self.empty(limb));
             Limb::first(limbs).map(sums).collect()
         };
@@ -161,7 +160,7 @@ impl NewBlocks<'_> {
         writer: &BundleWriter,
         segment: u32,
         limb: Limb,
-        pieces: &[Range<u64>],
+        pieces: &[Blocks],
         sums: &[Vec<Mutex<RangeSums>>],
     ) -> Result<(), DatasetError> {
         let opened = writer.open_segment(self.manifest, segment)?;
@@ -173,19 +172,18 @@ impl NewBlocks<'_> {
         let focus: Vec<Column> = focus.map(|&it| self.order.columns()[it]).collect();
         let mut focus = Columns::new(&opened, limb, &focus)?;
         let mut tail = Columns::new(&opened, limb, &self.order.columns()[self.order.tail()])?;
-        let first = description.first_block;
-        let end = first + description.seeds.len() as u64;
+        let all = description.range();
         let most = (RUN_BYTES / (size_of::<u32>() * degree * paired.len())).clamp(1, RUN_BLOCKS);
         let mut masks = vec![vec![0; degree]; most];
         for (piece, sums) in pieces.iter().zip(sums) {
-            let here = piece.start.max(first)..piece.end.min(end);
+            let here = piece.intersection(all);
             if here.is_empty() {
                 continue;
             }
             let mut own = self.empty(limb);
-            for start in here.clone().step_by(most) {
-                let count = (here.end - start).min(most as u64) as usize;
-                let seeds = &description.seeds[(start - first) as usize..];
+            for run in here.runs(most as u64) {
+                let seeds = &description.seeds[run.indices_in(all)];
+                let count = seeds.len();
                 self.expand(seeds, limb, &mut masks[..count]);
                 let masks: Vec<&[u32]> = masks[..count].iter().map(Vec::as_slice).collect();
                 columns.read(count, degree)?;
@@ -303,7 +301,7 @@ fn add(sums: &mut RangeSums, masks: &[&[u32]], columns: &[Vec<&[u32]>]) {
 /// The work for one stratum.
 struct Plan {
     /// The blocks added to it: all of them in a new one.
-    new: Range<u64>,
+    new: Blocks,
     /// The end of its sample, if it has one.
     sample: Option<u64>,
     /// The kept data of the blocks that it had before.
@@ -312,10 +310,10 @@ struct Plan {
 
 impl Plan {
     /// The runs of new blocks to add up separately: those of the sample, and the others; empty if nothing was added.
-    fn pieces(&self) -> Vec<Range<u64>> {
-        let Range { start, end } = self.new;
+    fn pieces(&self) -> Vec<Blocks> {
+        let Blocks { start, end } = self.new;
         let edge = self.sample.map_or(start, |edge| edge.max(start));
-        let pieces = [start..edge, edge..end].into_iter();
+        let pieces = [start..edge, edge..end].map(Blocks::from).into_iter();
         pieces.filter(|piece| !piece.is_empty()).collect()
     }
 }

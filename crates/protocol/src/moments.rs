@@ -1,8 +1,9 @@
 //! Encoding and decoding moments in messages. Invalid messages give errors, never panics.
 
 use crate::{FieldError, MAX_RANGES, MOMENTS_CHUNK_BYTES, v1};
+use oboro_ring::Blocks;
 use prost::bytes::Bytes;
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// Splits the packed moments of a range into messages of about a mebibyte, all of one size.
@@ -44,11 +45,11 @@ pub fn moments_range(message: &v1::Moments) -> Result<Range<usize>, FieldError> 
         })
 }
 
-impl From<Range<u64>> for v1::BlockRange {
-    fn from(range: Range<u64>) -> Self {
+impl From<Blocks> for v1::BlockRange {
+    fn from(range: Blocks) -> Self {
         Self {
             first_block: range.start,
-            blocks: range.end - range.start,
+            blocks: range.len(),
         }
     }
 }
@@ -57,7 +58,7 @@ impl From<Range<u64>> for v1::BlockRange {
 ///
 /// # Errors
 /// No ranges; one that is empty, repeated or out of bounds; more than [`MAX_RANGES`].
-pub fn block_ranges(ranges: &[v1::BlockRange], blocks: u64) -> Result<Vec<Range<u64>>, FieldError> {
+pub fn block_ranges(ranges: &[v1::BlockRange], blocks: u64) -> Result<Vec<Blocks>, FieldError> {
     let bad = |problem| FieldError {
         field: "ranges",
         problem,
@@ -70,11 +71,11 @@ pub fn block_ranges(ranges: &[v1::BlockRange], blocks: u64) -> Result<Vec<Range<
     }
     let range = |range: &v1::BlockRange| {
         let end = range.first_block.checked_add(range.blocks)?;
-        (range.blocks > 0 && end <= blocks).then_some(range.first_block..end)
+        (range.blocks > 0 && end <= blocks).then(|| Blocks::from(range.first_block..end))
     };
-    let found: Option<Vec<Range<u64>>> = ranges.iter().map(range).collect();
+    let found: Option<Vec<Blocks>> = ranges.iter().map(range).collect();
     let found = found.ok_or_else(|| bad("are not of blocks that the dataset has"))?;
-    let distinct: BTreeSet<(u64, u64)> = found.iter().map(|it| (it.start, it.end)).collect();
+    let distinct: HashSet<&Blocks> = found.iter().collect();
     if distinct.len() == found.len() {
         Ok(found)
     } else {
@@ -141,7 +142,7 @@ mod tests {
             block_ranges(&ranges.iter().map(range).collect::<Vec<_>>(), 10)
         };
         let good = of(&[(0, 10), (0, 4), (9, 1)]).unwrap();
-        assert_eq!(good, [0..10, 0..4, 9..10]);
+        assert_eq!(good, [0..10, 0..4, 9..10].map(Blocks::from));
         assert!(
             good.iter()
                 .cloned()

@@ -31,7 +31,7 @@ pub use fraction::Fractions;
 pub use mask::{Nonce, QuerySeed, Seed};
 pub use modulus::{Modulus, ModulusError};
 pub use ntt::{Ntt, NttError};
-pub use number::{Column, Factor, Limb};
+pub use number::{Blocks, Column, Factor, Limb};
 pub use parameters::{
     Basis, MAX_LOG_DEGREE, MIN_LOG_DEGREE, ParameterError, Parameters, limb_primes, most_limbs,
     plaintext_moduli, security_bound,

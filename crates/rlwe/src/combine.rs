@@ -326,7 +326,7 @@ impl Combiner {
         let ranges = self.strata.ranges();
         let bounds: Vec<f64> = ranges
             .iter()
-            .map(|it| self.relative_bound(it.end - it.start))
+            .map(|it| self.relative_bound(it.len()))
             .collect();
         let mut largest: f64 = 0.0;
         let mut support = |itemset: usize| {
@@ -616,7 +616,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::key::tests::key as key_in;
     use crate::{Block, Bounds, Encryptor};
-    use oboro_ring::{Ring, mask};
+    use oboro_ring::{Blocks, Ring, mask};
     use proptest::prelude::*;
 
     /// A minimal server: every moment by its definition.
@@ -900,7 +900,7 @@ pub(crate) mod tests {
         // t = 40961 holds ten blocks of 4096; eleven blocks of ones are a total and a sample.
         let key = key(12, 2, 40961);
         let strata = strata(&key, 2, 2, 11);
-        assert_eq!(strata.ranges(), [0..11, 0..10]);
+        assert_eq!(strata.ranges(), [0..11, 0..10].map(Blocks::from));
         let columns = vec![vec![u64::MAX; 11 * 64]; 2];
         let server = dataset(&key, &columns);
         let answer = count(&server, &key, &all_itemsets(2, 2));

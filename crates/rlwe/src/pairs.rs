@@ -9,10 +9,9 @@ use crate::order::ColumnOrder;
 use crate::prefixes::VerifiedLimbs;
 use crate::range::{KeptPairs, RangeLimb, fit};
 use crate::totals::Strata;
-use oboro_ring::{Limb, Parameters, threads};
+use oboro_ring::{Blocks, Limb, Parameters, threads};
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::ops::Range;
 use thiserror::Error;
 
 /// Why an answer is refused.
@@ -87,13 +86,12 @@ impl PairReader {
             return None;
         }
         let parameters = key.ring().parameters();
-        let reader = |(kept, range): (Vec<RangeLimb>, &Range<u64>)| {
-            let blocks = range.end - range.start;
+        let reader = |(kept, range): (Vec<RangeLimb>, &Blocks)| {
             let pairs: Vec<KeptPairs> = kept.into_iter().filter_map(|it| it.pairs).collect();
             if pairs.len() != limbs {
                 return None;
             }
-            RangeReader::new(parameters, bounds.log2_supports(), blocks, pairs)
+            RangeReader::new(parameters, bounds.log2_supports(), range.len(), pairs)
         };
         let all = ranges.into_iter().zip(strata.ranges());
         let ranges: Option<Vec<RangeReader>> = all.map(reader).collect();

@@ -8,8 +8,7 @@ use crate::order::ColumnOrder;
 use crate::prefixes::{PrefixTokens, VerifiedLimbs};
 use crate::totals::Strata;
 use crate::wide::{Pass, Wide, WideSums};
-use oboro_ring::{Limb, QuadraticField};
-use std::ops::Range;
+use oboro_ring::{Blocks, Limb, QuadraticField};
 
 /// A block modulo one limb: `N` residues each, in evaluation form.
 #[derive(Clone, Copy)]
@@ -187,10 +186,9 @@ pub(crate) fn fit(
     limbs: usize,
     ranges: &[Vec<RangeLimb>],
 ) -> bool {
-    let fits = |(kept, range): (&Vec<RangeLimb>, &Range<u64>)| {
-        let blocks = range.end - range.start;
+    let fits = |(kept, range): (&Vec<RangeLimb>, &Blocks)| {
         let fits = |(limb, it): (Limb, &RangeLimb)| {
-            (it.limb, &it.order, it.blocks) == (limb, order, blocks)
+            (it.limb, &it.order, it.blocks) == (limb, order, range.len())
         };
         kept.len() == limbs && Limb::enumerate(kept).all(fits)
     };

@@ -5,8 +5,7 @@
 //! multiple of `t`.
 
 use crate::noise::{limbs_for, log2_phase_bound};
-use oboro_ring::Parameters;
-use std::ops::Range;
+use oboro_ring::{Blocks, Parameters};
 
 /// `−log2` of the probability that an honest answer is lifted wrongly, and of the probability that its phase exceeds
 /// its bound, each over all supports together.
@@ -171,7 +170,7 @@ fn log2_itemsets(columns: u64, longest: usize) -> f64 {
 pub struct Strata {
     bounds: Bounds,
     strata: Vec<Stratum>,
-    ranges: Vec<Range<u64>>,
+    ranges: Vec<Blocks>,
     /// For each range the generation of its secrets.
     secret_generations: Vec<u32>,
 }
@@ -199,8 +198,9 @@ impl Strata {
                 bounds.log2_supports,
             )?;
             let end = first.checked_add(extent.blocks)?;
-            ranges.push(first..end);
-            ranges.extend(stratum.sample_blocks().map(|blocks| first..first + blocks));
+            ranges.push(Blocks::from(first..end));
+            let sample = stratum.sample_blocks();
+            ranges.extend(sample.map(|blocks| Blocks::from_start(first, blocks)));
             secret_generations.resize(ranges.len(), extent.secret_generation);
             strata.push(stratum);
             first = end;
@@ -224,7 +224,7 @@ impl Strata {
     }
 
     /// For each stratum the blocks of its total, followed by those of its sample if it has one.
-    pub fn ranges(&self) -> &[Range<u64>] {
+    pub fn ranges(&self) -> &[Blocks] {
         &self.ranges
     }
 
@@ -403,7 +403,7 @@ mod tests {
         let bounds = Bounds::new(&parameters(), 18, 2).unwrap();
         let extents = extended(&bounds, &extended(&bounds, &[], 1_943_424), 50);
         let strata = Strata::new(bounds.clone(), &extents).unwrap();
-        assert_eq!(strata.ranges(), [0..475, 0..28, 475..476]);
+        assert_eq!(strata.ranges(), [0..475, 0..28, 475..476].map(Blocks::from));
         let support = |residues: [u32; 3]| strata.support(residues.into_iter());
         // A third of the first stratum, of which 38,000 are in the sample.
         assert_eq!(

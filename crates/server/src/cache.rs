@@ -5,12 +5,11 @@
 //! given number of bytes and evicts the entries of least value.
 
 use oboro_format::Digest;
-use oboro_ring::Column;
 use oboro_ring::moment::MomentIndex;
+use oboro_ring::{Blocks, Column};
 use prost::bytes::Bytes;
 use quick_cache::{Equivalent, Weighter, sync};
 use std::hash::{Hash, Hasher};
-use std::ops::Range;
 
 /// Approximate bytes of an entry besides its moment and columns.
 const OVERHEAD: usize = 160;
@@ -31,8 +30,7 @@ struct Key {
     root: Digest,
     limbs: u32,
     power: u32,
-    /// The first block, and the end.
-    blocks: (u64, u64),
+    blocks: Blocks,
     columns: Box<[Column]>,
 }
 
@@ -42,19 +40,18 @@ struct BorrowedKey<'a> {
     root: Digest,
     limbs: u32,
     power: u32,
-    /// The first block, and the end.
-    blocks: (u64, u64),
+    blocks: Blocks,
     columns: &'a [Column],
 }
 
 impl<'a> BorrowedKey<'a> {
-    fn new(kind: Kind, index: &'a MomentIndex, moment: usize, range: &Range<u64>) -> Self {
+    fn new(kind: Kind, index: &'a MomentIndex, moment: usize, range: Blocks) -> Self {
         let (power, columns) = index.get(moment);
         Self {
             root: kind.root,
             limbs: kind.limbs as u32,
             power: power as u32,
-            blocks: (range.start, range.end),
+            blocks: range,
             columns,
         }
     }
@@ -117,12 +114,12 @@ impl MomentCache {
         kind: Kind,
         index: &MomentIndex,
         moment: usize,
-        ranges: &[Range<u64>],
+        ranges: &[Blocks],
     ) -> Option<Vec<Bytes>> {
         let cache = self.0.as_ref()?;
         ranges
             .iter()
-            .map(|range| cache.get(&BorrowedKey::new(kind, index, moment, range)))
+            .map(|&range| cache.get(&BorrowedKey::new(kind, index, moment, range)))
             .collect()
     }
 
@@ -132,7 +129,7 @@ impl MomentCache {
         kind: Kind,
         index: &MomentIndex,
         moment: usize,
-        range: &Range<u64>,
+        range: Blocks,
         packed: &[u8],
     ) {
         let Some(cache) = &self.0 else { return };
@@ -169,10 +166,10 @@ mod tests {
         let pair = [1, 3].map(Column);
         let (first, second) = (index(&[1, 2, 1, 3].map(Column)), index(&pair));
         let moment = first.find(&pair).unwrap();
-        let ranges = [0..9, 0..4];
-        cache.insert(KIND, &first, moment, &ranges[0], b"one");
+        let ranges = [0..9, 0..4].map(Blocks::from);
+        cache.insert(KIND, &first, moment, ranges[0], b"one");
         assert_eq!(cache.get(KIND, &second, 0, &ranges), None);
-        cache.insert(KIND, &first, moment, &ranges[1], b"two");
+        cache.insert(KIND, &first, moment, ranges[1], b"two");
         let found = cache.get(KIND, &second, second.find(&pair).unwrap(), &ranges);
         assert_eq!(found.unwrap(), ["one", "two"]);
     }
@@ -181,8 +178,8 @@ mod tests {
     fn whatever_differs_is_another_moment() {
         let cache = MomentCache::new(1 << 20);
         let index = index(&[1, 2].map(Column));
-        let ranges = [0..9];
-        cache.insert(KIND, &index, 0, &ranges[0], b"known");
+        let ranges = [Blocks::from(0..9)];
+        cache.insert(KIND, &index, 0, ranges[0], b"known");
         assert!(cache.get(KIND, &index, 0, &ranges).is_some());
         for other in [
             Kind {
@@ -196,7 +193,7 @@ mod tests {
         for moment in 1..index.len() {
             assert_eq!(cache.get(KIND, &index, moment, &ranges), None);
         }
-        for other in [0..8, 1..9] {
+        for other in [0..8, 1..9].map(Blocks::from) {
             assert_eq!(cache.get(KIND, &index, 0, &[other]), None);
         }
     }
@@ -206,17 +203,17 @@ mod tests {
         let cache = MomentCache::new(100_000);
         let index = index(&[1, 2].map(Column));
         for block in 0..1000 {
-            cache.insert(KIND, &index, 1, &(block..block + 1), &[7; 4000]);
+            cache.insert(KIND, &index, 1, Blocks::from_start(block, 1), &[7; 4000]);
         }
         let held = (0..1000).filter(|&block| {
-            let range = block..block + 1;
-            let key = BorrowedKey::new(KIND, &index, 1, &range);
+            let key = BorrowedKey::new(KIND, &index, 1, Blocks::from_start(block, 1));
             cache.0.as_ref().unwrap().get(&key).is_some()
         });
         let held = held.count();
         assert!((1..=25).contains(&held), "{held}");
         let nothing = MomentCache::new(0);
-        nothing.insert(KIND, &index, 0, &(0..1), b"known");
-        assert_eq!(nothing.get(KIND, &index, 0, &[0..1]), None);
+        let block = Blocks::from_start(0, 1);
+        nothing.insert(KIND, &index, 0, block, b"known");
+        assert_eq!(nothing.get(KIND, &index, 0, &[block]), None);
     }
 }

@@ -21,6 +21,7 @@ use oboro_format::Digest;
 use oboro_format::wording::{ANSWERS, MAX_ITEMSETS, MAX_LEN, MIN_SUPPORT, QUERY_TIMEOUT};
 use oboro_protocol::v1::count_reply::Reply as Part;
 use oboro_protocol::{MOMENTS_CHUNK_BYTES, block_ranges, columns, digest, max_itemsets, v1};
+use oboro_ring::Blocks;
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_store::{Access, Snapshot};
 use parking_lot::{Mutex, MutexGuard};
@@ -222,7 +223,7 @@ struct Answer {
     root: Digest,
     index: Arc<MomentIndex>,
     packing: Packing,
-    ranges: Vec<Range<u64>>,
+    ranges: Vec<Blocks>,
     /// Ranges with moments from the cache that no task has claimed for sending.
     known: Mutex<VecDeque<Known>>,
     /// Moments that come from the cache, over all ranges.
@@ -372,7 +373,7 @@ impl Answer {
             limbs: self.packing.limbs(),
         };
         totals.add(moments, |complete| {
-            let range = &self.ranges[complete.shard];
+            let range = self.ranges[complete.shard];
             self.packing.pack(
                 &self.index,
                 complete,

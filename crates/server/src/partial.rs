@@ -3,9 +3,9 @@
 
 use oboro_engine::Plan;
 use oboro_protocol::{column_numbers, v1};
+use oboro_ring::Blocks;
 use prost::Message;
 use std::fmt::Display;
-use std::ops::Range;
 use tonic::{Code, Status};
 
 /// What workers compute of every shard that they are given.
@@ -32,7 +32,7 @@ pub(crate) struct Task {
 
 impl Task {
     /// A plan over shards of a dataset.
-    pub(crate) fn new(name: &str, plan: &Plan, shards: &[Range<u64>]) -> Self {
+    pub(crate) fn new(name: &str, plan: &Plan, shards: &[Blocks]) -> Self {
         let index = plan.index();
         let itemsets = index.rank(0).map(|moment| index.get(moment).1);
         let wanted = plan.moments().iter().map(|&it| it as u64);
@@ -50,9 +50,12 @@ impl Task {
     }
 
     /// The runs of blocks to count.
-    pub(crate) fn shards(&self) -> Vec<Range<u64>> {
+    pub(crate) fn shards(&self) -> Vec<Blocks> {
         let (shards, _) = self.shards.as_chunks::<2>();
-        shards.iter().map(|&[start, end]| start..end).collect()
+        shards
+            .iter()
+            .map(|&[start, end]| Blocks { start, end })
+            .collect()
     }
 
     /// The moments that are wanted, ascending.
@@ -142,7 +145,7 @@ mod tests {
         let itemsets = Itemsets::new(2, columns(flat.clone()), 3).unwrap();
         let index = Arc::new(MomentIndex::new(&itemsets));
         assert_eq!(index.len(), 7);
-        let shards = [0..28, 28..30];
+        let shards = [0..28, 28..30].map(Blocks::from);
         for wanted in [vec![], vec![0], vec![6], vec![1, 2, 5], (0..7).collect()] {
             let plan = Plan::of_moments(&index, 2, wanted.iter().copied());
             let task = Task::new("rows", &plan, &shards);

@@ -5,20 +5,20 @@
 //! polynomial by itself.
 
 use oboro_engine::{Moments, shards};
-use oboro_ring::{Modulus, vector};
+use oboro_ring::{Blocks, Modulus, vector};
 use parking_lot::Mutex;
 use std::ops::{ControlFlow, Range};
 
 /// The ranges of a question, cut into shards.
 #[derive(Debug, Clone)]
 pub(crate) struct Shards {
-    pub(crate) ranges: Vec<Range<u64>>,
-    pub(crate) shards: Vec<Range<u64>>,
+    pub(crate) ranges: Vec<Blocks>,
+    pub(crate) shards: Vec<Blocks>,
 }
 
 impl Shards {
     /// With at most `most` blocks each.
-    pub(crate) fn new(ranges: Vec<Range<u64>>, most: u64) -> Self {
+    pub(crate) fn new(ranges: Vec<Blocks>, most: u64) -> Self {
         let shards = shards(&ranges, most);
         Self { ranges, shards }
     }
@@ -201,8 +201,8 @@ mod tests {
     /// A total of three shards, the first of which is a sample, and a range of one more.
     #[test]
     fn sums_are_those_of_all_shards_in_whatever_order_they_come() {
-        let shards = Shards::new(vec![0..5, 0..2, 5..6], 2);
-        assert_eq!(shards.shards, [0..2, 2..4, 4..5, 5..6]);
+        let shards = Shards::new([0..5, 0..2, 5..6].map(Blocks::from).to_vec(), 2);
+        assert_eq!(shards.shards, [0..2, 2..4, 4..5, 5..6].map(Blocks::from));
         let q = [97, 193].map(|q| Modulus::new(q).unwrap());
         // Two scalars and a polynomial of four residues, of numbers 1, 4 and 7.
         assert!(shards.owned().eq([0..3, 0..1, 3..4]));

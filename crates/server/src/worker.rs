@@ -9,6 +9,7 @@ use oboro_arena::{CpuAssignment, Distances, Topology};
 use oboro_engine::{Count, EngineError, Outcome, Plan, Source, Tiles};
 use oboro_format::{Digest, Manifest};
 use oboro_protocol::columns;
+use oboro_ring::Blocks;
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_store::{Location, SharedStore, Snapshot, StoreError};
 use parking_lot::Mutex;
@@ -39,7 +40,7 @@ struct Planned {
     snapshot: Arc<Snapshot>,
     index: Arc<MomentIndex>,
     packing: Packing,
-    shards: Vec<Range<u64>>,
+    shards: Vec<Blocks>,
     /// The bytes of the moments of each shard.
     shard_bytes: u64,
     tiles: Arc<Tiles>,

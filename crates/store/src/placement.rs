@@ -9,6 +9,7 @@
 use crate::error::{ResidencyError, StoreError};
 use oboro_arena::{Arena, Backing, CpuAssignment, MemoryPolicy, page_size};
 use oboro_format::{DatasetId, SegmentDescription};
+use oboro_ring::Blocks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 use std::num::NonZero;
@@ -189,8 +190,8 @@ impl Homes {
             return 1;
         }
         let stripe_blocks = segment.parameters.shard_blocks();
-        let end = segment.first_block + segment.seeds.len() as u64;
-        (end.div_ceil(stripe_blocks) - segment.first_block / stripe_blocks) as usize
+        let Blocks { start, end } = segment.range();
+        (end.div_ceil(stripe_blocks) - start / stripe_blocks) as usize
     }
 
     /// A report without any panel.
@@ -229,19 +230,18 @@ impl Homes {
     /// The blocks of a segment by home, in order.
     pub(crate) fn stretches(&self, segment: &SegmentDescription) -> impl Iterator<Item = Stretch> {
         let stripe_blocks = segment.parameters.shard_blocks();
-        let first = segment.first_block;
-        let end = first + segment.seeds.len() as u64;
+        let all = segment.range();
         let home = move |block: u64| self.home(block / stripe_blocks);
-        let mut next = first;
+        let mut next = all.start;
         iter::from_fn(move || {
             let start = next;
-            let here = (start < end).then(|| home(start))?;
-            while next < end && home(next) == here {
-                next = end.min((next / stripe_blocks + 1) * stripe_blocks);
+            let here = (start < all.end).then(|| home(start))?;
+            while next < all.end && home(next) == here {
+                next = all.end.min((next / stripe_blocks + 1) * stripe_blocks);
             }
             Some(Stretch {
                 home: here,
-                blocks: (start - first) as usize..(next - first) as usize,
+                blocks: Blocks::from(start..next).indices_in(all),
             })
         })
     }

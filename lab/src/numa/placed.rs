@@ -3,8 +3,8 @@
 
 use crate::output::Failure;
 use oboro_arena::{Arena, Backing, MemoryPolicy, page_size};
-use oboro_engine::{Segment, Source};
-use oboro_ring::{Column, Factor, Limb, Parameters};
+use oboro_engine::Source;
+use oboro_ring::{Blocks, Column, Factor, Limb, Parameters};
 use oboro_store::{Panel, Snapshot, StoreError};
 use std::fmt;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ impl Placed {
     /// The bytes of all panels: the most address space that an arena needs.
     fn bytes(&self) -> usize {
         let degree = self.parameters.degree();
-        let of_group = |group: &Segment| Panel::footprint(group.blocks as usize * degree);
+        let of_group = |group: &Blocks| Panel::footprint(group.len() as usize * degree);
         let groups: usize = self.segments().iter().map(of_group).sum();
         groups * self.parameters.limb_count() * (self.columns as usize + 1)
     }
@@ -138,15 +138,13 @@ impl Placed {
         column: usize,
     ) -> Result<Panel, StoreError> {
         let (degree, blocks) = (self.parameters.degree(), self.segments()[group]);
-        let blocks = blocks.first_block..blocks.first_block + blocks.blocks;
         let (arena, _) = &self.arenas[self.policy.home(self.nodes, group, column).unwrap_or(0)];
-        let len = (blocks.end - blocks.start) as usize * degree;
+        let len = blocks.len() as usize * degree;
         Panel::build(arena, len, column, |out| {
             let mut out = out.chunks_exact_mut(degree);
             for (number, segment) in snapshot.manifest().segments.iter().enumerate() {
-                let end = segment.first_block + u64::from(segment.blocks);
-                let from = blocks.start.max(segment.first_block);
-                if from >= blocks.end.min(end) {
+                let here = blocks.intersection(segment.range());
+                if here.is_empty() {
                     continue;
                 }
                 let factor = if column < self.columns as usize {
@@ -155,8 +153,7 @@ impl Placed {
                     Factor::Mask
                 };
                 let panel = snapshot.panel(number, Limb(limb), factor)?;
-                for (block, out) in (from..blocks.end.min(end)).zip(&mut out) {
-                    let block = (block - segment.first_block) as usize;
+                for (block, out) in here.indices_in(segment.range()).zip(&mut out) {
                     out.copy_from_slice(panel.blocks(block..block + 1, degree));
                 }
             }
@@ -190,13 +187,9 @@ impl Source for Placed {
     }
 
     /// One segment per group.
-    fn segments(&self) -> Vec<Segment> {
-        let most = self.parameters.shard_blocks();
-        let group = |first_block| Segment {
-            first_block,
-            blocks: most.min(self.blocks - first_block),
-        };
-        (0..self.blocks).step_by(most as usize).map(group).collect()
+    fn segments(&self) -> Vec<Blocks> {
+        let all = Blocks::from(0..self.blocks);
+        all.runs(self.parameters.shard_blocks()).collect()
     }
 
     fn panel(&self, segment: usize, limb: Limb, factor: Factor) -> Result<Arc<Panel>, StoreError> {

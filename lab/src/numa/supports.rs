@@ -5,10 +5,9 @@ use oboro_engine::{Moments, shards};
 use oboro_mining::{Dataset, Itemset};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::pack::{moment_packed_len, pack};
-use oboro_ring::{Column, Parameters, vector};
+use oboro_ring::{Blocks, Column, Parameters, vector};
 use oboro_rlwe::{Combiner, Partial};
 use parking_lot::Mutex;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Collects a dataset's moments as they are counted.
@@ -17,8 +16,8 @@ pub struct Supports {
     index: Arc<MomentIndex>,
     parameters: Parameters,
     /// The ranges of blocks that the owner needs sums over, and their shards.
-    ranges: Vec<Range<u64>>,
-    shards: Vec<Range<u64>>,
+    ranges: Vec<Blocks>,
+    shards: Vec<Blocks>,
     /// For each range, each moment's residues; empty until the first was added.
     sums: Mutex<Vec<Vec<u32>>>,
     /// For each given itemset, its index among those requested.
@@ -67,17 +66,17 @@ impl Supports {
     }
 
     /// The shards to count.
-    pub fn shards(&self) -> &[Range<u64>] {
+    pub fn shards(&self) -> &[Blocks] {
         &self.shards
     }
 
     /// Adds moments of a shard to the ranges that contain it.
     pub fn add(&self, mut moments: Moments<'_>) {
-        let shard = &self.shards[moments.shard];
+        let shard = self.shards[moments.shard];
         let mut sums = self.sums.lock();
         for (moment, residues) in moments.each() {
             for (number, range) in self.ranges.iter().enumerate() {
-                if range.start > shard.start || shard.end > range.end {
+                if !range.contain(shard) {
                     continue;
                 }
                 let sum = &mut sums[number * self.index.len() + moment];

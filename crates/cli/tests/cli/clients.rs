@@ -6,6 +6,7 @@ use crate::common::{Home, Server, says};
 use oboro_protocol::v1::count_reply::Reply;
 use oboro_protocol::v1::mining_client::MiningClient;
 use oboro_protocol::{PROTOCOL, PROTOCOL_KEY, v1};
+use oboro_ring::Blocks;
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::sync::Arc;
@@ -81,7 +82,7 @@ async fn question(client: &mut Raw, name: &str, length: usize) -> v1::CountReque
         limbs: dataset.limbs,
         length: length as u32,
         columns: itemsets.concat(),
-        ranges: vec![(0..dataset.blocks).into()],
+        ranges: vec![Blocks::from(0..dataset.blocks).into()],
         scalars: false,
     }
 }

@@ -5,7 +5,7 @@
 
 use oboro_format::Manifest;
 use oboro_protocol::{column_numbers, moments_range, v1};
-use oboro_ring::{Column, pack};
+use oboro_ring::{Blocks, Column, pack};
 use oboro_rlwe::{ColumnMoments, PrefixQuery, Sums};
 use std::ops::Range;
 
@@ -27,7 +27,7 @@ pub(crate) struct SumsQuery {
     content: Content,
     manifest: Manifest,
     limbs: usize,
-    ranges: Vec<Range<u64>>,
+    ranges: Vec<Blocks>,
 }
 
 impl SumsQuery {
@@ -36,7 +36,7 @@ impl SumsQuery {
         content: Content,
         manifest: &Manifest,
         limbs: usize,
-        ranges: &[Range<u64>],
+        ranges: &[Blocks],
     ) -> Self {
         Self {
             content,
@@ -108,7 +108,7 @@ impl SumsQuery {
             limbs: self.limbs as u32,
             length: length as u32,
             columns: column_numbers(columns),
-            ranges: self.ranges.iter().cloned().map(Into::into).collect(),
+            ranges: self.ranges.iter().copied().map(Into::into).collect(),
             scalars,
         };
         let all = 0..self.moments();

@@ -11,11 +11,10 @@ use crate::kept_moments::KeptMoments;
 use oboro_mining::Dataset;
 use oboro_protocol::max_itemsets;
 use oboro_ring::moment::binomial;
-use oboro_ring::{Column, pack};
+use oboro_ring::{Blocks, Column, pack};
 use oboro_rlwe::{ColumnMoments, PairReader, PairsError, PrefixQuery, prefix_bytes};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::ops::Range;
 
 /// All itemsets of a length of the first columns in the owner's order.
 pub(crate) struct Prefix<'a> {
@@ -23,7 +22,7 @@ pub(crate) struct Prefix<'a> {
     columns: Columns,
     level: usize,
     limbs: usize,
-    ranges: Vec<Range<u64>>,
+    ranges: Vec<Blocks>,
     itemsets: usize,
     /// Whether some pairs lack fixed parts.
     is_wide: bool,

@@ -27,9 +27,9 @@ pub use traffic::Traffic;
 use crate::backend::{self, Backend, EngineError, Job, Moments, Reserve, Sink, Step};
 use crate::plan::{Plan, shards};
 use crate::queue::{Claim, Counters, Units};
-use crate::source::{Segment, Source, Wanted, segments_of};
+use crate::source::{Source, Wanted, segments_of};
 use oboro_arena::{CpuAssignment, Distances};
-use oboro_ring::{Column, Factor, Limb};
+use oboro_ring::{Blocks, Column, Factor, Limb};
 use oboro_store::{Reads, StoreError, Stream, WorkUnit};
 use parking_lot::Mutex;
 use std::ops::{ControlFlow, Range};
@@ -137,8 +137,8 @@ pub struct Count<S> {
     /// A copy for each node, made by the first of its threads that needs it.
     copies: Box<[OnceLock<Tiles>]>,
     tiles: Arc<Tiles>,
-    segments: Vec<Segment>,
-    shards: Vec<Range<u64>>,
+    segments: Vec<Blocks>,
+    shards: Vec<Blocks>,
     shard_passes: Box<[ShardPass]>,
     /// Shards before the last ones, whose tasks are smaller.
     shards_of_whole_tiles: usize,
@@ -181,9 +181,8 @@ impl<S: Source> Count<S> {
     /// # Panics
     /// As [`of_tiles`](Self::of_tiles).
     pub fn new(source: Arc<S>, plan: &Plan, distances: &Distances) -> Result<Self, EngineError> {
-        let end = |last: &Segment| last.first_block + last.blocks;
-        let all = 0..source.segments().last().map_or(0, end);
-        let shards = shards(&[all], source.parameters().shard_blocks());
+        let end = source.segments().last().map_or(0, |it| it.end);
+        let shards = shards(&[(0..end).into()], source.parameters().shard_blocks());
         Self::of_shards(source, plan, distances, shards)
     }
 
@@ -198,7 +197,7 @@ impl<S: Source> Count<S> {
         source: Arc<S>,
         plan: &Plan,
         distances: &Distances,
-        shards: Vec<Range<u64>>,
+        shards: Vec<Blocks>,
     ) -> Result<Self, EngineError> {
         let factors = source.factors_at_a_time(plan.limbs(), &shards);
         Self::of_tiles(source, Tiles::new(plan, factors), distances, shards)
@@ -216,7 +215,7 @@ impl<S: Source> Count<S> {
         source: Arc<S>,
         tiles: impl Into<Arc<Tiles>>,
         distances: &Distances,
-        shards: Vec<Range<u64>>,
+        shards: Vec<Blocks>,
     ) -> Result<Self, EngineError> {
         let tiles = tiles.into();
         let limbs = source.parameters().limb_count();
@@ -227,12 +226,14 @@ impl<S: Source> Count<S> {
             });
         }
         let segments = source.segments();
-        let blocks = segments.last().map_or(0, |it| it.first_block + it.blocks);
+        let blocks = segments.last().map_or(0, |it| it.end);
         if shards.is_empty() || shards.iter().any(|it| it.is_empty() || it.end > blocks) {
             return Err(EngineError::Empty);
         }
-        let of_shards: Vec<Range<usize>> =
-            shards.iter().map(|it| segments_of(&segments, it)).collect();
+        let of_shards: Vec<Range<usize>> = shards
+            .iter()
+            .map(|&it| segments_of(&segments, it))
+            .collect();
         let count = shards.len() * tiles.passes().len();
         if count > MOST_UNITS {
             return Err(EngineError::Units {
@@ -243,7 +244,7 @@ impl<S: Source> Count<S> {
         let nodes = distances.nodes();
         // So that every node ends with small tasks.
         let shards_of_whole_tiles = shards.len().saturating_sub(nodes);
-        let home = |shard: &Range<u64>| home_of(&*source, shard, nodes);
+        let home = |&shard: &Blocks| home_of(&*source, shard, nodes);
         let homes: Vec<Option<usize>> = shards.iter().map(home).collect();
         let shard_passes = shard_passes(&of_shards, tiles.passes().len());
         let parts =
@@ -324,7 +325,7 @@ impl<S: Source> Count<S> {
         let shard = shard_pass.shard;
         let tiles = self.tiles_on(node);
         let tile = &tiles_of(tiles, shard_pass, self.shards_of_whole_tiles)[claim.part];
-        self.evaluate(tile, &self.shards[shard], workspace)
+        self.evaluate(tile, self.shards[shard], workspace)
             .inspect_err(|_| self.stop())?;
         if let Some(streaming) = &self.streaming {
             streaming.task_done(claim.unit);
@@ -446,7 +447,7 @@ impl<S: Source> Count<S> {
     fn evaluate(
         &self,
         tile: &Tile,
-        blocks: &Range<u64>,
+        blocks: Blocks,
         workspace: &mut Workspace,
     ) -> Result<(), StoreError> {
         let parameters = self.source.parameters();
@@ -460,8 +461,8 @@ impl<S: Source> Count<S> {
         Ok(())
     }
 
-    fn note_traffic(&self, node: usize, tile: &Tile, blocks: &Range<u64>) {
-        let residues = (blocks.end - blocks.start) * self.source.parameters().degree() as u64;
+    fn note_traffic(&self, node: usize, tile: &Tile, blocks: Blocks) {
+        let residues = blocks.len() * self.source.parameters().degree() as u64;
         let bytes = residues * self.tiles.limbs() as u64 * size_of::<u32>() as u64;
         if self.copies.len() == 1 {
             return self
@@ -504,7 +505,7 @@ fn shard_passes(shards: &[Range<usize>], passes: usize) -> Box<[ShardPass]> {
 }
 
 /// The node that has more than half of the panels where a shard starts.
-fn home_of(source: &impl Source, shard: &Range<u64>, nodes: usize) -> Option<usize> {
+fn home_of(source: &impl Source, shard: Blocks, nodes: usize) -> Option<usize> {
     if nodes == 1 {
         return Some(0);
     }

@@ -3,13 +3,13 @@
 
 use oboro_arena::{Arena, Backing, Distances};
 use oboro_engine::{
-    Backend, Batch, Cpu, EngineError, Job, Moments, Plan, Reserve, RunningJob, Segment, Sink,
-    Source, Step, Wake,
+    Backend, Batch, Cpu, EngineError, Job, Moments, Plan, Reserve, RunningJob, Sink, Source, Step,
+    Wake,
 };
 use oboro_ring::moment::{Itemsets, MomentIndex};
-use oboro_ring::{Column, Factor, Limb, Parameters, vector};
+use oboro_ring::{Blocks, Column, Factor, Limb, Parameters, vector};
 use oboro_store::{Panel, StoreError};
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -38,12 +38,8 @@ impl Source for Made {
         4
     }
 
-    fn segments(&self) -> Vec<Segment> {
-        let segment = |(first_block, blocks)| Segment {
-            first_block,
-            blocks,
-        };
-        [(0, 5), (5, 8), (13, 2)].map(segment).into()
+    fn segments(&self) -> Vec<Blocks> {
+        [0..5, 5..13, 13..15].map(Blocks::from).into()
     }
 
     fn panel(&self, segment: usize, limb: Limb, factor: Factor) -> Result<Arc<Panel>, StoreError> {
@@ -55,8 +51,8 @@ impl Source for Made {
             let name = "unreadable".to_owned();
             return Err(StoreError::NoDataset { name });
         }
-        let q = self.parameters.limb_moduli()[limb.0].value();
-        let len = self.segments()[segment].blocks as usize * self.parameters.degree();
+        let q = self.parameters.limb_moduli()[limb].value();
+        let len = self.segments()[segment].len() as usize * self.parameters.degree();
         let arena = Arena::reserve(Panel::footprint(len), Backing::default())?;
         let panel = Panel::build(&arena, len, column as usize, |out| {
             for (number, residue) in (0u32..).zip(out) {
@@ -99,7 +95,7 @@ impl Backend<Made> for Scrambled {
             done: Arc::clone(&done),
         };
         thread::spawn(move || {
-            for (shard, blocks) in job.shards.iter().enumerate().rev() {
+            for (shard, &blocks) in job.shards.iter().enumerate().rev() {
                 // Batches of one, two and three moments, the last first.
                 let mut moments = job.plan.moments();
                 for size in [1, 2, 3].into_iter().cycle() {
@@ -155,7 +151,7 @@ impl RunningJob for ScrambledRun {
 fn by_definition(
     source: &Made,
     plan: &Plan,
-    blocks: &Range<u64>,
+    blocks: Blocks,
     moments: &[usize],
 ) -> Result<Vec<u32>, StoreError> {
     let degree = source.parameters.degree();
@@ -201,7 +197,7 @@ fn run(
         source: Arc::new(source),
         plan: Arc::new(Plan::new(itemsets, 2)),
         // Within a segment, over an edge, a block.
-        shards: vec![0..4, 4..13, 14..15],
+        shards: [0..4, 4..13, 14..15].map(Blocks::from).into(),
         wake,
     };
     let run = backend.start(job, &mut |_| Ok(()))?;

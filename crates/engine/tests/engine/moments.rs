@@ -1,13 +1,13 @@
 //! Moments agree with their definition, whatever the question, the segments and the threads.
 
 use oboro_arena::{Arena, Backing, CpuAssignment, Distances, Topology};
-use oboro_engine::{Count, EngineError, Outcome, Plan, Segment, Source, Step, Workspace};
+use oboro_engine::{Count, EngineError, Outcome, Plan, Source, Step, Workspace};
 use oboro_ring::moment::{Itemsets, MomentIndex};
-use oboro_ring::{Column, Factor, Limb, Parameters, vector};
+use oboro_ring::{Blocks, Column, Factor, Limb, Parameters, vector};
 use oboro_store::{Panel, StoreError};
 use proptest::prelude::*;
 use std::num::NonZero;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 /// CPUs of this machine, assigned round-robin to `nodes` nodes that do not exist.
@@ -43,7 +43,7 @@ fn panel(len: usize, fill: impl FnOnce(&mut [u32])) -> Result<Arc<Panel>, StoreE
 struct Memory {
     parameters: Parameters,
     columns: u32,
-    segments: Vec<Segment>,
+    segments: Vec<Blocks>,
     seed: u64,
     nodes: usize,
     home: fn(u64, Factor) -> Option<usize>,
@@ -62,10 +62,7 @@ impl Memory {
         let mut segments = Vec::new();
         let mut first_block = 0;
         for &blocks in segment_blocks {
-            segments.push(Segment {
-                first_block,
-                blocks,
-            });
+            segments.push(Blocks::from_start(first_block, blocks));
             first_block += blocks;
         }
         // N = 2048 and t = 12289: groups of six blocks, so that groups straddle segments.
@@ -106,20 +103,14 @@ impl Memory {
     }
 
     fn blocks(&self) -> u64 {
-        self.segments.iter().map(|s| s.blocks).sum()
+        self.segments.iter().map(|it| it.len()).sum()
     }
 
     /// `Σ_b a_b^r Π c_{b,i}` by definition, the scalar as the sum of its evaluation form.
-    fn moment(
-        &self,
-        limb: usize,
-        r: usize,
-        columns: &[Column],
-        blocks: std::ops::Range<u64>,
-    ) -> Vec<u32> {
+    fn moment(&self, limb: usize, r: usize, columns: &[Column], blocks: Blocks) -> Vec<u32> {
         let q = &self.parameters.limb_moduli()[limb];
         let mut sum = vec![0; self.parameters.degree()];
-        for block in blocks {
+        for block in blocks.numbers() {
             let factors = columns
                 .iter()
                 .copied()
@@ -150,7 +141,7 @@ impl Source for Memory {
         self.columns
     }
 
-    fn segments(&self) -> Vec<Segment> {
+    fn segments(&self) -> Vec<Blocks> {
         self.segments.clone()
     }
 
@@ -160,14 +151,11 @@ impl Source for Memory {
         Limb(limb): Limb,
         factor: Factor,
     ) -> Result<Arc<Panel>, StoreError> {
-        let Segment {
-            first_block,
-            blocks,
-        } = self.segments[segment];
+        let blocks = self.segments[segment];
         let degree = self.parameters.degree();
-        panel(blocks as usize * degree, |out| {
-            for (i, block) in out.chunks_exact_mut(degree).enumerate() {
-                block.copy_from_slice(&self.residues(first_block + i as u64, limb, factor));
+        panel(blocks.len() as usize * degree, |out| {
+            for (block, out) in blocks.numbers().zip(out.chunks_exact_mut(degree)) {
+                out.copy_from_slice(&self.residues(block, limb, factor));
             }
         })
     }
@@ -211,18 +199,17 @@ fn shards_are_whatever_runs_of_blocks_are_wanted() {
     let index = MomentIndex::new(&itemsets);
     let plan = Plan::new(&itemsets, 2);
     let source = Arc::new(Memory::new(&[9, 7, 10], 5, 11));
-    let over = |shards: Vec<Range<u64>>| {
-        Count::of_shards(Arc::clone(&source), &plan, &distances(1), shards)
-    };
+    let over =
+        |shards: Vec<Blocks>| Count::of_shards(Arc::clone(&source), &plan, &distances(1), shards);
     // Within a segment, over an edge, a block, all.
-    let shards = vec![1..4, 8..17, 25..26, 0..26];
+    let shards = [1..4, 8..17, 25..26, 0..26].map(Blocks::from).to_vec();
     let mut found = moments_of(&over(shards.clone()).unwrap(), 2, 1);
     found.sort_unstable();
-    let of = |(shard, blocks): (usize, Range<u64>)| {
+    let of = |(shard, blocks): (usize, Blocks)| {
         let (source, index) = (&source, &index);
         (0..index.len()).map(move |moment| {
             let (r, columns) = index.get(moment);
-            let residues = |limb| source.moment(limb, r, columns, blocks.clone());
+            let residues = |limb| source.moment(limb, r, columns, blocks);
             (
                 shard,
                 moment,
@@ -232,6 +219,7 @@ fn shards_are_whatever_runs_of_blocks_are_wanted() {
     };
     assert!(shards.into_iter().enumerate().flat_map(of).eq(found));
     for none in [vec![], vec![0..27], vec![3..3]] {
+        let none = none.into_iter().map(Blocks::from).collect();
         assert!(matches!(over(none).err(), Some(EngineError::Empty)));
     }
 }
@@ -251,11 +239,11 @@ fn check_some(source: Memory, itemsets: &Itemsets, threads: usize, wanted: impl 
     let group = source.parameters.shard_blocks();
     let mut found = found.into_iter();
     for first in (0..source.blocks()).step_by(group as usize) {
-        let blocks = first..source.blocks().min(first + group);
+        let blocks = Blocks::from(first..source.blocks().min(first + group));
         for &moment in &wanted {
             let (r, columns) = index.get(moment);
             let residues: Vec<u32> = (0..2)
-                .flat_map(|limb| source.moment(limb, r, columns, blocks.clone()))
+                .flat_map(|limb| source.moment(limb, r, columns, blocks))
                 .collect();
             let expected = ((first / group) as usize, moment, residues);
             assert!(
@@ -300,13 +288,9 @@ impl Source for Largest {
         2
     }
 
-    fn segments(&self) -> Vec<Segment> {
+    fn segments(&self) -> Vec<Blocks> {
         let [first, second] = LARGEST_BLOCKS;
-        let segment = |(first_block, blocks)| Segment {
-            first_block,
-            blocks,
-        };
-        [(0, first), (first, second)].map(segment).into()
+        [0..first, first..first + second].map(Blocks::from).into()
     }
 
     fn panel(&self, segment: usize, Limb(limb): Limb, _: Factor) -> Result<Arc<Panel>, StoreError> {
@@ -327,7 +311,7 @@ fn sums_of_many_blocks_are_folded_before_they_overflow() {
     );
     let blocks: u64 = LARGEST_BLOCKS.iter().sum();
     let (source, node) = (Arc::new(Largest(parameters)), Distances::one_node());
-    let count = Count::of_shards(source, &plan, &node, vec![0..blocks]).unwrap();
+    let count = Count::of_shards(source, &plan, &node, vec![(0..blocks).into()]).unwrap();
     let mut found = Vec::new();
     let mut workspace = Workspace::default();
     let mut step = || {
@@ -381,20 +365,16 @@ impl Source for Endless {
         30
     }
 
-    fn segments(&self) -> Vec<Segment> {
+    fn segments(&self) -> Vec<Blocks> {
         let blocks = self.0.shard_blocks() << 12;
-        let first_block = 0;
-        vec![Segment {
-            first_block,
-            blocks,
-        }]
+        vec![(0..blocks).into()]
     }
 
     fn panel(&self, _: usize, _: Limb, _: Factor) -> Result<Arc<Panel>, StoreError> {
         unreachable!("nothing is counted")
     }
 
-    fn factors_at_a_time(&self, _: usize, _: &[Range<u64>]) -> usize {
+    fn factors_at_a_time(&self, _: usize, _: &[Blocks]) -> usize {
         3
     }
 }

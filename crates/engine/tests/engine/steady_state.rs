@@ -9,9 +9,9 @@
 #![cfg(target_os = "linux")]
 
 use oboro_arena::{Arena, Backing, Distances};
-use oboro_engine::{Count, Plan, Segment, Source, Step, Tiles, Workspace, shards};
+use oboro_engine::{Count, Plan, Source, Step, Tiles, Workspace, shards};
 use oboro_ring::moment::{Itemsets, MomentIndex};
-use oboro_ring::{Column, Factor, Limb, Parameters};
+use oboro_ring::{Blocks, Column, Factor, Limb, Parameters};
 use oboro_store::{Panel, StoreError};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -97,12 +97,9 @@ impl Source for Resident {
         COLUMNS
     }
 
-    fn segments(&self) -> Vec<Segment> {
+    fn segments(&self) -> Vec<Blocks> {
         (0..SEGMENTS as u64)
-            .map(|i| Segment {
-                first_block: i * SEGMENT_BLOCKS as u64,
-                blocks: SEGMENT_BLOCKS as u64,
-            })
+            .map(|i| Blocks::from_start(i * SEGMENT_BLOCKS as u64, SEGMENT_BLOCKS as u64))
             .collect()
     }
 
@@ -168,7 +165,7 @@ fn tiles_neither_allocate_nor_fault() {
 fn a_count_of_more_moments_needs_no_more_memory_of_its_own() {
     let source = Arc::new(Resident::new());
     let blocks = (SEGMENTS * SEGMENT_BLOCKS) as u64;
-    let shards = shards(&[0..blocks], source.parameters().shard_blocks());
+    let shards = shards(&[(0..blocks).into()], source.parameters().shard_blocks());
     let allocated = |plan: Plan| {
         let (tiles, shards) = (Arc::new(Tiles::new(&plan, usize::MAX)), shards.clone());
         let before = ALLOCATED.get();

@@ -139,7 +139,7 @@ impl Scene {
 
     /// The honest server's `M_{i,1}` of the first columns.
     fn moments(&self, columns: usize) -> Vec<ColumnMoments> {
-        let of = |column: usize, range: &Range<u64>, limb: usize| {
+        let of = |column: usize, range: &Blocks, limb: usize| {
             let q = parameters().limb_moduli()[limb];
             let mut sum = vec![0; 2048];
             for block in range.start as usize..range.end as usize {
@@ -267,7 +267,10 @@ const EIGHT_BLOCKS: u64 = 8 * 2048 - 5;
 #[test]
 fn supports_of_structured_columns_are_exact() {
     let scene = Scene::new(1, MANY);
-    assert_eq!(scene.reader.strata.ranges(), [0..20, 0..6]);
+    assert_eq!(
+        scene.reader.strata.ranges(),
+        [0..20, 0..6].map(Blocks::from)
+    );
     // Rows are not shuffled here, but the sample happens to be representative.
     for columns in 0..=COLUMNS {
         let supports = scene.read(columns, &scene.prefix(columns)).unwrap();

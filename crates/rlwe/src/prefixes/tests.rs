@@ -5,6 +5,7 @@ use crate::combine::tests::{Server, dataset, plain_support, pseudo_random_column
 use crate::key::tests::key;
 use crate::range::RangeSums;
 use crate::totals::Strata;
+use oboro_ring::Blocks;
 use oboro_ring::moment::MomentIndex;
 use proptest::prelude::*;
 use std::sync::LazyLock;
@@ -41,7 +42,7 @@ fn scene(owner: u8) -> Scene {
     let bounds = Bounds::new(&parameters(), COLUMNS.into(), 4).unwrap();
     let extents = bounds.extended(&[], BLOCKS * 4096, 0).unwrap();
     let strata = Strata::new(bounds, &extents).unwrap();
-    assert_eq!(strata.ranges(), [0..BLOCKS, 0..10]);
+    assert_eq!(strata.ranges(), [0..BLOCKS, 0..10].map(Blocks::from));
     let mut columns = pseudo_random_columns(COLUMNS as usize, 64 * BLOCKS as usize);
     // Equal, and constant.
     columns[1] = columns[0].clone();

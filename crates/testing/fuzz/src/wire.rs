@@ -101,7 +101,7 @@ pub fn question(bytes: &[u8]) -> Option<()> {
     assert!(
         ranges
             .iter()
-            .cloned()
+            .copied()
             .map(v1::BlockRange::from)
             .eq(request.ranges)
     );
