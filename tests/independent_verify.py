@@ -87,7 +87,7 @@ from independent_decrypt import (
     require,
 )
 
-RECORD_VERSION = 6
+RECORD_VERSION = 7
 RANGE_VERSION = 1
 RANGE_HEADER = 36
 MOST_PAIRED = 1024
@@ -580,7 +580,7 @@ def check_description(value: object, manifest: Manifest, bounds: Bounds) -> None
 def parse_record(data: bytes, manifest: Manifest, bounds: Bounds) -> Record:
     try:
         value: object = json.loads(data)
-        require(member(value, "version", int) == RECORD_VERSION, "a record of version 6")
+        require(member(value, "version", int) == RECORD_VERSION, "a record of version 7")
         transactions = member(value, "transactions", int)
         strata, next_block = [], 0
         for item in member(value, "strata", list):

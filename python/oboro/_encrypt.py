@@ -7,7 +7,7 @@ import os
 from numbers import Integral, Real
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from oboro import _frames, _oboro, _progress
 from oboro._oboro import Interrupt, Keys
@@ -112,6 +112,8 @@ class Encrypted:
         self,
         data: object,
         *,
+        new_items: Literal["refuse", "drop"] = "refuse",
+        min_item_support: float | None = None,
         threads: int | None = None,
         progress: bool | None = None,
         interrupt: Interrupt | None = None,
@@ -119,9 +121,16 @@ class Encrypted:
     ) -> dict[str, Any] | None:
         """Encrypts more transactions of the same items. Upload the dataset again afterwards.
 
+        Without transactions, nothing changes.
+
         Args:
             data: as for `encrypt`; columns in any order. Missing columns are 0. A file is read in
                 the same way as the first one of the dataset.
+            new_items: what becomes of items that the dataset does not have: "refuse" the data, or
+                "drop" them. Later minimum supports must then be above what they may have, which is
+                `min_item_support` of the dataset.
+            min_item_support: with "drop", refuse to leave out items that may reach this support, a
+                fraction of all transactions or a count.
             threads: how many threads encrypt; None for one per processor.
             progress: whether to show a bar; None shows one on terminals and in notebooks.
             interrupt: cancels the call from another thread.
@@ -136,10 +145,24 @@ class Encrypted:
                 dataset is unchanged.
         """
         _check_counts(threads=(threads, 1))
+        if new_items not in ("refuse", "drop"):
+            raise InputError(f'new_items must be "refuse" or "drop", not {new_items!r}')
+        if min_item_support is not None and new_items == "refuse":
+            raise InputError('min_item_support bounds what is left out; give new_items="drop"')
         rows = _frames.rows(data, threads, reading, self._native)
         how = _how_read(rows)
+        below = None
+        if min_item_support is not None:
+            below = _least_item_count(min_item_support, self.transactions + len(rows))
         with self._appending, _progress.bar("encrypting", "block", progress) as told:
-            self._native.append(rows, threads=threads, progress=told, interrupt=interrupt)
+            self._native.append(
+                rows,
+                drop_new_items=new_items == "drop",
+                below=below,
+                threads=threads,
+                progress=told,
+                interrupt=interrupt,
+            )
         return how
 
     def __repr__(self) -> str:

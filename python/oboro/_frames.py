@@ -139,10 +139,9 @@ class _Columns:
     def __init__(self, labels: Iterable[Hashable], transactions: int, threads: int | None) -> None:
         self.labels = list(labels)
         self._names, numbers = _names(self.labels)
-        if transactions == 0 or not self.labels:
+        if not self.labels:
             raise InputError(
-                f"nothing to encrypt: there are {transactions} transactions and "
-                f"{len(self.labels)} items"
+                f"nothing to encrypt: there are {transactions} transactions and 0 items"
             )
         self.rows = Rows(transactions, numbers=numbers, threads=threads)
         self._held: list[Any] = []

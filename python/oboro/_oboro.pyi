@@ -49,6 +49,8 @@ class Encrypted:
         self,
         rows: Rows,
         *,
+        drop_new_items: bool = False,
+        below: int | None = None,
         threads: int | None = None,
         progress: _Progress | None = None,
         interrupt: Interrupt | None = None,

@@ -17,7 +17,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    overload,
+)
 
 from oboro import _encrypt, _server
 from oboro._oboro import Interrupt
@@ -236,11 +245,21 @@ async def append(
     encrypted: _encrypt.Encrypted,
     data: object,
     *,
+    new_items: Literal["refuse", "drop"] = "refuse",
+    min_item_support: float | None = None,
     threads: int | None = None,
     progress: bool | None = None,
     interrupt: Interrupt | None = None,
     **reading: Unpack[Reading],
 ) -> dict[str, Any] | None:
     """See :meth:`oboro.Encrypted.append`."""
-    given = partial(_append, encrypted, data, threads=threads, progress=progress)
+    given = partial(
+        _append,
+        encrypted,
+        data,
+        new_items=new_items,
+        min_item_support=min_item_support,
+        threads=threads,
+        progress=progress,
+    )
     return await given(interrupt=interrupt, **reading)

@@ -106,6 +106,24 @@ def test_appending_takes_columns_in_any_order_and_no_others(
     assert oboro.Encrypted.open(tmp_path / "d", keys).transactions == 530
 
 
+def test_new_items_can_be_left_out_of_what_is_appended(tmp_path: Path, keys: oboro.Keys) -> None:
+    enc = oboro.encrypt(frame(100), keys, path=tmp_path / "rows.oboro")
+    with pytest.raises(errors.InputError, match="new_items"):
+        enc.append(frame(30), new_items="keep")  # type: ignore[arg-type]
+    with pytest.raises(errors.InputError, match="new_items"):
+        enc.append(frame(30), min_item_support=5)
+    more = frame(30).assign(new=[True] * 10 + [False] * 20)
+    with pytest.raises(errors.InputError, match=r'"new".*fewer than 10 may be left out'):
+        enc.append(more, new_items="drop", min_item_support=10)
+    assert enc.transactions == 100
+    enc.append(more, new_items="drop", min_item_support=11)
+    assert (enc.transactions, enc.min_item_support) == (130, 11)
+    enc.append(frame(30).iloc[:0])
+    assert enc.transactions == 130
+    with pytest.raises(errors.InputError, match="there are 0 transactions and 3 items"):
+        oboro.encrypt(frame(30).iloc[:0], keys)
+
+
 def test_numbers_stay_numbers(tmp_path: Path, keys: oboro.Keys) -> None:
     labels = [5, -3, 10]
     numbered = frame().set_axis(labels, axis=1)

@@ -149,7 +149,6 @@ def test_what_is_no_basket_is_refused(baskets: list[Any], sentence: str) -> None
         (pd.DataFrame({1.5: [1]}), "these are float"),
         (pd.DataFrame({True: [1]}), "these are bool"),
         (pd.DataFrame([[1, 0]], columns=["a", "a"]), "column 'a' is there twice"),
-        (pd.DataFrame({"a": []}), "nothing to encrypt: there are 0 transactions and 1 items"),
         (pd.DataFrame(index=[1, 2]), "there are 2 transactions and 0 items"),
         (np.zeros(3, dtype=bool), "an array of 1 dimensions is no table"),
         (np.array([[0, 3]]), "column 1 has the value 3 in row 0"),

@@ -254,13 +254,21 @@ impl Manifest {
             ("its parameters differ", OTHER)
         } else if self.columns != older.columns || self.row_id_bytes != older.row_id_bytes {
             ("its columns or the lengths of its row ids differ", OTHER)
+        } else if !self.segments.starts_with(&older.segments)
+            && !older.segments.starts_with(&self.segments)
+        {
+            (
+                "transactions were appended to each that the other has not",
+                "Append those that are missing to a bundle of the published version, or upload this one under \
+                 another name.",
+            )
         } else if appends == 0 {
             (
                 "it is not newer",
                 "Upload the newest version of the bundle.",
             )
-        } else if !self.segments.starts_with(&older.segments) {
-            ("older segments were changed", OTHER)
+        } else if self.segments.len() < older.segments.len() {
+            ("older segments are missing", OTHER)
         } else if ((self.segments.len() - older.segments.len()) as u64) < appends {
             ("it has fewer new segments than new versions", OTHER)
         } else {

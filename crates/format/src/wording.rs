@@ -106,6 +106,8 @@ pub const MAX_LEN: Setting = Setting::new("max_len");
 pub const MIN_SUPPORT: Setting = Setting::new("min_support");
 /// The least support of an item that is encrypted.
 pub const MIN_ITEM_SUPPORT: Setting = Setting::new("min_item_support");
+/// What becomes of items that a dataset lacks when appending.
+pub const NEW_ITEMS: Setting = Setting::new("new_items");
 /// How answers are obtained.
 pub const ANSWERS: Setting = Setting::new("answers");
 /// Items to be counted with every other one.

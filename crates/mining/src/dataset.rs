@@ -8,8 +8,9 @@ use crate::ranges::{MOST_FOCUS, MOST_PAIRED, NewBlocks, by_support};
 use crate::readers::Missing;
 use crate::record::{Failure, Items, OwnerRecord, RecordError, Trust, bounds};
 use crate::shuffled::Shuffled;
+use crate::transactions::MinSupport;
 use oboro_format::files::free_bytes;
-use oboro_format::wording::{MAX_LEN, MIN_ITEM_SUPPORT, MISSING, ROW_IDS};
+use oboro_format::wording::{MAX_LEN, MIN_ITEM_SUPPORT, MISSING, NEW_ITEMS, ROW_IDS};
 use oboro_format::{
     BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, FormatError, MAX_ROW_ID_BYTES, Manifest,
     segment_bytes,
@@ -50,9 +51,18 @@ pub enum DatasetError {
         wanted: KeyCheck,
     },
     #[error(
-        "{unknown} items are not columns of this dataset, {example:?} for one; what is left out here would be missing from later results, so encrypt everything anew"
+        "{unknown} items are not columns of this dataset, {example:?} for one; leave them out with {} (later minimum supports must then be above theirs), or encrypt everything anew",
+        NEW_ITEMS.to("drop")
     )]
     UnknownItems { unknown: usize, example: String },
+    #[error(
+        "{example:?}, which would be left out, may be in up to {support} transactions of the dataset, and only items in fewer than {limit} may be left out; encrypt everything anew, or choose a larger {MIN_ITEM_SUPPORT}"
+    )]
+    LeftOutTooOften {
+        example: String,
+        support: u64,
+        limit: u64,
+    },
     #[error(
         "{lacking} items of this dataset have no column in this table, {example:?} for one; add their columns, or give `{}` if the items are in none of its transactions",
         MISSING.to("absent")
@@ -249,6 +259,18 @@ pub struct Dataset {
     key: DatasetKey,
 }
 
+/// What becomes of items of appended transactions that are not columns of the dataset.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum NewItems {
+    /// The append is refused.
+    Refuse,
+    /// They are left out. The record's minimum item support rises above what they may have.
+    Drop {
+        /// The append is refused if one of them may have this support, appends included.
+        below: Option<MinSupport>,
+    },
+}
+
 /// Called before the first and after every encrypted block-column: with the number done and the total. A break ends the
 /// encryption.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> ControlFlow<()> + Sync);
@@ -377,7 +399,8 @@ impl Dataset {
     /// Items that the dataset does not have or that were left out, or as [`Dataset::create`]; the bundle is unchanged.
     pub fn append(
         &self,
-        rows: Shuffled,
+        mut rows: Shuffled,
+        new_items: NewItems,
         threads: NonZeroUsize,
         progress: Progress<'_>,
     ) -> Result<Self, DatasetError> {
@@ -399,14 +422,20 @@ impl Dataset {
             _ => {}
         }
         let names = &self.record.names;
-        let by_name: HashMap<&String, Column> = names.iter().zip((0..).map(Column)).collect();
-        let column = |name: &String| by_name.get(name).copied();
-        let mut unknown = rows.names().iter().filter(|name| column(name).is_none());
-        if let Some(example) = unknown.next() {
-            return Err(DatasetError::UnknownItems {
-                unknown: 1 + unknown.count(),
-                example: example.clone(),
-            });
+        let by_name: HashMap<&str, Column> = names
+            .iter()
+            .map(String::as_str)
+            .zip((0..).map(Column))
+            .collect();
+        let column = |name: &String| by_name.get(name.as_str()).copied();
+        let unknown = rows.names().iter().filter(|name| column(name).is_none());
+        let (unknown, example) = (unknown.clone().count(), unknown.min().cloned());
+        let mut left_out = Vec::new();
+        if let Some(example) = example {
+            if new_items == NewItems::Refuse {
+                return Err(DatasetError::UnknownItems { unknown, example });
+            }
+            (rows, left_out) = rows.only(|name| by_name.contains_key(name));
         }
         let options = rows.how_read().map(|it| &it.options);
         if options.is_some_and(|it| it.format.is_table() && it.missing != Some(Missing::Absent)) {
@@ -420,6 +449,11 @@ impl Dataset {
             }
         }
         let columns: Vec<Column> = rows.names().iter().filter_map(column).collect();
+        let items = self.record.items().without(left_out).with(&rows, &columns);
+        if let NewItems::Drop { below: Some(below) } = new_items {
+            let transactions = self.record.transactions + rows.len() as u64;
+            items.check_left_out(below.threshold(transactions))?;
+        }
         let directory = self.bundle.directory();
         let needed = self.appended_bytes(rows.len() as u64)?;
         check_free_bytes(directory, needed, free_bytes(directory))?;
@@ -455,7 +489,6 @@ impl Dataset {
         };
         let (before, count) = (&self.record.strata, rows.len() as u64);
         let strata = new.keep(before, Some(&self.bundle), count, &mut writer)?;
-        let items = self.record.items().with(&rows, &columns);
         let record = OwnerRecord::new(&manifest, strata, &order, items, noise, trust);
         // Readers of the previous version still find its ranges.
         let ranges = [record.ranges(), self.record.ranges()].concat();
@@ -465,6 +498,12 @@ impl Dataset {
             record,
             key: self.key.clone(),
         })
+    }
+
+    /// How many of these items the dataset has no column for.
+    pub fn unknown_items(&self, names: &[String]) -> usize {
+        let here: HashSet<&String> = self.record.names.iter().collect();
+        names.iter().filter(|name| !here.contains(name)).count()
     }
 
     /// The bytes of ciphertext that appending `transactions` adds.
@@ -696,7 +735,7 @@ mod tests {
         let before = create(&path, &master, 100).unwrap().manifest().clone();
         let after = Dataset::open(&path, &master)
             .unwrap()
-            .append(rows(31), threads(), &go_on)
+            .append(rows(31), NewItems::Refuse, threads(), &go_on)
             .unwrap();
         assert_eq!(
             (after.record().transactions, after.manifest().version),
@@ -712,7 +751,9 @@ mod tests {
 
         let strange = Transactions::from_named([["always", "new"]]).unwrap();
         let strange = Shuffled::of(&strange).unwrap();
-        let error = after.append(strange, threads(), &go_on).unwrap_err();
+        let error = after
+            .append(strange, NewItems::Refuse, threads(), &go_on)
+            .unwrap_err();
         assert!(
             matches!(&error, DatasetError::UnknownItems { unknown: 1, example } if example == "new"),
             "{error}"
@@ -740,14 +781,16 @@ mod tests {
         let target = Target::New(&path);
         let made = Dataset::create(rows, &master, target, 2, threads(), &go_on).unwrap();
         let narrow = |missing| table("tea,milk\n1,0\n1,1\n", missing);
-        let error = made.append(narrow(None), threads(), &go_on).unwrap_err();
+        let error = made
+            .append(narrow(None), NewItems::Refuse, threads(), &go_on)
+            .unwrap_err();
         assert!(
             matches!(&error, DatasetError::LackingItems { lacking: 1, example } if example == "salt"),
             "{error}"
         );
         let absent = narrow(Some(Missing::Absent));
         assert_eq!(
-            made.append(absent, threads(), &go_on)
+            made.append(absent, NewItems::Refuse, threads(), &go_on)
                 .unwrap()
                 .record()
                 .transactions,
@@ -767,15 +810,70 @@ mod tests {
         let kept = Transactions::from_named([["always", "bit 0"]]).unwrap();
         // An item that was left out before cannot occur in an append.
         let more = Shuffled::of(&kept).unwrap();
-        let after = made.append(more, threads(), &go_on).unwrap();
+        let after = made
+            .append(more, NewItems::Refuse, threads(), &go_on)
+            .unwrap();
         let opened = Dataset::open(&path, &master).unwrap();
         assert_eq!(opened.record(), after.record());
         assert_eq!(opened.record().min_item_support, 50);
         let restricted = Shuffled::of(&kept).unwrap().restrict(MinSupport::Count(2));
         assert!(matches!(
-            after.append(restricted, threads(), &go_on),
+            after.append(restricted, NewItems::Refuse, threads(), &go_on),
             Err(DatasetError::ItemsLeftOut(2))
         ));
+    }
+
+    #[test]
+    fn new_items_are_left_out_and_the_threshold_rises_above_theirs() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("d.oboro");
+        let master = MasterKey::generate().unwrap();
+        let some = rows(100).restrict(MinSupport::Count(50));
+        let target = Target::New(&path);
+        let made = Dataset::create(some, &master, target, 2, threads(), &go_on).unwrap();
+        let day = |items: &[&[&str]]| {
+            let baskets = items.iter().map(|it| it.iter().copied());
+            Shuffled::of(&Transactions::from_named(baskets).unwrap()).unwrap()
+        };
+        let drop = NewItems::Drop { below: None };
+        let first = day(&[&["always", "new"], &["new", "other"], &["always"]]);
+        let after = made.append(first, drop, threads(), &go_on).unwrap();
+        // Each was in 49 transactions at most, and is in two more.
+        assert_eq!(after.record().min_item_support, 52);
+        let always = |it: &Dataset| {
+            let place = it.record().names.iter().position(|it| it == "always");
+            it.record().supports[place.unwrap()]
+        };
+        assert_eq!((always(&after), after.record().transactions), (102, 103));
+        // The largest of all of them counts, not the sum.
+        let second = day(&[&["other"], &["other"]]);
+        let after = after.append(second, drop, threads(), &go_on).unwrap();
+        assert_eq!(after.record().min_item_support, 53);
+        let opened = Dataset::open(&path, &master).unwrap();
+        assert_eq!(opened.record(), after.record());
+        // Known items change nothing of it.
+        let after = after.append(day(&[&["always"]]), drop, threads(), &go_on);
+        assert_eq!(after.as_ref().unwrap().record().min_item_support, 53);
+        let below = |count| NewItems::Drop {
+            below: Some(MinSupport::Count(count)),
+        };
+        let third = || day(&[&["other"], &["fourth"]]);
+        let refused = after.unwrap();
+        let error = refused
+            .append(third(), below(53), threads(), &go_on)
+            .unwrap_err();
+        assert!(
+            matches!(&error, DatasetError::LeftOutTooOften { example, support: 53, limit: 53 } if example == "other"),
+            "{error}"
+        );
+        assert_eq!(
+            Dataset::open(&path, &master).unwrap().record(),
+            refused.record()
+        );
+        let after = refused
+            .append(third(), below(54), threads(), &go_on)
+            .unwrap();
+        assert_eq!(after.record().min_item_support, 54);
     }
 
     #[test]
@@ -784,7 +882,9 @@ mod tests {
         let path = directory.path().join("d.oboro");
         let master = MasterKey::generate().unwrap();
         let made = create(&path, &master, 100).unwrap();
-        let after = made.append(rows(31), threads(), &go_on).unwrap();
+        let after = made
+            .append(rows(31), NewItems::Refuse, threads(), &go_on)
+            .unwrap();
         let opened = Dataset::open(&path, &master).unwrap();
         for (record, count) in [
             (made.record(), vec![100]),
@@ -816,7 +916,9 @@ mod tests {
         let threads = NonZeroUsize::MIN;
         let mut dataset = Dataset::create(one(), &master, target, 2, threads, &go_on).unwrap();
         for _ in 0..APPENDS {
-            dataset = dataset.append(one(), threads, &go_on).unwrap();
+            dataset = dataset
+                .append(one(), NewItems::Refuse, threads, &go_on)
+                .unwrap();
         }
         let strata = dataset.record().strata(dataset.manifest()).unwrap();
         assert!(strata.ranges().len() <= 4, "{:?}", strata.ranges());
@@ -839,18 +941,24 @@ mod tests {
         made.record_failure("first").unwrap();
         made.record_failure("second").unwrap();
         // The value in memory is older than the bundle; appends nevertheless keep what the bundle says.
-        let after = made.append(rows(31), threads(), &go_on).unwrap();
+        let after = made
+            .append(rows(31), NewItems::Refuse, threads(), &go_on)
+            .unwrap();
         // A liar may have learned the old secrets: later appends use new ones, in a stratum of their own.
         let generations = |dataset: &Dataset| {
             let strata = dataset.record().strata(dataset.manifest()).unwrap();
             strata.secret_generations().to_vec()
         };
         assert_eq!(generations(&after), [0, 1]);
-        let more = after.append(rows(31), threads(), &go_on).unwrap();
+        let more = after
+            .append(rows(31), NewItems::Refuse, threads(), &go_on)
+            .unwrap();
         assert_eq!(generations(&more), [0, 1]);
         more.rely_on_server().unwrap();
         more.rely_on_server().unwrap();
-        let after = more.append(rows(31), threads(), &go_on).unwrap();
+        let after = more
+            .append(rows(31), NewItems::Refuse, threads(), &go_on)
+            .unwrap();
         assert_eq!(generations(&after), [0, 1, 2]);
         for dataset in [&after, &Dataset::open(&path, &master).unwrap()] {
             let trust = dataset.trust().unwrap();
@@ -894,7 +1002,9 @@ mod tests {
         let path = directory.path().join("d.oboro");
         let master = MasterKey::generate().unwrap();
         let made = create(&path, &master, 5000).unwrap();
-        let dataset = made.append(rows(31), threads(), &go_on).unwrap();
+        let dataset = made
+            .append(rows(31), NewItems::Refuse, threads(), &go_on)
+            .unwrap();
         let mut supports = vec![0; dataset.manifest().columns as usize];
         for (index, entry) in (0..).zip(&dataset.manifest().segments) {
             let segment = dataset.bundle().open_segment(index).unwrap();
@@ -1008,11 +1118,14 @@ mod tests {
             assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
         }
         let made = create(&path, &master, 100).unwrap();
-        let error = made.append(rows(31), threads(), &until(1)).unwrap_err();
+        let error = made
+            .append(rows(31), NewItems::Refuse, threads(), &until(1))
+            .unwrap_err();
         assert!(matches!(error, DatasetError::Interrupted), "{error}");
         let segments = std::fs::read_dir(path.join("segments")).unwrap();
         assert_eq!(segments.count(), 1);
-        made.append(rows(31), threads(), &go_on).unwrap();
+        made.append(rows(31), NewItems::Refuse, threads(), &go_on)
+            .unwrap();
     }
 
     #[test]
@@ -1025,7 +1138,9 @@ mod tests {
         let made = Dataset::create(rows(5000), &master, target, 2, threads(), &go_on).unwrap();
         assert_eq!(made.manifest().segment_bytes(), plan.bytes);
         let more = made.appended_bytes(31).unwrap();
-        let after = made.append(rows(31), threads(), &go_on).unwrap();
+        let after = made
+            .append(rows(31), NewItems::Refuse, threads(), &go_on)
+            .unwrap();
         assert_eq!(after.manifest().segment_bytes(), plan.bytes + more);
 
         for free in [None, Some(plan.bytes)] {
@@ -1052,7 +1167,9 @@ mod tests {
         let master = MasterKey::generate().unwrap();
         let target = Target::Temporary(directory.path());
         let made = Dataset::create(rows(100), &master, target, 2, threads(), &go_on).unwrap();
-        let after = made.append(rows(31), threads(), &go_on).unwrap();
+        let after = made
+            .append(rows(31), NewItems::Refuse, threads(), &go_on)
+            .unwrap();
         drop(made);
         after.bundle().verify().unwrap();
         drop(after);
@@ -1071,7 +1188,8 @@ mod tests {
         let made = Dataset::create(rows(), &master, target, 2, threads(), &go_on).unwrap();
         assert!(made.record().ordered_names().eq(names.iter()));
         assert_ne!(made.record().names, names);
-        made.append(rows(), threads(), &go_on).unwrap();
+        made.append(rows(), NewItems::Refuse, threads(), &go_on)
+            .unwrap();
         let opened = Dataset::open(&path, &master).unwrap();
         assert!(opened.record().ordered_names().eq(names.iter()));
         assert!(opened.record().numbers);

@@ -4,18 +4,19 @@
 //! It is sealed under the master key in the bundle's head, so that a copy of the bundle reveals no more than the
 //! server's copy.
 
+use crate::dataset::DatasetError;
 use crate::readers::HowRead;
 use crate::shuffled::Shuffled;
 use oboro_format::{Digest, Manifest};
 use oboro_ring::Column;
 use oboro_rlwe::{Bounds, ColumnOrder, DatasetKey, Extent, OrderError, SealError, Strata};
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 const CONTEXT: &str = "oboro owner record";
 
 /// The owner's record of one dataset, as JSON inside its seal.
@@ -32,6 +33,9 @@ pub struct OwnerRecord {
     pub supports: Vec<u64>,
     /// Every item with at least this support is present; 1 if no items were left out.
     pub min_item_support: u64,
+    /// The items of appended transactions that have no column, each with its support in them. Part of
+    /// `min_item_support`, which is the largest of these above the threshold that the dataset was encrypted with.
+    pub(crate) left_out: BTreeMap<String, u64>,
     /// The columns of the items in the owner's order.
     #[serde(with = "numbers")]
     pub order: Vec<Column>,
@@ -176,6 +180,7 @@ pub(crate) struct Items {
     order: Vec<Column>,
     numbers: bool,
     min_support: u64,
+    left_out: BTreeMap<String, u64>,
     read: Option<HowRead>,
 }
 
@@ -192,6 +197,7 @@ impl Items {
             order: columns.to_vec(),
             numbers: rows.are_numbers(),
             min_support: rows.min_item_support(),
+            left_out: BTreeMap::new(),
             read: rows.how_read().cloned(),
         }
     }
@@ -201,6 +207,31 @@ impl Items {
         for (&column, support) in columns.iter().zip(rows.supports()) {
             self.supports[column] += support;
         }
+        self
+    }
+
+    /// Refuses items that were left out and may be in `limit` transactions.
+    pub(crate) fn check_left_out(&self, limit: u64) -> Result<(), DatasetError> {
+        let support = self.min_support - 1;
+        match self.left_out.iter().max_by_key(|(_, support)| **support) {
+            Some((example, _)) if support >= limit => Err(DatasetError::LeftOutTooOften {
+                example: example.clone(),
+                support,
+                limit,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes items that are left out of appended transactions, with their supports there. An item that was left out
+    /// before has a support below the old threshold in what was there then, so none reaches the new one.
+    pub(crate) fn without(mut self, items: Vec<(String, u64)>) -> Self {
+        let most = |left_out: &BTreeMap<String, u64>| left_out.values().copied().max();
+        let at_first = self.min_support - most(&self.left_out).unwrap_or(0);
+        for (name, support) in items {
+            *self.left_out.entry(name).or_default() += support;
+        }
+        self.min_support = at_first + most(&self.left_out).unwrap_or(0);
         self
     }
 }
@@ -262,6 +293,7 @@ impl OwnerRecord {
             order: items.order,
             numbers: items.numbers,
             min_item_support: items.min_support,
+            left_out: items.left_out,
             noise_norm: noise.norm,
             noise_peak: noise.peak,
             noise_plaintext_peak: noise.plaintext_peak,
@@ -306,6 +338,7 @@ impl OwnerRecord {
         let columns = read.flat_map(|it| it.columns_dropped.iter().chain(&it.options.drop_columns));
         self.names
             .iter()
+            .chain(self.left_out.keys())
             .chain(columns)
             .map(|name| name.len() + 36)
             .sum()
@@ -346,6 +379,7 @@ impl OwnerRecord {
             order: self.order.clone(),
             numbers: self.numbers,
             min_support: self.min_item_support,
+            left_out: self.left_out.clone(),
             read: self.read.clone(),
         }
     }
@@ -424,8 +458,12 @@ impl OwnerRecord {
         if self.transactions == 0 || self.transactions > slots {
             return damaged("its number of transactions does not fit the blocks");
         }
-        if self.min_item_support == 0 {
-            return damaged("its minimum item support is 0");
+        let most_left_out = self.left_out.values().copied().max().unwrap_or(0);
+        if self.min_item_support <= most_left_out {
+            return damaged("its minimum item support is below that of an item that was left out");
+        }
+        if self.names.iter().any(|it| self.left_out.contains_key(it)) {
+            return damaged("an item that has a column was left out");
         }
         let strata = self.strata(manifest)?;
         let extents = self.strata.iter();
@@ -480,7 +518,7 @@ mod tests {
     use std::num::NonZeroUsize;
     use std::ops::ControlFlow;
 
-    const GOLDEN: &str = include_str!("../tests/golden/owner-record-6.json");
+    const GOLDEN: &str = include_str!("../tests/golden/owner-record-7.json");
 
     fn dataset(directory: &std::path::Path) -> Dataset {
         let transactions = Transactions::from_named([vec!["a", "b"], vec!["a"]]).unwrap();
@@ -576,6 +614,9 @@ mod tests {
             json!({ "numbers": null }),
             json!({ "min_item_support": null }),
             json!({ "min_item_support": 0 }),
+            json!({ "left_out": null }),
+            json!({ "left_out": { "c": 1 } }),
+            json!({ "left_out": { "a": 1 }, "min_item_support": 2 }),
             json!({ "order": [0] }),
             json!({ "order": [0, 2] }),
             json!({ "order": [1, 1] }),

@@ -212,6 +212,16 @@ impl Shuffled {
         self.min_item_support
     }
 
+    /// The same transactions without the items that are not in `kept`, and these with their supports.
+    pub(crate) fn only(mut self, kept: impl Fn(&str) -> bool) -> (Self, Vec<(String, u64)>) {
+        let items = self.names.into_iter().zip(self.columns);
+        let (here, others): (Vec<_>, Vec<_>) = items.partition(|(name, _)| kept(name));
+        (self.names, self.columns) = here.into_iter().unzip();
+        let others = others.into_iter();
+        let others = others.map(|(name, bits)| (name, count_ones(&bits)));
+        (self, others.collect())
+    }
+
     /// The same transactions without the items below `min_support`. No transaction is dropped.
     #[must_use]
     pub fn restrict(mut self, min_support: MinSupport) -> Self {

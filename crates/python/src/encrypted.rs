@@ -4,7 +4,7 @@ use crate::call::{self, Interrupt};
 use crate::errors::Failure;
 use crate::keys::Keys;
 use crate::rows::{Rows, json, threads};
-use oboro_mining::{Dataset, Target};
+use oboro_mining::{Dataset, MinSupport, NewItems, Target};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -79,20 +79,33 @@ impl Encrypted {
     }
 
     /// Encrypts more transactions of the same items into the dataset.
-    #[pyo3(signature = (rows, *, threads = None, progress = None, interrupt = None))]
+    #[pyo3(signature = (rows, *, drop_new_items = false, below = None, threads = None, progress = None, interrupt = None))]
+    #[allow(clippy::too_many_arguments)]
     fn append(
         &self,
         py: Python<'_>,
         rows: &Rows,
+        drop_new_items: bool,
+        below: Option<u64>,
         threads: Option<NonZeroUsize>,
         progress: Option<Bound<'_, PyAny>>,
         interrupt: Option<&Interrupt>,
     ) -> PyResult<()> {
         let (rows, before) = (rows.take()?, self.dataset());
+        if rows.is_empty() {
+            return Ok(());
+        }
         let threads = self::threads(threads);
+        let new_items = if drop_new_items {
+            NewItems::Drop {
+                below: below.map(MinSupport::Count),
+            }
+        } else {
+            NewItems::Refuse
+        };
         call::run(py, progress, interrupt, |call| -> Result<_, Failure> {
             let advance = |done, total| call.advance(done, total);
-            let after = before.append(rows, threads, &advance)?;
+            let after = before.append(rows, new_items, threads, &advance)?;
             *self.0.lock() = Arc::new(after);
             Ok(())
         })

@@ -147,6 +147,7 @@ impl From<DatasetError> for Failure {
             DatasetError::Plan(_)
             | DatasetError::UnknownItems { .. }
             | DatasetError::ItemsLeftOut(_)
+            | DatasetError::LeftOutTooOften { .. }
             | DatasetError::NoRowIds
             | DatasetError::LackingRowIds
             | DatasetError::LongRowIds { .. }

@@ -313,8 +313,16 @@ impl Rows {
         let like = like.map(Encrypted::dataset);
         let before = like.as_ref().and_then(|it| it.record().read.as_ref());
         py.detach(|| {
-            let (transactions, how) = read_next(&path, options, before)?;
-            let rows = Shuffled::of(&transactions)?.with_how_read(how);
+            let rows = match read_next(&path, options, before) {
+                // An append of nothing is no error.
+                Err(error) if like.is_some() && error.is_of_no_transactions() => {
+                    Shuffled::of(&TransactionsBuilder::new().finish())?
+                }
+                read => {
+                    let (transactions, how) = read?;
+                    Shuffled::of(&transactions)?.with_how_read(how)
+                }
+            };
             Ok(Self {
                 state: Mutex::new(State::Complete(rows)),
                 numbers: false,

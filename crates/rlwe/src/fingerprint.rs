@@ -164,8 +164,8 @@ impl PairTokens {
 
     /// Adds a block: the residues of each column.
     ///
+    /// # Panics
     /// If there is not one slice per column, all of one length.
-    /// If there is not one slice a column, all of one length.
     pub(crate) fn add(&mut self, points: &Points, columns: &[&[u32]]) {
         assert_eq!(columns.len(), self.rows.len(), "each column has residues");
         let field = points.field();

@@ -64,8 +64,8 @@ impl RangeSums {
     /// Adds blocks, which is faster with several at a time. If some columns lack fixed parts, all columns must
     /// [pass](Self::pass) as well.
     ///
+    /// # Panics
     /// If the columns of a block do not match, or a slice does not have `N` residues.
-    /// If a block has other columns, or a slice other than `N` residues.
     pub fn add(&mut self, blocks: &[BlockResidues<'_>]) {
         if let Some(pairs) = &mut self.pairs {
             if pairs.wide.is_none() {

@@ -32,7 +32,7 @@ AHEAD = 2
 RESULT_BYTES = 32 << 20
 # Seconds between checks of the cluster and the caller while nothing arrives.
 LOOK = 0.05
-# A batch is late after this multiple of the time of earlier batches, and at least this many seconds.
+# A batch is late after this multiple of the time of earlier ones, and at least this many seconds.
 LATE_TIMES, LATE_SECONDS = 4.0, 2.0
 # Workers that may fail in one query before it fails.
 MOST_FAILURES = 16

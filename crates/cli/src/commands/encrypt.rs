@@ -2,10 +2,11 @@
 
 use crate::Outcome;
 use crate::arguments::{InputArguments, KeyArguments, NameList, ThreadArguments, names};
-use crate::output::{Output, Unit, bytes, seconds};
+use crate::output::{Failure, Output, Unit, bytes, seconds};
 use oboro_format::files::free_bytes;
 use oboro_mining::{
-    Dataset, DatasetPlan, MOST_PAIRED, MinSupport, Name, Shuffled, Target, escaped, read_next,
+    Dataset, DatasetPlan, HowRead, MOST_PAIRED, MinSupport, Name, NewItems, Shuffled, Target,
+    TransactionsBuilder, escaped, read_next,
 };
 use serde_json::json;
 use std::ops::ControlFlow;
@@ -33,9 +34,19 @@ pub struct Arguments {
         conflicts_with = "append_to"
     )]
     max_len: usize,
-    /// Leave out items below this support: a fraction (0.01, 1%) or a count (250).
-    #[arg(long, value_name = "SUPPORT", conflicts_with = "append_to")]
+    /// Leave out items below this support: a fraction (0.01, 1%) or a count (250). With --append-to, refuse to leave out
+    /// items that may reach it.
+    #[arg(long, value_name = "SUPPORT")]
     min_item_support: Option<MinSupport>,
+    /// With --append-to, what becomes of items that the dataset does not have: refuse the file, or leave them out (drop).
+    /// Later minimum supports must then be above what they may have.
+    #[arg(
+        long,
+        value_name = "WHAT",
+        requires = "append_to",
+        default_value = "refuse"
+    )]
+    new_items: Unknown,
     /// Items for `oboro pairs`, up to 64, separated by commas, names with commas in double quotes. Needed only with more than
     /// 1,024 items; otherwise `oboro pairs` works for every item.
     #[arg(long, value_name = "ITEMS", value_parser = names, conflicts_with = "append_to")]
@@ -44,7 +55,15 @@ pub struct Arguments {
     threads: ThreadArguments,
 }
 
+/// What becomes of items that the dataset does not have.
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Unknown {
+    Refuse,
+    Drop,
+}
+
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
+    let new_items = arguments.new_items()?;
     let key = arguments.key.load()?;
     let appended_to = arguments
         .append_to
@@ -55,15 +74,27 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         .as_ref()
         .and_then(|it| it.record().read.as_ref());
     let (input, options) = (&arguments.input.input, arguments.input.reading.options());
-    let (mut transactions, how) = read_next(input, options, before)?;
+    let (mut transactions, how) = match read_next(input, options, before) {
+        // An append of nothing is no error.
+        Err(error) if appended_to.is_some() && error.is_of_no_transactions() => {
+            (TransactionsBuilder::new().finish(), None)
+        }
+        read => read.map(|(transactions, how)| (transactions, Some(how)))?,
+    };
     let items_read = transactions.item_count();
-    if let Some(min_support) = arguments.min_item_support {
-        transactions = transactions.restrict(min_support);
+    let left_out = match &appended_to {
+        Some(dataset) => dataset.unknown_items(transactions.names()),
+        None => {
+            if let Some(min_support) = arguments.min_item_support {
+                transactions = transactions.restrict(min_support);
+            }
+            items_read - transactions.item_count()
+        }
+    };
+    let mut rows = Shuffled::of(&transactions)?.with_focus(arguments.focus.concat());
+    if let Some(how) = &how {
+        rows = rows.with_how_read(how.clone());
     }
-    let left_out = items_read - transactions.item_count();
-    let rows = Shuffled::of(&transactions)?
-        .with_how_read(how.clone())
-        .with_focus(arguments.focus.concat());
     drop(transactions);
     let directory = arguments.directory();
     let expected_bytes = match &appended_to {
@@ -73,6 +104,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let free_bytes = free_bytes(&directory);
     let announcement = || {
         let free = free_bytes.map_or_else(String::new, |free| format!(", {} free", bytes(free)));
+        let how = how.as_ref().map_or_else(String::new, HowRead::to_string);
         format!(
             "read {} as {how}\nthe ciphertext takes {} in {}{free}\n",
             escaped(&input.display().to_string()),
@@ -91,8 +123,11 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         ControlFlow::Continue(())
     };
     let threads = arguments.threads.count();
-    let dataset = match &appended_to {
-        Some(dataset) => dataset.append(rows, threads, &progress),
+    let is_append = appended_to.is_some();
+    let is_nothing = is_append && rows.is_empty();
+    let dataset = match appended_to {
+        Some(dataset) if rows.is_empty() => Ok(dataset),
+        Some(dataset) => dataset.append(rows, new_items, threads, &progress),
         None => Dataset::create(
             rows,
             &key,
@@ -135,6 +170,13 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         "read": how,
     });
     output.result(&value, || {
+        if is_nothing {
+            return format!(
+                "nothing to append: {} has no transactions, and version {} stays as it is\n",
+                escaped(&input.display().to_string()),
+                manifest.version
+            );
+        }
         format!(
             "encrypted {} transactions × {} items in {}\n  {} in {}: {} blocks of {} slots, {} limbs, itemsets of up to {}\n{}{}{}",
             record.transactions,
@@ -148,6 +190,10 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             manifest.max_len,
             match left_out {
                 0 => String::new(),
+                _ if is_append => format!(
+                    "  {left_out} items that the dataset does not have left out: minimum supports below {} will be refused\n",
+                    record.min_item_support
+                ),
                 _ => format!(
                     "  {left_out} items in fewer than {0} transactions left out: minimum supports below {0} will be refused\n",
                     record.min_item_support
@@ -171,6 +217,16 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
 }
 
 impl Arguments {
+    fn new_items(&self) -> Result<NewItems, Failure> {
+        match (self.new_items, self.min_item_support) {
+            (Unknown::Drop, below) => Ok(NewItems::Drop { below }),
+            (Unknown::Refuse, Some(_)) if self.append_to.is_some() => Err(Failure::from(
+                "--min-item-support with --append-to bounds what is left out; give --new-items drop as well",
+            )),
+            (Unknown::Refuse, _) => Ok(NewItems::Refuse),
+        }
+    }
+
     fn directory(&self) -> PathBuf {
         self.append_to
             .clone()

@@ -1223,6 +1223,110 @@ fn verification_notices_other_data() {
 }
 
 #[test]
+fn a_feed_with_new_items_raises_the_minimum_support() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let feed = |day: u32| -> Vec<Vec<u32>> {
+        // Items 0 and 1 often, on each day one of its own, and item 9 three times in all.
+        (0..20u32)
+            .map(|row| match row {
+                0 => vec![0, 1, 9],
+                1 => vec![0, 100 + day],
+                _ => (0..=row % 2).collect(),
+            })
+            .collect()
+    };
+    let first: Vec<Vec<u32>> = (0..100u32).map(|row| (0..=row % 2).collect()).collect();
+    owner.write_fimi(
+        "all.dat",
+        &[&first[..], &feed(1), &feed(2), &feed(3)].concat(),
+    );
+    owner.write_fimi("rows.dat", &first);
+    owner.json("encrypt rows.dat");
+    owner.write_fimi("day.dat", &feed(1));
+    let told = owner.refused("encrypt day.dat --append-to rows.oboro");
+    crate::common::says(
+        &told,
+        &[
+            "2 items are not columns",
+            "\"101\" for one",
+            "--new-items drop",
+        ],
+    );
+    let told = owner.refused("encrypt day.dat --append-to rows.oboro --min-item-support 5");
+    crate::common::says(&told, &["--new-items drop as well"]);
+    let drop = "encrypt day.dat --append-to rows.oboro --new-items drop";
+    for (day, threshold) in [(1, 2), (2, 3), (3, 4)] {
+        owner.write_fimi("day.dat", &feed(day));
+        if day == 3 {
+            let told = owner.refused(&format!("{drop} --min-item-support 3"));
+            crate::common::says(&told, &["\"9\"", "up to 3 transactions", "fewer than 3"]);
+        }
+        let appended = owner.json(&format!("{drop} --min-item-support 4"));
+        assert_eq!(appended["items_left_out"], 2);
+        assert_eq!(appended["min_item_support"], threshold);
+    }
+    assert_eq!(owner.json("inspect rows.oboro")["version"], 4);
+    owner.json("upload rows.oboro");
+    owner.refused("mine rows.oboro --min-support 3");
+    let mined = owner.json("mine rows.oboro --min-support 4 --verify all.dat");
+    assert_eq!(mined["matches_plaintext"], true);
+}
+
+#[test]
+fn histories_that_parted_are_told_apart_from_old_ones() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let baskets = vec![vec![0, 1], vec![0]];
+    owner.write_fimi("rows.dat", &baskets);
+    owner.json("encrypt rows.dat");
+    owner.json("upload rows.oboro");
+    let copy = |to: &str| {
+        let (from, to) = (owner.path("rows.oboro"), owner.path(to));
+        let copied = std::process::Command::new("cp")
+            .arg("-r")
+            .args([from, to])
+            .status();
+        assert!(copied.unwrap().success());
+    };
+    copy("old.oboro");
+    copy("other.oboro");
+    let append = |to: &str| owner.json(&format!("encrypt rows.dat --append-to {to}"));
+    append("rows.oboro");
+    append("other.oboro");
+    owner.json("upload rows.oboro");
+    // Of the same version, and of a later one.
+    for _ in 0..2 {
+        let told = owner.refused("upload other.oboro --name rows");
+        crate::common::says(&told, &["appended to each", "under another name"]);
+        append("other.oboro");
+    }
+    let told = owner.refused("upload old.oboro --name rows");
+    crate::common::says(&told, &["not newer"]);
+}
+
+#[test]
+fn a_day_without_transactions_changes_nothing() {
+    let owner = Home::with_key();
+    let rows = "id,item\n1,tea\n1,salt\n2,tea\n";
+    let form = "--format csv-long --transaction-column id --item-column item";
+    owner.write("rows.csv", rows);
+    owner.json(&format!("encrypt rows.csv {form}"));
+    owner.write("day.csv", "id,item\n");
+    let head = std::fs::read(owner.path("rows.oboro/head")).unwrap();
+    let told = owner.done("encrypt day.csv --append-to rows.oboro");
+    crate::common::says(&told, &["nothing to append", "version 1"]);
+    // Where the form was recognised, a header alone is enough, too.
+    owner.write("table.csv", "tea,salt\n1,0\n1,1\n");
+    owner.json("encrypt table.csv");
+    owner.write("day.csv", "salt,tea\n");
+    owner.done("encrypt day.csv --append-to table.oboro");
+    assert_eq!(std::fs::read(owner.path("rows.oboro/head")).unwrap(), head);
+}
+
+#[test]
 fn a_minimum_support_below_that_of_items_left_out_is_refused() {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");

@@ -4,7 +4,8 @@
 use crate::common::{connect, serve, two};
 use oboro_client::{Answers, Connection, Mining, Route, upload};
 use oboro_mining::{
-    AprioriOptions, Dataset, FrequentItemsets, MinSupport, Shuffled, Target, Transactions, eclat,
+    AprioriOptions, Dataset, FrequentItemsets, MinSupport, NewItems, Shuffled, Target,
+    Transactions, eclat,
 };
 use oboro_rlwe::MasterKey;
 use proptest::prelude::*;
@@ -40,7 +41,9 @@ fn mine(
     .unwrap();
     for part in &parts[1..] {
         let rows = Shuffled::of(part).unwrap();
-        dataset = dataset.append(rows, two(), &go_on).unwrap();
+        dataset = dataset
+            .append(rows, NewItems::Refuse, two(), &go_on)
+            .unwrap();
     }
     upload(connection, dataset.bundle(), &name, &|_, _| {}).unwrap();
     let mined = Mining::new(&dataset, &name, two())

@@ -286,6 +286,17 @@ pub enum ReadError {
     },
 }
 
+impl ReadError {
+    /// Whether it is only that the file has no transactions.
+    pub fn is_of_no_transactions(&self) -> bool {
+        match self {
+            Self::NoTransactions { .. } => true,
+            Self::Remembered { error, .. } => error.is_of_no_transactions(),
+            _ => false,
+        }
+    }
+}
+
 /// Options that settle a doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {

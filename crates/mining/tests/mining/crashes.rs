@@ -4,7 +4,7 @@
 
 use oboro_faults::{Disk, EIO, ENOSPC, Extent, Failure, Image, Loss, replay, scratch};
 use oboro_format::FormatError;
-use oboro_mining::{Dataset, DatasetError, Shuffled, Target, Transactions};
+use oboro_mining::{Dataset, DatasetError, NewItems, Shuffled, Target, Transactions};
 use oboro_rlwe::MasterKey;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -36,7 +36,7 @@ impl Owner {
         let (target, threads) = (Target::New(&path), NonZeroUsize::MIN);
         match version {
             1 => Dataset::create(rows, &self.key, target, 2, threads, &go_on),
-            _ => Dataset::open(&path, &self.key)?.append(rows, threads, &go_on),
+            _ => Dataset::open(&path, &self.key)?.append(rows, NewItems::Refuse, threads, &go_on),
         }
     }
 
