@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use oboro_protocol::PROTOCOL;
 
@@ -72,9 +73,38 @@ fn documented_format_versions_are_those_of_the_golden_files() {
 #[test]
 fn this_version_is_in_the_changelog() {
     let version = env!("CARGO_PKG_VERSION");
-    let changelog = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
     assert!(
-        changelog.contains(&format!("\n## {version}, ")),
+        changelog().contains(&format!("\n## {version}, ")),
         "{version}"
     );
+}
+
+#[test]
+fn releases_are_dated_in_the_changelog_and_have_their_version_at_their_commit() {
+    let releases = table("Releases");
+    assert!(!releases.is_empty());
+    for release in releases {
+        let [version, date, commit] = &release[..] else {
+            panic!("{release:?}");
+        };
+        let title = format!("\n## {version}, {date}\n");
+        assert!(changelog().contains(&title), "{title}");
+        assert_eq!(commit.len(), 40, "{commit}");
+        let file = format!("{commit}:Cargo.toml");
+        let shown = Command::new("git")
+            .args(["show", &file])
+            .current_dir(root())
+            .output();
+        match shown {
+            Ok(output) if output.status.success() => {
+                let manifest = String::from_utf8(output.stdout).unwrap();
+                assert!(manifest.contains(&format!("\nversion = \"{version}\"\n")));
+            }
+            _ => println!("skipped: the history of {version} is not here"),
+        }
+    }
+}
+
+fn changelog() -> String {
+    fs::read_to_string(root().join("CHANGELOG.md")).unwrap()
 }
