@@ -420,7 +420,7 @@ def test_a_dataset_is_appended_to_as_it_was_read(tmp_path: Path, keys: oboro.Key
     assert (said["separator"], said["transactions"]) == (";", 1)
     assert (encrypted.transactions, encrypted.columns) == (4, ["a", "b"])
     second.write_text("patient_id;b;a\n")
-    assert encrypted.append(second) is None
+    assert encrypted.append(second, format="csv-onehot", header=True) is None
     assert encrypted.transactions == 4
     second.write_text("a,b\na\n")
     with pytest.raises(errors.InputError, match=r"read as csv-onehot; .* give `format`"):

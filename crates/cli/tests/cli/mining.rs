@@ -1318,11 +1318,16 @@ fn a_day_without_transactions_changes_nothing() {
     let head = std::fs::read(owner.path("rows.oboro/head")).unwrap();
     let told = owner.done("encrypt day.csv --append-to rows.oboro");
     crate::common::says(&told, &["nothing to append", "version 1"]);
-    // Where the form was recognised, a header alone is enough, too.
+    // Where the form is to be recognised, a single line is a transaction or a header; who knows says so.
     owner.write("table.csv", "tea,salt\n1,0\n1,1\n");
     owner.json("encrypt table.csv");
     owner.write("day.csv", "salt,tea\n");
-    owner.done("encrypt day.csv --append-to table.oboro");
+    owner.refused("encrypt day.csv --append-to table.oboro");
+    let told =
+        owner.done("encrypt day.csv --append-to table.oboro --format csv-onehot --header yes");
+    crate::common::says(&told, &["nothing to append"]);
+    owner.write("day.csv", "1,0\n");
+    owner.refused("encrypt day.csv --append-to table.oboro");
     assert_eq!(std::fs::read(owner.path("rows.oboro/head")).unwrap(), head);
 }
 

@@ -81,20 +81,11 @@ pub fn read_next(
     });
     read.map_err(|error| match error {
         error @ ReadError::Io { .. } => error,
-        // A header alone does not show the form, but there is nothing to be mistaken about.
-        ReadError::Doubtful { .. } if is_nothing(path, &before.options) => {
-            let file = path.display().to_string();
-            ReadError::NoTransactions { file }
-        }
         error => ReadError::Remembered {
             error: Box::new(error),
             format: before.options.format,
         },
     })
-}
-
-fn is_nothing(path: &Path, options: &ReadOptions) -> bool {
-    read_path(path, options).is_err_and(|error| error.is_of_no_transactions())
 }
 
 /// Reads transactions from `input`, named `file` in error messages. The input need not be buffered.
