@@ -331,7 +331,7 @@ class Dataset:
 
         Raises:
             InputError: a support or length that is not possible, a support below that of items
-                left out when the data were encrypted, too many candidates.
+                left out of the dataset, too many candidates.
             KeysError: the wrong key.
             ConnectionFailed: the server is unreachable; call again.
             FalseAnswerError: the server gave a false answer, now or in an earlier call;

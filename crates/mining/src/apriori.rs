@@ -128,7 +128,7 @@ pub struct LevelReport {
 pub enum AprioriError<E: std::error::Error + 'static> {
     /// The minimum support is so low that items left out might be frequent.
     #[error(
-        "the dataset lacks items that occur in fewer than {complete_from} of {transactions} transactions: they were left out when it was encrypted, and with a minimum support of {threshold} some could be frequent; choose a minimum support of at least {complete_from} transactions, or encrypt the data again with a minimum item support of {threshold} or less"
+        "the dataset lacks items that occur in fewer than {complete_from} of {transactions} transactions: they were left out of it, and with a minimum support of {threshold} some could be frequent; choose a minimum support of at least {complete_from} transactions, or encrypt the data again with a minimum item support of {threshold} or less"
     )]
     ItemsLeftOut {
         /// The minimum support, as a number of transactions.

@@ -449,10 +449,10 @@ impl Dataset {
             }
         }
         let columns: Vec<Column> = rows.names().iter().filter_map(column).collect();
-        let items = self.record.items().without(left_out).with(&rows, &columns);
+        let items = self.record.items().without(&left_out).with(&rows, &columns);
         if let NewItems::Drop { below: Some(below) } = new_items {
             let transactions = self.record.transactions + rows.len() as u64;
-            items.check_left_out(below.threshold(transactions))?;
+            items.check_left_out(&left_out, below.threshold(transactions))?;
         }
         let directory = self.bundle.directory();
         let needed = self.appended_bytes(rows.len() as u64)?;

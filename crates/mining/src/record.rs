@@ -210,11 +210,16 @@ impl Items {
         self
     }
 
-    /// Refuses items that were left out and may be in `limit` transactions.
-    pub(crate) fn check_left_out(&self, limit: u64) -> Result<(), DatasetError> {
-        let support = self.min_support - 1;
-        match self.left_out.iter().max_by_key(|(_, support)| **support) {
-            Some((example, _)) if support >= limit => Err(DatasetError::LeftOutTooOften {
+    /// Refuses these items, which are left out, if one may be in `limit` transactions.
+    pub(crate) fn check_left_out(
+        &self,
+        items: &[(String, u64)],
+        limit: u64,
+    ) -> Result<(), DatasetError> {
+        let names = items.iter().map(|(name, _)| name);
+        let most = names.map(|name| (self.at_first() - 1 + self.left_out[name], name));
+        match most.max() {
+            Some((support, example)) if support >= limit => Err(DatasetError::LeftOutTooOften {
                 example: example.clone(),
                 support,
                 limit,
@@ -223,15 +228,20 @@ impl Items {
         }
     }
 
+    /// The minimum support before anything was left out of appends.
+    fn at_first(&self) -> u64 {
+        self.min_support - self.left_out.values().copied().max().unwrap_or(0)
+    }
+
     /// Notes items that are left out of appended transactions, with their supports there. An item that was left out
     /// before has a support below the old threshold in what was there then, so none reaches the new one.
-    pub(crate) fn without(mut self, items: Vec<(String, u64)>) -> Self {
-        let most = |left_out: &BTreeMap<String, u64>| left_out.values().copied().max();
-        let at_first = self.min_support - most(&self.left_out).unwrap_or(0);
+    pub(crate) fn without(mut self, items: &[(String, u64)]) -> Self {
+        let at_first = self.at_first();
         for (name, support) in items {
-            *self.left_out.entry(name).or_default() += support;
+            *self.left_out.entry(name.clone()).or_default() += support;
         }
-        self.min_support = at_first + most(&self.left_out).unwrap_or(0);
+        let most = self.left_out.values().copied().max();
+        self.min_support = at_first + most.unwrap_or(0);
         self
     }
 }

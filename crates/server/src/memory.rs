@@ -118,6 +118,11 @@ impl MemoryBudget {
 }
 
 impl Reservation {
+    /// Whether the last request would have been granted if others held nothing.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.needed.is_some()
+    }
+
     /// Takes so many bytes more.
     ///
     /// # Errors

@@ -23,11 +23,13 @@ use tonic::Status;
 /// Tasks whose plan is kept: several calls belong to one task.
 const PLANNED: usize = 4;
 
-/// Counts what servers with the same storage request. All methods may be called from any thread.
+/// Counts what servers with the same storage request. Calls from several threads are answered one after another.
 pub struct Worker {
     store: SharedStore,
     assignments: Vec<CpuAssignment>,
     distances: Distances,
+    /// Held while counting: each count uses all threads and most of the memory for results.
+    counting: Mutex<()>,
     /// The memory of plans and results.
     budget: Arc<MemoryBudget>,
     /// The most recently used last.
@@ -69,6 +71,7 @@ impl Worker {
             store: placed(&topology, threads, open)?,
             assignments: Pin::usual(&topology, threads).assignments(&topology, threads),
             distances: topology.distances().clone(),
+            counting: Mutex::new(()),
             budget: Arc::new(MemoryBudget::new(results, || ())),
             planned: Mutex::default(),
         })
@@ -88,6 +91,7 @@ impl Worker {
         task: &[u8],
         shards: Range<u64>,
     ) -> Result<Vec<u8>, Failure> {
+        let _counting = self.counting.lock();
         let planned = self.planned(manifest, task)?;
         let snapshot = Arc::clone(&planned.snapshot);
         let tiles = Arc::clone(&planned.tiles);
@@ -153,7 +157,7 @@ impl Worker {
     /// Takes memory, for which kept plans are dropped, the least recently used first.
     fn take(&self, memory: &mut Reservation, bytes: u64) -> Result<(), Status> {
         while let Err(status) = memory.take(bytes) {
-            if self.planned.lock().pop_front().is_none() {
+            if !memory.is_busy() || self.planned.lock().pop_front().is_none() {
                 return Err(status);
             }
         }

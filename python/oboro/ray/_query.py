@@ -28,8 +28,6 @@ log = logging.getLogger(__name__)
 
 # Batches in flight per worker, so that it need not wait for the next.
 AHEAD = 2
-# The most bytes of a result, unless one shard has more.
-RESULT_BYTES = 32 << 20
 # Seconds between checks of the cluster and the caller while nothing arrives.
 LOOK = 0.05
 # A batch is late after this multiple of the time of earlier ones, and at least this many seconds.
@@ -75,7 +73,7 @@ class Query(threading.Thread):
     def _count(self) -> None:
         while self._work.is_wanted and not self._workers.ready():
             time.sleep(LOOK)
-        most = max(1, RESULT_BYTES // max(1, self._work.shard_bytes))
+        most = max(1, self._workers.result_bytes // max(1, self._work.shard_bytes))
         self._shares = Shares(self._work.shards, self._workers.ready() or ["nobody"], most)
         self._question = ray.put(self._work.manifest), ray.put(self._work.task)
         log.info("dealing %d shards to %d nodes", self._work.shards, len(self._workers.ready()))

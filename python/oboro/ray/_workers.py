@@ -56,6 +56,10 @@ class CountingActor:
         return self._worker.count(manifest, task, first, shards)
 
 
+# The most bytes of a result, unless one shard has more; and no larger part of a worker's memory.
+RESULT_BYTES, RESULT_PART = 32 << 20, 16
+
+
 class Workers:
     """The ready workers, by node. Nodes join and leave; lost workers are restarted."""
 
@@ -70,6 +74,12 @@ class Workers:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._look_after, name="workers", daemon=True)
         self._thread.start()
+
+    @property
+    def result_bytes(self) -> int:
+        """The most bytes of a result, unless one shard has more."""
+        memory = self._storage.memory
+        return RESULT_BYTES if memory is None else min(RESULT_BYTES, memory // RESULT_PART)
 
     def close(self) -> None:
         """Ends all workers."""

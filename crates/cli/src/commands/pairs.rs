@@ -135,7 +135,7 @@ impl<'a> Counted<'a> {
         if self.record.min_item_support > 1 {
             let _ = writeln!(
                 text,
-                "  items in fewer than {} transactions were left out when the data were encrypted",
+                "  items in fewer than {} transactions were left out of the dataset",
                 self.record.min_item_support
             );
         }
