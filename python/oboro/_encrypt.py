@@ -141,8 +141,8 @@ class Encrypted:
             How the file was read, as in `read`; None for other data.
 
         Raises:
-            InputError: an item that the dataset does not have, a file of another format. The
-                dataset is unchanged.
+            InputError: an item that the dataset does not have (unless dropped), one left out that
+                may reach `min_item_support`, a file of another format. The dataset is unchanged.
         """
         _check_counts(threads=(threads, 1))
         if new_items not in ("refuse", "drop"):
@@ -151,10 +151,10 @@ class Encrypted:
             raise InputError('min_item_support bounds what is left out; give new_items="drop"')
         rows = _frames.rows(data, threads, reading, self._native)
         how = _how_read(rows)
-        below = None
-        if min_item_support is not None:
-            below = _least_item_count(min_item_support, self.transactions + len(rows))
         with self._appending, _progress.bar("encrypting", "block", progress) as told:
+            below = None
+            if min_item_support is not None:
+                below = _least_item_count(min_item_support, self.transactions + len(rows))
             self._native.append(
                 rows,
                 drop_new_items=new_items == "drop",

@@ -18,8 +18,8 @@ use thiserror::Error;
 
 /// Counts.
 pub trait Backend<S>: Send + Sync {
-    /// Starts a job. Called on a thread that must not block. `reserve` is asked for the memory of its plan before that
-    /// is allocated; panels and moments in flight are not included.
+    /// Starts a job. Called on a thread that must not block. `reserve` is asked for the memory of its plan piece by
+    /// piece, so that at most the piece being made is not reserved yet. Panels and moments in flight are not included.
     ///
     /// # Errors
     /// A job that is impossible, or does not fit into memory.
@@ -30,7 +30,7 @@ pub trait Backend<S>: Send + Sync {
     ) -> Result<Box<dyn RunningJob>, EngineError>;
 }
 
-/// Grants so many more bytes of memory, or ends the job that needs them.
+/// Reserves this many more bytes, or returns the error that [`Backend::start`] must return.
 pub type Reserve<'r> = dyn FnMut(usize) -> Result<(), EngineError> + 'r;
 
 /// What is to be counted.

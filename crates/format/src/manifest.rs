@@ -258,7 +258,7 @@ impl Manifest {
             && !older.segments.starts_with(&self.segments)
         {
             (
-                "transactions were appended to each that the other has not",
+                "each has transactions that the other lacks",
                 "Append those that are missing to a bundle of the published version, or upload this one under \
                  another name.",
             )

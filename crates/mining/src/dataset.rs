@@ -56,7 +56,7 @@ pub enum DatasetError {
     )]
     UnknownItems { unknown: usize, example: String },
     #[error(
-        "{example:?}, which would be left out, may be in up to {support} transactions of the dataset, and only items in fewer than {limit} may be left out; encrypt everything anew, or choose a larger {MIN_ITEM_SUPPORT}"
+        "{example:?}, which has no column, may be in up to {support} transactions of the dataset, and only items in fewer than {limit} may be left out; encrypt everything anew, or choose a larger {MIN_ITEM_SUPPORT}"
     )]
     LeftOutTooOften {
         example: String,
@@ -396,7 +396,8 @@ impl Dataset {
     /// are in none of these transactions; a table must have them all.
     ///
     /// # Errors
-    /// Items that the dataset does not have or that were left out, or as [`Dataset::create`]; the bundle is unchanged.
+    /// New items, unless they are dropped; with a bound, one that is left out and may reach it; rows restricted before;
+    /// otherwise as [`Dataset::create`]. The bundle is unchanged.
     pub fn append(
         &self,
         mut rows: Shuffled,
@@ -449,7 +450,11 @@ impl Dataset {
             }
         }
         let columns: Vec<Column> = rows.names().iter().filter_map(column).collect();
-        let items = self.record.items().without(&left_out).with(&rows, &columns);
+        let items = self
+            .record
+            .items()
+            .leaving_out(&left_out)
+            .with(&rows, &columns);
         if let NewItems::Drop { below: Some(below) } = new_items {
             let transactions = self.record.transactions + rows.len() as u64;
             items.check_left_out(&left_out, below.threshold(transactions))?;

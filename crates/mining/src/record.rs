@@ -33,11 +33,11 @@ pub struct OwnerRecord {
     pub supports: Vec<u64>,
     /// Every item with at least this support is present; 1 if no items were left out.
     pub min_item_support: u64,
-    /// The items of appended transactions that have no column, each with its support in them. Part of
-    /// `min_item_support`, which is the largest of these above the threshold that the dataset was encrypted with.
+    /// For each item that has no column, its support in appended transactions. `min_item_support` is the threshold of the
+    /// first encryption plus the largest of these.
     pub(crate) left_out: BTreeMap<String, u64>,
     /// The columns of the items in the owner's order.
-    #[serde(with = "numbers")]
+    #[serde(with = "column_numbers")]
     pub order: Vec<Column>,
     /// Whether the owner's items are integers, with their digits as names.
     pub numbers: bool,
@@ -48,12 +48,12 @@ pub struct OwnerRecord {
     /// The largest `κ_m = ‖m̂‖_∞/(t·√N)` measured while encrypting; 0 if the ring has fewer than four limbs.
     pub noise_plaintext_peak: f64,
     /// The columns sorted by their supports when they were encrypted, the largest first.
-    #[serde(with = "numbers")]
+    #[serde(with = "column_numbers")]
     by_support: Vec<Column>,
     /// How many of them, from the first on, have fixed parts for all their pairs.
     paired: u32,
     /// The columns whose pairs with all others have fixed parts, if not all pairs do.
-    #[serde(with = "numbers")]
+    #[serde(with = "column_numbers")]
     focus: Vec<Column>,
     /// The strata (transactions shuffled together), and the kept data of their ranges.
     pub(crate) strata: Vec<StratumRecord>,
@@ -112,7 +112,7 @@ mod hex {
 }
 
 /// Serializes columns as their numbers.
-mod numbers {
+mod column_numbers {
     use super::Column;
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -233,9 +233,9 @@ impl Items {
         self.min_support - self.left_out.values().copied().max().unwrap_or(0)
     }
 
-    /// Notes items that are left out of appended transactions, with their supports there. An item that was left out
-    /// before has a support below the old threshold in what was there then, so none reaches the new one.
-    pub(crate) fn without(mut self, items: &[(String, u64)]) -> Self {
+    /// Adds to the supports of items left out of appends, and raises the minimum support above what any of them may have:
+    /// before the first append, such an item was in fewer transactions than the threshold at first.
+    pub(crate) fn leaving_out(mut self, items: &[(String, u64)]) -> Self {
         let at_first = self.at_first();
         for (name, support) in items {
             *self.left_out.entry(name.clone()).or_default() += support;
@@ -470,7 +470,9 @@ impl OwnerRecord {
         }
         let most_left_out = self.left_out.values().copied().max().unwrap_or(0);
         if self.min_item_support <= most_left_out {
-            return damaged("its minimum item support is below that of an item that was left out");
+            return damaged(
+                "its minimum item support is 0, or not above that of an item that was left out",
+            );
         }
         if self.names.iter().any(|it| self.left_out.contains_key(it)) {
             return damaged("an item that has a column was left out");

@@ -11,7 +11,7 @@ pub struct Column(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Limb(pub usize);
 
-/// Consecutive blocks of a dataset: a range to sum over, a shard, those of a segment.
+/// Consecutive blocks of a dataset: a range to sum over, a shard, those of a segment. Empty if `start >= end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Blocks {
     /// The first.

@@ -446,7 +446,7 @@ impl CountQuery {
         }
     }
 
-    /// Whether planning is worth a try.
+    /// Whether planning may succeed now.
     fn may_plan(&self) -> bool {
         let unplanned = self.unplanned.lock();
         unplanned

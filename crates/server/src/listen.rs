@@ -8,7 +8,7 @@ use crate::counting::Counting;
 use crate::genome::{GenomeOptions, Genomes};
 use crate::limits::{Admission, Limits};
 use crate::linger::Lingering;
-use crate::memory::{MemoryBudget, SUMS, for_ciphertext, split};
+use crate::memory::{MemoryBudget, SUMS_PARTS, for_ciphertext, split};
 use crate::pool::Pool;
 use crate::remote::{Dispatch, RemoteExecutor};
 use crate::service::Service;
@@ -251,7 +251,7 @@ impl Answering {
             .memory
             .map(|memory| for_ciphertext(memory, &options))
             .transpose()?;
-        let (budget, sums) = split(budget, SUMS);
+        let (budget, sums) = split(budget, SUMS_PARTS);
         let transport = transport(options.tls.clone())?;
         let topology = Topology::of_this_machine();
         let threads = options.threads;

@@ -20,19 +20,19 @@ const PLANS: u64 = 16 * MIB;
 /// The buffers of a thread that computes, and the replies that it is packing.
 const THREAD: u64 = 4 * MIB;
 
-/// The part of what is left for ciphertext that a server's sums of answers may take.
-pub(crate) const SUMS: u64 = 8;
-/// The same of a worker's results: all moments of a shard at a time.
-pub(crate) const RESULTS: u64 = 2;
+/// Sums of a server's answers get one part in this many of what is left for ciphertext.
+pub(crate) const SUMS_PARTS: u64 = 8;
+/// A worker's results likewise: all moments of a batch of shards at a time.
+pub(crate) const RESULTS_PARTS: u64 = 2;
 /// Bytes for plans and sums of all queries together if no memory budget is set.
-const UNLIMITED: u64 = 1 << 30;
+const DEFAULT_BUDGET: u64 = 1 << 30;
 
-/// What panels may take, and the budget of plans and of sums or results, which have one part in `parts`, given what
-/// [`for_ciphertext`] or [`of_worker`] leave.
+/// Divides what [`for_ciphertext`] or [`of_worker`] leave: bytes for panels, and bytes for plans with sums or results,
+/// which get one part in `parts`.
 pub(crate) fn split(left: Option<u64>, parts: u64) -> (Option<u64>, u64) {
     match left {
         Some(left) => (Some(left - left / parts), PLANS + left / parts),
-        None => (None, UNLIMITED),
+        None => (None, DEFAULT_BUDGET),
     }
 }
 
@@ -40,8 +40,7 @@ pub(crate) fn split(left: Option<u64>, parts: u64) -> (Option<u64>, u64) {
 pub(crate) struct MemoryBudget {
     bytes: u64,
     taken: AtomicU64,
-    /// Held by the query that is taking memory, step by step. Two that had half of what they need would otherwise wait
-    /// for each other.
+    /// Held by the query that is reserving. Two at once could each fail for what the other has taken, again and again.
     reserving: Mutex<()>,
     /// Called when [`could_reserve`](Self::could_reserve) may have become true.
     wake: Box<dyn Fn() + Send + Sync>,
@@ -100,8 +99,8 @@ impl MemoryBudget {
         reserved
     }
 
-    /// Whether a query that was refused for want of `needed` bytes should try again. Each time it gets further, so it
-    /// does not try often.
+    /// Whether an attempt that needed `needed` bytes would now get further. Each attempt needs more than the one before,
+    /// which bounds their number.
     pub(crate) fn could_reserve(&self, needed: u64) -> bool {
         let free = self.bytes - self.taken.load(Ordering::Acquire);
         !self.reserving.is_locked() && needed <= free
@@ -123,7 +122,7 @@ impl Reservation {
         self.needed.is_some()
     }
 
-    /// Takes so many bytes more.
+    /// Takes this many more bytes.
     ///
     /// # Errors
     /// More than the budget, or than is free now. What was taken before stays.

@@ -49,7 +49,7 @@ impl Backend<Snapshot> for RemoteExecutor {
         job: Job<Snapshot>,
         reserve: &mut Reserve<'_>,
     ) -> Result<Box<dyn RunningJob>, EngineError> {
-        // The encoded task has the itemsets, which the index has as well.
+        // The encoded task repeats the itemsets of the index, so its size bounds both.
         let of_shards = job.shards.len() * size_of::<Option<Arc<str>>>();
         reserve(job.plan.index().bytes() + of_shards)?;
         let snapshot = &job.source;

@@ -1,7 +1,7 @@
 //! Counts for a server, on storage that both reach: the shards of a question that it is given.
 
 use crate::listen::{Pin, ServeError, placed};
-use crate::memory::{MemoryBudget, RESULTS, Reservation, of_worker, split};
+use crate::memory::{MemoryBudget, RESULTS_PARTS, Reservation, of_worker, split};
 use crate::packing::Packing;
 use crate::partial::{Failure, Partial, Task};
 use crate::status;
@@ -64,7 +64,7 @@ impl Worker {
         memory: Option<u64>,
     ) -> Result<Self, ServeError> {
         let left = memory.map(|memory| of_worker(memory, threads, &location));
-        let (panels, results) = split(left.transpose()?, RESULTS);
+        let (panels, results) = split(left.transpose()?, RESULTS_PARTS);
         let topology = Topology::of_this_machine();
         let open = |placement| SharedStore::open(location.clone(), placement, panels);
         Ok(Self {

@@ -66,7 +66,7 @@ impl<S: Source + 'static> Backend<S> for Cpu {
         job: Job<S>,
         reserve: &mut Reserve<'_>,
     ) -> Result<Box<dyn backend::RunningJob>, EngineError> {
-        // Nodes copy them, if there are several.
+        // With several nodes each makes a copy of the tiles.
         let copies = match self.distances.nodes() {
             1 => 1,
             nodes => 1 + nodes,

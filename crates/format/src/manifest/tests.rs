@@ -132,8 +132,8 @@ fn an_extension_keeps_everything_and_adds_segments() {
         ("row ids", |m| m.row_id_bytes += 1),
         ("not newer", |m| m.version -= 1),
         ("fewer new segments", |m| m.version += 1),
-        ("appended to each", |m| m.segments[1].digest.0[0] ^= 1),
-        ("appended to each", |m| m.segments[1].seeds.0[0] ^= 1),
+        ("that the other lacks", |m| m.segments[1].digest.0[0] ^= 1),
+        ("that the other lacks", |m| m.segments[1].seeds.0[0] ^= 1),
         ("older segments are missing", |m| m.segments.truncate(1)),
     ];
     for (reason, change) in changes {
