@@ -51,10 +51,10 @@ pub enum DatasetError {
         wanted: KeyCheck,
     },
     #[error(
-        "{unknown} items are not columns of this dataset, {example:?} for one; leave them out with {} (later minimum supports must then be above theirs), or encrypt everything anew",
+        "{count} items are not columns of this dataset, {example:?} for one; leave them out with {} (later minimum supports must then be above theirs), or encrypt everything anew",
         NEW_ITEMS.to("drop")
     )]
-    UnknownItems { unknown: usize, example: String },
+    NewItems { count: usize, example: String },
     #[error(
         "{example:?}, which has no column, may be in up to {support} transactions of the dataset, and only items in fewer than {limit} may be left out; encrypt everything anew, or choose a larger {MIN_ITEM_SUPPORT}"
     )]
@@ -430,11 +430,11 @@ impl Dataset {
             .collect();
         let column = |name: &String| by_name.get(name.as_str()).copied();
         let unknown = rows.names().iter().filter(|name| column(name).is_none());
-        let (unknown, example) = (unknown.clone().count(), unknown.min().cloned());
+        let (count, example) = (unknown.clone().count(), unknown.min().cloned());
         let mut left_out = Vec::new();
         if let Some(example) = example {
             if new_items == NewItems::Refuse {
-                return Err(DatasetError::UnknownItems { unknown, example });
+                return Err(DatasetError::NewItems { count, example });
             }
             (rows, left_out) = rows.only(|name| by_name.contains_key(name));
         }
@@ -506,7 +506,7 @@ impl Dataset {
     }
 
     /// How many of these items the dataset has no column for.
-    pub fn unknown_items(&self, names: &[String]) -> usize {
+    pub fn count_new_items(&self, names: &[String]) -> usize {
         let here: HashSet<&String> = self.record.names.iter().collect();
         names.iter().filter(|name| !here.contains(name)).count()
     }
@@ -760,7 +760,7 @@ mod tests {
             .append(strange, NewItems::Refuse, threads(), &go_on)
             .unwrap_err();
         assert!(
-            matches!(&error, DatasetError::UnknownItems { unknown: 1, example } if example == "new"),
+            matches!(&error, DatasetError::NewItems { count: 1, example } if example == "new"),
             "{error}"
         );
         assert_eq!(
@@ -803,14 +803,18 @@ mod tests {
         );
     }
 
+    /// 100 transactions without the items in fewer than 50.
+    fn without_rare_items(path: &Path, master: &MasterKey) -> Dataset {
+        let rows = rows(100).restrict(MinSupport::Count(50));
+        Dataset::create(rows, master, Target::New(path), 2, threads(), &go_on).unwrap()
+    }
+
     #[test]
     fn the_support_from_which_items_are_complete_is_recorded_and_stays() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("d.oboro");
         let master = MasterKey::generate().unwrap();
-        let some = rows(100).restrict(MinSupport::Count(50));
-        let target = Target::New(&path);
-        let made = Dataset::create(some, &master, target, 2, threads(), &go_on).unwrap();
+        let made = without_rare_items(&path, &master);
         assert_eq!(made.record().min_item_support, 50);
         let kept = Transactions::from_named([["always", "bit 0"]]).unwrap();
         // An item that was left out before cannot occur in an append.
@@ -833,9 +837,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("d.oboro");
         let master = MasterKey::generate().unwrap();
-        let some = rows(100).restrict(MinSupport::Count(50));
-        let target = Target::New(&path);
-        let made = Dataset::create(some, &master, target, 2, threads(), &go_on).unwrap();
+        let made = without_rare_items(&path, &master);
         let day = |items: &[&[&str]]| {
             let baskets = items.iter().map(|it| it.iter().copied());
             Shuffled::of(&Transactions::from_named(baskets).unwrap()).unwrap()

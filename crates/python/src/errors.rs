@@ -145,7 +145,7 @@ impl From<DatasetError> for Failure {
                 python::OboroError::new_err(sentence)
             }
             DatasetError::Plan(_)
-            | DatasetError::UnknownItems { .. }
+            | DatasetError::NewItems { .. }
             | DatasetError::ItemsLeftOut(_)
             | DatasetError::LeftOutTooOften { .. }
             | DatasetError::NoRowIds

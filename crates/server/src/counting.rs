@@ -70,11 +70,11 @@ impl Counting {
     ) -> Result<Replies, Status> {
         let permit = self.admission.admit(&client)?;
         let (access, limits) = (self.access.clone(), self.limits);
-        let query = blocking(move || CountSpec::new(&access, &limits, request)).await?;
-        query.record(&Span::current());
+        let spec = blocking(move || CountSpec::new(&access, &limits, request)).await?;
+        spec.record(&Span::current());
         let query = Arc::new(CountQuery::new(
             client,
-            query,
+            spec,
             Arc::clone(&self.cache),
             Arc::clone(&self.backend),
             Arc::downgrade(&self.queue),
@@ -211,9 +211,9 @@ pub(crate) struct CountQuery {
     span: Span,
 }
 
-/// A query that was not planned yet.
+/// A validated request, and the memory without which planning is not worth trying.
 struct Unplanned {
-    query: CountSpec,
+    spec: CountSpec,
     /// The memory that it waits for.
     needed: u64,
 }
@@ -268,16 +268,16 @@ impl Known {
 impl Answer {
     /// The backend counts the unknown moments by the run that `count` makes of them.
     fn new(
-        query: &CountSpec,
+        spec: &CountSpec,
         cache: &MomentCache,
         memory: &mut Reservation,
         count: impl FnOnce(&Arc<MomentIndex>, Vec<usize>, &mut Reservation) -> Result<Counted, Status>,
     ) -> Result<Self, Status> {
-        let root = query.snapshot.root();
-        let ranges = &query.shards.ranges;
-        let index = Arc::new(MomentIndex::new(&query.itemsets));
+        let root = spec.snapshot.root();
+        let ranges = &spec.shards.ranges;
+        let index = Arc::new(MomentIndex::new(&spec.itemsets));
         memory.take(index.bytes() as u64)?;
-        let packing = query.packing();
+        let packing = spec.packing();
         let kind = Kind {
             root,
             limbs: packing.limbs(),
@@ -289,7 +289,7 @@ impl Answer {
             })
             .collect();
         let mut unknown = Vec::new();
-        for moment in query.moments(&index) {
+        for moment in spec.moments(&index) {
             match cache.get(kind, &index, moment, ranges) {
                 Some(packed) => {
                     for (known, packed) in known.iter_mut().zip(packed) {
@@ -392,7 +392,7 @@ impl Answer {
 impl CountQuery {
     fn new(
         client: Client,
-        query: CountSpec,
+        spec: CountSpec,
         cache: Arc<MomentCache>,
         backend: Arc<dyn Backend<Snapshot>>,
         queue: Weak<Queue>,
@@ -404,7 +404,7 @@ impl CountQuery {
             backend,
             queue,
             budget,
-            unplanned: Mutex::new(Some(Unplanned { query, needed: 0 })),
+            unplanned: Mutex::new(Some(Unplanned { spec, needed: 0 })),
             answer: OnceLock::new(),
             memory: OnceLock::new(),
             outbox: Arc::new(Outbox::new()),
@@ -416,19 +416,19 @@ impl CountQuery {
     /// The first task; the others have to wait for it. If other queries hold the memory, it is tried again when one has
     /// ended.
     fn plan(&self) -> ControlFlow<()> {
-        let Some(Unplanned { query, .. }) = self.unplanned.lock().take() else {
+        let Some(Unplanned { spec, .. }) = self.unplanned.lock().take() else {
             return ControlFlow::Continue(());
         };
         if self.begun.set(Instant::now()).is_ok() {
-            let blocks = query.snapshot.block_count();
+            let blocks = spec.snapshot.block_count();
             self.outbox.push(Part::Accepted(v1::Accepted { blocks }))?;
         }
         let count = |index: &Arc<MomentIndex>, unknown: Vec<usize>, memory: &mut Reservation| {
-            let totals = self.totals(&query, index, &unknown, memory)?;
-            let run = self.start(&query, index, unknown, memory)?;
+            let totals = self.totals(&spec, index, &unknown, memory)?;
+            let run = self.start(&spec, index, unknown, memory)?;
             Ok(Counted { run, totals })
         };
-        let plan = |memory: &mut Reservation| Answer::new(&query, &self.cache, memory, count);
+        let plan = |memory: &mut Reservation| Answer::new(&spec, &self.cache, memory, count);
         match self.budget.reserve(plan) {
             Ok((answer, memory)) => {
                 let _ = self.memory.set(memory);
@@ -436,7 +436,7 @@ impl CountQuery {
                 ControlFlow::Continue(())
             }
             Err(Refusal::Busy { needed }) => {
-                *self.unplanned.lock() = Some(Unplanned { query, needed });
+                *self.unplanned.lock() = Some(Unplanned { spec, needed });
                 ControlFlow::Continue(())
             }
             Err(Refusal::Failed(status)) => {
@@ -456,27 +456,27 @@ impl CountQuery {
 
     fn totals(
         &self,
-        query: &CountSpec,
+        spec: &CountSpec,
         index: &MomentIndex,
         wanted: &[usize],
         memory: &mut Reservation,
     ) -> Result<Totals, Status> {
-        let parameters = &query.snapshot.manifest().parameters;
+        let parameters = &spec.snapshot.manifest().parameters;
         let scalars = wanted.partition_point(|&moment| moment < index.rank(0).end);
         let polynomials = wanted.len() - scalars;
-        let residues = (scalars + polynomials * parameters.degree()) * query.limbs;
-        let sums = query.shards.sum_bytes(residues, polynomials);
+        let residues = (scalars + polynomials * parameters.degree()) * spec.limbs;
+        let sums = spec.shards.sum_bytes(residues, polynomials);
         let bytes = sums + size_of_val(wanted) as u64;
         memory.take(bytes)?;
-        let moduli = &parameters.limb_moduli()[..query.limbs];
+        let moduli = &parameters.limb_moduli()[..spec.limbs];
         let wanted = wanted.to_vec();
-        Ok(Totals::new(&query.shards, moduli, wanted, scalars))
+        Ok(Totals::new(&spec.shards, moduli, wanted, scalars))
     }
 
     /// Has the backend count the unknown moments.
     fn start(
         &self,
-        query: &CountSpec,
+        spec: &CountSpec,
         index: &Arc<MomentIndex>,
         unknown: Vec<usize>,
         memory: &mut Reservation,
@@ -489,9 +489,9 @@ impl CountQuery {
         reserve(size_of_val(&unknown[..])).map_err(of_engine)?;
         let queue = Weak::clone(&self.queue);
         let job = CountJob {
-            source: Arc::clone(&query.snapshot),
-            plan: Arc::new(Plan::of_moments(index, query.limbs, unknown)),
-            shards: query.shards.shards.clone(),
+            source: Arc::clone(&spec.snapshot),
+            plan: Arc::new(Plan::of_moments(index, spec.limbs, unknown)),
+            shards: spec.shards.shards.clone(),
             wake: Arc::new(move || {
                 if let Some(queue) = queue.upgrade() {
                     queue.wake();
@@ -649,12 +649,16 @@ impl Drop for Replies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::Pool;
+    use oboro_arena::Topology;
     use oboro_engine::{Reserve, Sink};
     use oboro_format::testing::{bundle, two_limbs};
     use oboro_store::Store;
+    use std::num::NonZero;
+    use std::thread;
     use tempfile::TempDir;
 
-    /// A backend whose runs' plans take `bytes` bytes.
+    /// A backend whose runs' plans take that many bytes, and which counts nothing.
     struct Planning(usize);
 
     impl Backend<Snapshot> for Planning {
@@ -670,7 +674,7 @@ mod tests {
 
     impl RunningJob for Planning {
         fn has_task(&self) -> bool {
-            true
+            false
         }
 
         fn step(&self, _: usize, _: &mut Sink<'_>) -> Result<Step, EngineError> {
@@ -695,11 +699,14 @@ mod tests {
         store
     }
 
-    #[test]
-    fn a_query_waits_for_the_memory_of_its_plan() {
-        let home = TempDir::new().unwrap();
-        let store = stored(&home);
-        let (plan, access) = (1000, store.access());
+    /// Makes queries of two columns, whose runs have nothing to do, and says what one takes in memory.
+    fn planning(
+        access: &Access,
+    ) -> (
+        impl Fn(&Arc<MemoryBudget>, Weak<Queue>) -> CountQuery,
+        usize,
+    ) {
+        let plan = 1000;
         let root = access.snapshot("rows").unwrap().root();
         let request = v1::CountRequest {
             name: "rows".into(),
@@ -713,23 +720,31 @@ mod tests {
             }],
             scalars: false,
         };
-        let asked = || CountSpec::new(&access, &Limits::default(), request.clone()).unwrap();
+        let access = access.clone();
+        let asked = move || CountSpec::new(&access, &Limits::default(), request.clone()).unwrap();
         let index = MomentIndex::new(&asked().itemsets);
-        // What is wanted takes 8 bytes a moment in the plan, and as much in the sums.
-        let index = index.bytes() + 16 * index.len();
-        let budget = |bytes: usize| Arc::new(MemoryBudget::new(bytes as u64, || ()));
-        let query = |budget: &Arc<MemoryBudget>| {
+        let query = move |budget: &Arc<MemoryBudget>, queue| {
             CountQuery::new(
                 Client::Connected(None),
                 asked(),
                 Arc::new(MomentCache::new(0)),
                 Arc::new(Planning(plan)),
-                Weak::new(),
+                queue,
                 Arc::clone(budget),
             )
         };
-        let all = budget(index + plan);
-        let (first, second) = (query(&all), query(&all));
+        // What is wanted takes 8 bytes a moment in the plan, and as much in the sums.
+        (query, index.bytes() + 16 * index.len() + plan)
+    }
+
+    #[test]
+    fn a_query_waits_for_the_memory_of_its_plan() {
+        let home = TempDir::new().unwrap();
+        let access = stored(&home).access();
+        let (query, bytes) = planning(&access);
+        let budget = |bytes: usize| Arc::new(MemoryBudget::new(bytes as u64, || ()));
+        let all = budget(bytes);
+        let (first, second) = (query(&all, Weak::new()), query(&all, Weak::new()));
         assert!(first.plan().is_continue() && first.answer.get().is_some());
         assert!(all.reservation().take(1).is_err());
         // The other waits, and is planned once the first has gone.
@@ -739,9 +754,54 @@ mod tests {
         assert!(second.has_task());
         assert!(second.plan().is_continue() && second.answer.get().is_some());
         // One that never fits is refused, and takes nothing.
-        let less = budget(index + plan - 1);
-        assert!(query(&less).plan().is_break());
-        less.reservation().take((index + plan - 1) as u64).unwrap();
+        let less = budget(bytes - 1);
+        assert!(query(&less, Weak::new()).plan().is_break());
+        less.reservation().take(bytes as u64 - 1).unwrap();
+    }
+
+    #[test]
+    fn a_query_that_waits_is_woken_when_another_has_gone() {
+        let home = TempDir::new().unwrap();
+        let access = stored(&home).access();
+        let (query, bytes) = planning(&access);
+        let threads = Topology::of_this_machine().workers(NonZero::<usize>::MIN);
+        let pool = Pool::start(threads).unwrap();
+        let queue = pool.queue();
+        let woken = Arc::downgrade(&queue);
+        let wake = move || woken.upgrade().into_iter().for_each(|queue| queue.wake());
+        let budget = Arc::new(MemoryBudget::new(bytes as u64, wake));
+        let pushed = || {
+            let query = Arc::new(query(&budget, Arc::downgrade(&queue)));
+            queue.push(&query.client, query.clone());
+            query
+        };
+        let until = |is: &dyn Fn() -> bool| {
+            let begun = Instant::now();
+            while !is() {
+                assert!(
+                    begun.elapsed() < Duration::from_secs(60),
+                    "nobody was woken"
+                );
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let first = pushed();
+        until(&|| first.answer.get().is_some());
+        let second = pushed();
+        until(&|| {
+            second
+                .unplanned
+                .lock()
+                .as_ref()
+                .is_some_and(|it| it.needed > 0)
+        });
+        let removal = Removal {
+            queue: Arc::clone(&queue),
+            query: Arc::downgrade(&first),
+        };
+        removal.remove();
+        drop(first);
+        until(&|| second.answer.get().is_some());
     }
 
     #[test]

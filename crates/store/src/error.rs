@@ -242,8 +242,7 @@ pub enum ResidencyError {
     },
     #[error(
         "an itemset of this question needs {needed} bytes of ciphertext in memory at a time, but this server has \
-         {capacity} for that. Ask about shorter ones (a smaller {MAX_LEN}), or ask its operator to raise {MEMORY} by \
-         at least {}.",
+         {capacity} for that. Ask about shorter ones (a smaller {MAX_LEN}), or ask its operator to raise {MEMORY} by {}.",
         raise(needed.saturating_sub(*capacity))
     )]
     Budget { needed: u64, capacity: u64 },
@@ -255,10 +254,10 @@ pub enum ResidencyError {
     Placement { source: ArenaError },
 }
 
-/// By how much a server's memory has to grow for so many more bytes of a stream. An eighth of it is for sums, and a
-/// sixteenth of the rest is not for streams.
+/// More memory that is enough for so many more bytes of a stream: a server keeps an eighth for sums and a Ray worker half
+/// for results, and a sixteenth of the rest is not for streams.
 fn raise(bytes: u64) -> u64 {
-    bytes / 105 * 128 + 128
+    bytes / 15 * 32 + 32
 }
 
 impl StoreError {

@@ -46,7 +46,7 @@ pub struct Arguments {
         requires = "append_to",
         default_value = "refuse"
     )]
-    new_items: Unknown,
+    new_items: NewItemsChoice,
     /// Items for `oboro pairs`, up to 64, separated by commas, names with commas in double quotes. Needed only with more than
     /// 1,024 items; otherwise `oboro pairs` works for every item.
     #[arg(long, value_name = "ITEMS", value_parser = names, conflicts_with = "append_to")]
@@ -55,9 +55,9 @@ pub struct Arguments {
     threads: ThreadArguments,
 }
 
-/// What becomes of items that the dataset does not have.
+/// The values of --new-items.
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
-enum Unknown {
+enum NewItemsChoice {
     Refuse,
     Drop,
 }
@@ -83,7 +83,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     };
     let items_read = transactions.item_count();
     let left_out = match &appended_to {
-        Some(dataset) => dataset.unknown_items(transactions.names()),
+        Some(dataset) => dataset.count_new_items(transactions.names()),
         None => {
             if let Some(min_support) = arguments.min_item_support {
                 transactions = transactions.restrict(min_support);
@@ -219,11 +219,11 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
 impl Arguments {
     fn new_items(&self) -> Result<NewItems, Failure> {
         match (self.new_items, self.min_item_support) {
-            (Unknown::Drop, below) => Ok(NewItems::Drop { below }),
-            (Unknown::Refuse, Some(_)) if self.append_to.is_some() => Err(Failure::from(
+            (NewItemsChoice::Drop, below) => Ok(NewItems::Drop { below }),
+            (NewItemsChoice::Refuse, Some(_)) if self.append_to.is_some() => Err(Failure::from(
                 "--min-item-support with --append-to bounds what is left out; give --new-items drop as well",
             )),
-            (Unknown::Refuse, _) => Ok(NewItems::Refuse),
+            (NewItemsChoice::Refuse, _) => Ok(NewItems::Refuse),
         }
     }
 

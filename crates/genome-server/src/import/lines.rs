@@ -30,17 +30,17 @@ pub(super) struct Lines {
 impl Lines {
     pub(super) fn open(path: &Path) -> Result<Self, GenomeError> {
         let name = path.display().to_string();
-        let cause = |cause| GenomeError::Input {
+        let input_error = |cause| GenomeError::Input {
             file: name.clone(),
             line: None,
             cause,
         };
-        let unreadable = |error: io::Error| cause(InputError::Unreadable(error.to_string()));
+        let unreadable = |error: io::Error| input_error(InputError::Unreadable(error.to_string()));
         let mut file = BufReader::with_capacity(BUFFER, File::open(path).map_err(unreadable)?);
         let start = file.fill_buf().map_err(unreadable)?;
         let is_packed = start.starts_with(&[0x1f, 0x8b]);
         if is_bgzf(start) && !ends_with_empty_block(path).map_err(unreadable)? {
-            return Err(cause(InputError::NoEndBlock));
+            return Err(input_error(InputError::NoEndBlock));
         }
         let text: Box<dyn BufRead> = if is_packed {
             Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(file)))
@@ -77,7 +77,7 @@ impl Lines {
                 .text
                 .fill_buf()
                 .map_err(|_| unreachable!("it is filled")),
-            Err(error) => Err(self.read_fault(error)),
+            Err(error) => Err(self.read_error(error)),
         }
     }
 
@@ -89,7 +89,7 @@ impl Lines {
             .take(MAX_LINE_BYTES as u64 + 1)
             .read_until(b'\n', &mut self.line);
         match read {
-            Err(error) => return Err(self.read_fault(error)),
+            Err(error) => return Err(self.read_error(error)),
             Ok(0) => return Ok(None),
             Ok(_) if self.line.len() > MAX_LINE_BYTES => {
                 return Err(self.error_here(InputError::LongLine(MAX_LINE_BYTES >> 20)));
@@ -118,7 +118,7 @@ impl Lines {
         }
     }
 
-    fn read_fault(&self, error: io::Error) -> GenomeError {
+    fn read_error(&self, error: io::Error) -> GenomeError {
         // Decoders make their own errors, which carry no code of the system.
         self.error(match error.kind() {
             _ if !self.is_packed || error.raw_os_error().is_some() => {

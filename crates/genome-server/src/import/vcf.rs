@@ -231,13 +231,13 @@ fn largest_allele(alternatives: &str, site: &str) -> Result<u8, InputError> {
 
 /// Why a genotype cannot be used.
 #[derive(Debug, PartialEq, Eq)]
-enum CallFault {
+enum CallError {
     Unphased,
     Missing,
     Malformed,
 }
 
-impl CallFault {
+impl CallError {
     fn about(self, (sample, site, call): (String, String, String)) -> InputError {
         match self {
             Self::Unphased => InputError::Unphased { sample, site, call },
@@ -248,26 +248,26 @@ impl CallFault {
 }
 
 /// Appends the alleles of a genotype. An unphased one is accepted if all its alleles are equal.
-fn read_call(call: &str, largest: u8, symbols: &mut Vec<u8>) -> Result<(), CallFault> {
+fn read_call(call: &str, largest: u8, symbols: &mut Vec<u8>) -> Result<(), CallError> {
     // From version 4.4 on, a separator may also precede the first allele.
     let alleles = call.strip_prefix(['|', '/']).unwrap_or(call);
     let start = symbols.len();
     for allele in alleles.split(['|', '/']) {
         symbols.push(match allele {
-            "" | "." => return Err(CallFault::Missing),
+            "" | "." => return Err(CallError::Missing),
             _ if !allele.bytes().all(|digit| digit.is_ascii_digit()) => {
-                return Err(CallFault::Malformed);
+                return Err(CallError::Malformed);
             }
             digits => digits
                 .parse()
                 .ok()
                 .filter(|&number| number <= largest)
-                .ok_or(CallFault::Malformed)?,
+                .ok_or(CallError::Malformed)?,
         });
     }
     let read = &symbols[start..];
     if alleles.contains('/') && read.iter().any(|allele| *allele != read[0]) {
-        Err(CallFault::Unphased)
+        Err(CallError::Unphased)
     } else {
         Ok(())
     }
@@ -289,13 +289,13 @@ mod tests {
         assert_eq!(read("|0|1"), Ok(vec![0, 1]));
         assert_eq!(read("1/1"), Ok(vec![1, 1]));
         for unphased in ["0/1", "0|1/1", "/0/1"] {
-            assert_eq!(read(unphased), Err(CallFault::Unphased), "{unphased}");
+            assert_eq!(read(unphased), Err(CallError::Unphased), "{unphased}");
         }
         for missing in ["", ".", ".|0", "0|.", "./.", "|", "0|"] {
-            assert_eq!(read(missing), Err(CallFault::Missing), "{missing}");
+            assert_eq!(read(missing), Err(CallError::Missing), "{missing}");
         }
         for malformed in ["3", "0|3", "x", "-1|0", "+1|0", "0\\1", "0|300", " 0|1"] {
-            assert_eq!(read(malformed), Err(CallFault::Malformed), "{malformed}");
+            assert_eq!(read(malformed), Err(CallError::Malformed), "{malformed}");
         }
     }
 }
