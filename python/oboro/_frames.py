@@ -335,14 +335,20 @@ def _from_sparse(matrix: Any, threads: int | None) -> Rows:
 def _from_path(
     path: Path, threads: int | None, given: dict[str, Any], like: Encrypted | None
 ) -> Rows:
-    try:
-        with path.open("rb") as file:
-            is_parquet = file.read(4) == b"PAR1"
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}; check the path") from error
-    if is_parquet:
+    if _is_parquet(path):
         return _from_parquet(path, threads, given)
     return Rows.read(path, like=like, **given)
+
+
+def _is_parquet(path: Path) -> bool:
+    """Whether a file is Parquet; a pipe is not, and loses nothing."""
+    try:
+        if path.is_fifo() or path.is_char_device() or path.is_socket():
+            return False
+        with path.open("rb") as file:
+            return file.read(4) == b"PAR1"
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}; check the path") from error
 
 
 def _from_parquet(path: Path, threads: int | None, given: dict[str, Any]) -> Rows:

@@ -7,10 +7,12 @@ import csv
 import gzip
 import io
 import json
+import os
 import random
 import re
 import shlex
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
@@ -404,6 +406,19 @@ def test_the_command_reads_them_so_too(
         assert said["expected_bytes"] == said["stored_bytes"]
         encrypted = oboro.Encrypted.open(tmp_path / said["directory"], keys)
         assert counted(encrypted, keys, server) == table.counts(), (table.layout, given)
+
+
+def test_nothing_of_a_pipe_is_lost(tmp_path: Path, keys: oboro.Keys) -> None:
+    encrypted = oboro.encrypt([["a", "b"], ["a"]], keys)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for lines in (3, 5000):
+        before = encrypted.transactions
+        feed = threading.Thread(target=pipe.write_text, args=("a,b\n" * lines,))
+        feed.start()
+        encrypted.append(pipe, format="csv-basket", header=False)
+        feed.join()
+        assert encrypted.transactions == before + lines
 
 
 def test_a_dataset_is_appended_to_as_it_was_read(tmp_path: Path, keys: oboro.Keys) -> None:
