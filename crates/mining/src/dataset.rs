@@ -5,7 +5,7 @@
 
 use crate::encryption::NewRows;
 use crate::ranges::{MOST_FOCUS, MOST_PAIRED, NewBlocks, by_support};
-use crate::readers::Missing;
+use crate::readers::{Missing, ReadOptions};
 use crate::record::{Failure, Items, OwnerRecord, RecordError, Trust, bounds};
 use crate::shuffled::Shuffled;
 use crate::transactions::MinSupport;
@@ -439,7 +439,10 @@ impl Dataset {
             (rows, left_out) = rows.only(|name| by_name.contains_key(name));
         }
         let options = rows.how_read().map(|it| &it.options);
-        if options.is_some_and(|it| it.format.is_table() && it.missing != Some(Missing::Absent)) {
+        // A table without any item of the dataset is read in a wrong way, or another one.
+        let may_lack =
+            |it: &ReadOptions| it.missing == Some(Missing::Absent) && !rows.names().is_empty();
+        if options.is_some_and(|it| it.format.is_table() && !may_lack(it)) {
             let here: HashSet<&String> = rows.names().iter().collect();
             let mut lacking = names.iter().filter(|name| !here.contains(name));
             if let Some(example) = lacking.next() {

@@ -1328,6 +1328,15 @@ fn a_day_without_transactions_changes_nothing() {
     crate::common::says(&told, &["nothing to append"]);
     owner.write("day.csv", "1,0\n");
     owner.refused("encrypt day.csv --append-to table.oboro");
+    // That the first file had a header says nothing of this line.
+    let said = "--format csv-onehot --header yes --missing absent";
+    owner.json(&format!("encrypt table.csv {said} --out said.oboro"));
+    let told = owner.refused("encrypt day.csv --append-to said.oboro");
+    crate::common::says(&told, &["--header yes", "--header no"]);
+    // Nor are the columns of a table without a header new items.
+    owner.write("day.csv", "1,0\n0,1\n");
+    let told = owner.refused("encrypt day.csv --append-to said.oboro --new-items drop");
+    crate::common::says(&told, &["have no column in this table"]);
     assert_eq!(std::fs::read(owner.path("rows.oboro/head")).unwrap(), head);
 }
 

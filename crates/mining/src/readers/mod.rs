@@ -28,7 +28,7 @@ pub use options::{
 
 use crate::transactions::Transactions;
 use lines::Lines;
-use oboro_format::wording::{FORMAT, ITEM_COLUMN, TRANSACTION_COLUMN};
+use oboro_format::wording::{FORMAT, HEADER, ITEM_COLUMN, TRANSACTION_COLUMN};
 
 /// Reads the transactions in the file at `path`, and reports how it was read. Compression (gzip, zstd) is detected by
 /// the first bytes, whatever the file's name.
@@ -57,6 +57,7 @@ pub fn read_next(
     let Some(before) = before.filter(has_form) else {
         return read_path(path, &options);
     };
+    let is_header_said = options.header.is_some();
     let given = options.or(&before.given);
     let read = read_path(path, &given).and_then(|(transactions, how)| {
         let (here, there) = (&how.options, &before.options);
@@ -81,6 +82,22 @@ pub fn read_next(
     });
     read.map_err(|error| match error {
         error @ ReadError::Io { .. } => error,
+        // What was said of the first file does not say that this one's only line is a header. In long form its columns do.
+        ReadError::NoTransactions { file }
+            if given.header == Some(true)
+                && !is_header_said
+                && before.options.format != Format::CsvLong =>
+        {
+            ReadError::Doubtful {
+                file,
+                line: None,
+                what: "if it has a line, that may be a header or a transaction".to_owned(),
+                remedies: vec![
+                    Remedy::new(vec![HEADER.to(true)], "if it names the columns"),
+                    Remedy::new(vec![HEADER.to(false)], "if it is a transaction"),
+                ],
+            }
+        }
         error => ReadError::Remembered {
             error: Box::new(error),
             format: before.options.format,
