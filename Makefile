@@ -24,7 +24,7 @@ PYTEST =
 STEP =
 FORCE =
 
-.PHONY: help demo demo-genome docs bench-smoke bench-full bench-alloc bench-engine bench-genome bench-mining bench-numa bench-python bench-ray bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-abuse test-lab test-rust test-alloc test-alloc-long test-faults test-numa test-package test-python test-ray test-s3 fuzz nightly lint lint-rust lint-python lint-shell lint-c fmt build build-lab clean
+.PHONY: help demo demo-genome docs bench-smoke bench-full bench-alloc bench-engine bench-genome bench-growth bench-mining bench-numa bench-python bench-ray bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-abuse test-lab test-rust test-alloc test-alloc-long test-faults test-growth test-numa test-package test-python test-ray test-s3 fuzz nightly lint lint-rust lint-python lint-shell lint-c fmt build build-lab clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -88,6 +88,9 @@ bench-alloc: | setup-alloc ## Compare fcmalloc with other allocators; BENCH=--qu
 
 bench-mining: build ## Mine real data sets end to end and print times and sizes
 	$(PYTHON) lab/bench/mining.py --oboro "$(OBORO)" --data "$(BENCH_DATA)" $(BENCH)
+
+bench-growth: build ## Appends, compaction, erasure and rotation against encrypting at once; BENCH=--quick for a minute
+	$(PYTHON) lab/bench/growth.py --oboro "$(OBORO)" $(BENCH)
 
 bench-numa: build-lab | setup-numa ## The NUMA paper's tables, and a model; BENCH=--quick for a minute
 	$(MAKE) -C lab/alloc BUILD="$(ALLOC_BUILD)" fhe >&2
@@ -184,6 +187,9 @@ test-abuse: | setup-test ## Try ten thousand lies of each kind of answer, ask ho
 	OBORO_QUESTIONS=100000 cargo test --workspace --locked --lib honest_questions
 	OBORO_TRIALS=10000 cargo test --workspace --locked --test cli a_liar
 	OBORO_APPENDS=2000 cargo test --workspace --locked --test cli many_appends
+
+test-growth: | setup-test ## Ten thousand random histories of a dataset that grows and shrinks
+	OBORO_SEQUENCES=10000 cargo test --workspace --locked --test client random_histories
 
 test-package: | setup-python ## Install command and package as README.md says, and run its commands
 	scripts/package.sh

@@ -32,6 +32,7 @@ BENCHES = {
     "bench-alloc": Bench("programs", None, "--quick"),
     "bench-engine": Bench("engine", "8 100000 2 2"),
     "bench-genome": Bench("genome", "--quick --runs 1", "--quick"),
+    "bench-growth": Bench("growth", "--quick"),
     "bench-mining": Bench("mining", "--repetitions 1"),
     # Builds another library.
     "bench-numa": Bench("numa model", None, "--quick"),

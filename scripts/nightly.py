@@ -60,6 +60,7 @@ STEPS = [
     Step("numa", ["make", "test-numa"], 30, QEMU),
     Step("alloc-long", ["make", "test-alloc-long"], 60, LONG_ALLOC),
     Step("abuse", ["make", "test-abuse"], 60),
+    Step("growth", ["make", "test-growth"], 60),
     Step("fuzz", ["make", "fuzz"], 45),
     Step("bench", ["make", "bench-full"], 90),
     Step("faults", ["make", "test-faults"], 180),

@@ -87,7 +87,7 @@ from independent_decrypt import (
     require,
 )
 
-RECORD_VERSION = 7
+RECORD_VERSION = 8
 RANGE_VERSION = 1
 RANGE_HEADER = 36
 MOST_PAIRED = 1024
@@ -580,9 +580,9 @@ def check_description(value: object, manifest: Manifest, bounds: Bounds) -> None
 def parse_record(data: bytes, manifest: Manifest, bounds: Bounds) -> Record:
     try:
         value: object = json.loads(data)
-        require(member(value, "version", int) == RECORD_VERSION, "a record of version 7")
+        require(member(value, "version", int) == RECORD_VERSION, "a record of version 8")
         transactions = member(value, "transactions", int)
-        strata, next_block = [], 0
+        strata, next_block, erased = [], 0, 0
         for item in member(value, "strata", list):
             blocks = member(item, "blocks", int)
             digests = strings(member(item, "ranges", list))
@@ -590,6 +590,7 @@ def parse_record(data: bytes, manifest: Manifest, bounds: Bounds) -> Record:
             first = member(item, "secret_generation", int) == 0
             require(first, "the secrets of all strata are of the first generation")
             strata.append(Stratum(next_block, blocks, member(item, "transactions", int), digests))
+            erased += member(item, "erased", int)
             next_block += blocks
         record = Record(
             integers(member(value, "by_support", list)),
@@ -602,7 +603,8 @@ def parse_record(data: bytes, manifest: Manifest, bounds: Bounds) -> Record:
     except (ValueError, Malformed) as error:
         raise CheckError(f"the owner's record: {error}") from error
     supports_fit = all(0 <= support <= transactions for support in record.supports)
-    require(sum(s.transactions for s in strata) == transactions, "strata have all transactions")
+    held = sum(s.transactions for s in strata) - erased
+    require(held == transactions, "strata have all transactions")
     require(len(record.supports) == manifest.columns, "each column has a support")
     require(supports_fit, "no support is above the transactions")
     check_columns(record, manifest.columns)

@@ -14,13 +14,12 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from command import Oboro, server_seconds
 from machine import peak_bytes
 
 
@@ -44,48 +43,9 @@ CASES = [
 GENERATED = Case("generated.dat", "0.2", 4)
 
 
-class Oboro:
-    """The command under test, in a directory of its own."""
-
-    def __init__(self, binary: Path, work: Path) -> None:
-        self.binary = binary
-        self.work = work
-        self.environment = {"OBORO_KEY": str(work / "oboro.key"), "OBORO_LOG": "warn"}
-
-    def run(self, *arguments: str | Path) -> Any:
-        """Runs a command with `--json` and returns its result."""
-        done = subprocess.run(
-            [self.binary, "--json", *arguments],
-            env=os.environ | self.environment,
-            stdout=subprocess.PIPE,
-            check=True,
-        )
-        return json.loads(done.stdout)
-
-    @contextmanager
-    def serve(self, *options: str) -> Iterator[int]:
-        """A server for as long as the context lasts; its process id."""
-        listen: list[str | Path] = ["serve", "--listen", "127.0.0.1:0"]
-        command = [self.binary, "--json", *listen, *options, "--data", self.work / "store"]
-        with subprocess.Popen(
-            command, env=os.environ | self.environment, stdout=subprocess.PIPE, text=True
-        ) as server:
-            try:
-                assert server.stdout is not None
-                self.environment["OBORO_SERVER"] = json.loads(server.stdout.readline())["listening"]
-                yield server.pid
-            finally:
-                server.terminate()
-
-
 def response_bytes(run: dict[str, Any]) -> int:
     """The bytes that the server sent in a run."""
     return int(run["received_bytes"])
-
-
-def server_seconds(run: dict[str, Any]) -> float:
-    """The server's time for moments in a run."""
-    return float(sum(level["server_seconds"] for level in run["levels"]))
 
 
 def moments(run: dict[str, Any], which: str) -> int:

@@ -31,7 +31,7 @@ class Encrypted:
     def __init__(self, native: _oboro.Encrypted, temporary: bool) -> None:
         self._native = native
         self._temporary = temporary
-        self._appending = Lock()
+        self._changing = Lock()
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], keys: Keys) -> Encrypted:
@@ -151,7 +151,7 @@ class Encrypted:
             raise InputError('min_item_support bounds what is left out; give new_items="drop"')
         rows = _frames.rows(data, threads, reading, self._native)
         how = _how_read(rows)
-        with self._appending, _progress.bar("encrypting", "block", progress) as told:
+        with self._changing, _progress.bar("encrypting", "block", progress) as told:
             below = None
             if min_item_support is not None:
                 below = _least_item_count(min_item_support, self.transactions + len(rows))
@@ -164,6 +164,97 @@ class Encrypted:
                 interrupt=interrupt,
             )
         return how
+
+    def compact(
+        self,
+        *,
+        all: bool = False,
+        threads: int | None = None,
+        progress: bool | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> bool:
+        """Puts the transactions of many small appends into as few blocks as there can be.
+
+        Upload the dataset again afterwards.
+
+        Args:
+            all: take all transactions, and sort columns by their present supports.
+            threads: how many threads encrypt; None for one per processor.
+            progress: whether to show a bar; None shows one on terminals and in notebooks.
+            interrupt: cancels the call from another thread.
+
+        Returns:
+            Whether anything was to be gained; else nothing changes.
+
+        Raises:
+            DamagedError: a segment of the dataset's directory is missing or damaged.
+        """
+        _check_counts(threads=(threads, 1))
+        with self._changing, _progress.bar("compacting", "block", progress) as told:
+            return self._native.compact(
+                all=all, threads=threads, progress=told, interrupt=interrupt
+            )
+
+    def erase(
+        self,
+        row_ids: Iterable[str] = (),
+        *,
+        before: str | None = None,
+        threads: int | None = None,
+        progress: bool | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> int:
+        """Erases transactions. Upload the dataset again, so that the server removes them, too.
+
+        Args:
+            row_ids: the ids of the rows to erase.
+            before: a date, "2026-11-25": erase the rows whose ids begin with an earlier date, too.
+            threads: how many threads encrypt; None for one per processor.
+            progress: whether to show a bar; None shows one on terminals and in notebooks.
+            interrupt: cancels the call from another thread.
+
+        Returns:
+            How many transactions were erased.
+
+        Raises:
+            InputError: rows without ids, an id that no row has, all transactions. Then nothing is
+                erased.
+            DamagedError: a segment of the dataset's directory is missing or damaged.
+        """
+        _check_counts(threads=(threads, 1))
+        if isinstance(row_ids, str):
+            raise InputError("row_ids is a list of ids, not one; give a list")
+        with self._changing, _progress.bar("erasing", "block", progress) as told:
+            return self._native.erase(
+                list(row_ids), before=before, threads=threads, progress=told, interrupt=interrupt
+            )
+
+    def rotate(
+        self,
+        keys: Keys,
+        *,
+        threads: int | None = None,
+        progress: bool | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> None:
+        """Encrypts everything again with other keys: the old ones open nothing of it.
+
+        Upload the dataset again afterwards.
+
+        Args:
+            keys: the keys to encrypt with.
+            threads: how many threads encrypt; None for one per processor.
+            progress: whether to show a bar; None shows one on terminals and in notebooks.
+            interrupt: cancels the call from another thread.
+
+        Raises:
+            KeysError: the same keys.
+            InputError: the server gave a false answer that you have not decided about.
+            DamagedError: a segment of the dataset's directory is missing or damaged.
+        """
+        _check_counts(threads=(threads, 1))
+        with self._changing, _progress.bar("encrypting again", "block", progress) as told:
+            self._native.rotate(keys, threads=threads, progress=told, interrupt=interrupt)
 
     def __repr__(self) -> str:
         where = "temporary" if self._temporary else _oboro.escaped(str(self.path))

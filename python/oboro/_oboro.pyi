@@ -55,6 +55,31 @@ class Encrypted:
         progress: _Progress | None = None,
         interrupt: Interrupt | None = None,
     ) -> None: ...
+    def compact(
+        self,
+        *,
+        all: bool = False,
+        threads: int | None = None,
+        progress: _Progress | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> bool: ...
+    def erase(
+        self,
+        row_ids: Sequence[str],
+        *,
+        before: str | None = None,
+        threads: int | None = None,
+        progress: _Progress | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> int: ...
+    def rotate(
+        self,
+        keys: Keys,
+        *,
+        threads: int | None = None,
+        progress: _Progress | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> None: ...
     @property
     def columns(self) -> list[str] | list[int]: ...
     @property

@@ -43,9 +43,12 @@ __all__ = [
     "AsyncReference",
     "AsyncServer",
     "append",
+    "compact",
     "connect",
     "encrypt",
+    "erase",
     "local",
+    "rotate",
 ]
 
 Given = ParamSpec("Given")
@@ -239,6 +242,9 @@ encrypt = _function(_encrypt.encrypt)
 connect = _function(_server.connect, AsyncServer)
 local = _function(_server.local, AsyncLocalServer)
 _append = _function(_encrypt.Encrypted.append)
+compact = _function(_encrypt.Encrypted.compact)
+erase = _function(_encrypt.Encrypted.erase)
+rotate = _function(_encrypt.Encrypted.rotate)
 
 
 async def append(

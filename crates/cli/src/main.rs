@@ -35,6 +35,12 @@ enum Command {
     Plan(commands::plan::Arguments),
     /// Encrypt transactions into a dataset directory, or append to one.
     Encrypt(commands::encrypt::Arguments),
+    /// Put the transactions of many small appends into as few blocks as there can be.
+    Compact(commands::rewriting::CompactArguments),
+    /// Erase transactions, found by their row ids, from a dataset directory and, with the next upload, from the server.
+    Erase(commands::rewriting::EraseArguments),
+    /// Encrypt a dataset directory with another key.
+    Rotate(commands::rewriting::RotateArguments),
     /// Send a dataset directory to a server; run again to resume.
     Upload(commands::upload::Arguments),
     /// Find the frequent itemsets of an uploaded dataset.
@@ -74,6 +80,9 @@ fn main() -> ExitCode {
         Command::Generate(arguments) => commands::generate::run(&arguments, output),
         Command::Plan(arguments) => commands::plan::run(&arguments, output),
         Command::Encrypt(arguments) => commands::encrypt::run(&arguments, output),
+        Command::Compact(arguments) => commands::rewriting::compact(&arguments, output),
+        Command::Erase(arguments) => commands::rewriting::erase(&arguments, output),
+        Command::Rotate(arguments) => commands::rewriting::rotate(&arguments, output),
         Command::Upload(arguments) => commands::upload::run(&arguments, output),
         Command::Mine(arguments) => commands::mine::run(&arguments, output),
         Command::Pairs(arguments) => commands::pairs::run(&arguments, output),

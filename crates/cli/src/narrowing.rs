@@ -62,6 +62,30 @@ const OPTIONS: &[(&str, Effect)] = &[
         },
     ),
     (
+        "erase --row-id",
+        Narrows {
+            left_out: "from then on the transactions with these ids, in every result",
+            said: "`erased` and `transactions`, which results are fractions of",
+            test: "crates/cli/tests/cli/growing.rs::an_erased_row_is_in_no_byte_that_is_left",
+        },
+    ),
+    (
+        "erase --row-ids-file",
+        Narrows {
+            left_out: "from then on the transactions with these ids, in every result",
+            said: "`erased` and `transactions`, which results are fractions of",
+            test: "crates/cli/tests/cli/growing.rs::an_erased_row_is_in_no_byte_that_is_left",
+        },
+    ),
+    (
+        "erase --before",
+        Narrows {
+            left_out: "from then on the transactions with these ids, in every result",
+            said: "`erased` and `transactions`, which results are fractions of",
+            test: "crates/cli/tests/cli/growing.rs::an_erased_row_is_in_no_byte_that_is_left",
+        },
+    ),
+    (
         "encrypt --focus",
         Refuses {
             what: "`oboro pairs` of other items, in a dataset of more than 1,024",
@@ -419,6 +443,40 @@ const HARMLESS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "compact",
+        &[
+            "--all",
+            "--dry-run",
+            "--key",
+            "--passphrase-file",
+            "--threads",
+            "DIR",
+        ],
+    ),
+    (
+        "erase",
+        &[
+            "--dry-run",
+            "--key",
+            "--passphrase-file",
+            "--record",
+            "--threads",
+            "DIR",
+        ],
+    ),
+    (
+        "rotate",
+        &[
+            "--dry-run",
+            "--key",
+            "--new-key",
+            "--new-passphrase-file",
+            "--passphrase-file",
+            "--threads",
+            "DIR",
+        ],
+    ),
+    (
         "pairs",
         &[
             "--ca",
@@ -685,7 +743,7 @@ fn every_option_has_a_line_and_every_line_an_option() {
 
 #[test]
 fn every_stored_field_has_a_line() {
-    let record = include_str!("../../mining/tests/golden/owner-record-7.json");
+    let record = include_str!("../../mining/tests/golden/owner-record-8.json");
     let itemsets = include_str!("../../../fuzz/corpus/itemsets/rules");
     for (table, json) in [(OWNER_RECORD, record), (ITEMSETS, itemsets)] {
         let lines: BTreeSet<String> = table.iter().map(|(name, _)| (*name).to_owned()).collect();

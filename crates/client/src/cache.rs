@@ -4,10 +4,11 @@
 //! "Kept cells"). The cells are still sealed: a file that does not open is removed and fetched again. A file is renamed
 //! into place only after the whole answer was verified.
 
+use crate::kept_moments::MOMENTS;
 use crate::verify::cells::{Part, Wanted};
 use oboro_format::codec::{Reader, Writer};
-use oboro_format::files::{names, remove_if_there};
-use oboro_format::{Corruption, DatasetId, Manifest};
+use oboro_format::files::{io_error, names, remove_if_there};
+use oboro_format::{Bundle, Corruption, DatasetId, FormatError, Manifest};
 use oboro_ring::Column;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
@@ -21,11 +22,30 @@ const MAGIC: &str = "OBOROCEL";
 const VERSION: u32 = 1;
 /// Bytes of the header before the column numbers.
 const FIXED: usize = 8 + 4 + 16 + 4 + 4 + 4;
+/// The directory in a bundle's.
+const CELLS: &str = "cells";
 const SUFFIX: &str = ".cells";
 /// Prefix of the names of incomplete files.
 const PARTIAL: &str = "partial-";
 /// Incomplete files older than this were abandoned by their process.
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Removes what earlier runs kept of the versions of a bundle: sealed cells, and moments.
+///
+/// # Errors
+/// A disk that fails.
+pub fn forget_kept(bundle: &Bundle) -> Result<(), FormatError> {
+    for kept in [CELLS, MOMENTS] {
+        let path = bundle.directory().join(kept);
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(io_error("remove", &path)(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
 
 /// The cache directory of one bundle.
 pub(crate) struct Cache {
@@ -45,7 +65,7 @@ impl Cache {
     /// The cache of the bundle in this directory, limited to `limit` bytes.
     pub(crate) fn new(bundle: &Path, limit: u64) -> Self {
         Self {
-            directory: bundle.join("cells"),
+            directory: bundle.join(CELLS),
             limit,
         }
     }

@@ -11,6 +11,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+/// The directory in a bundle's.
+pub(crate) const MOMENTS: &str = "moments";
+
 /// The cache of moments of one bundle.
 #[derive(Debug, Clone)]
 pub(crate) struct KeptMoments {
@@ -24,7 +27,7 @@ pub(crate) struct KeptMoments {
 impl KeptMoments {
     /// The cache for the version that `manifest` describes, limited to `limit` bytes.
     pub(crate) fn new(bundle: &Path, manifest: &Manifest, limit: u64) -> Self {
-        let directory = bundle.join("moments");
+        let directory = bundle.join(MOMENTS);
         Self {
             version: directory.join(manifest.root().to_string()),
             directory,

@@ -23,7 +23,7 @@ mod upload;
 mod verify;
 mod workers;
 
-pub use cache::decode_kept;
+pub use cache::{decode_kept, forget_kept};
 pub use connection::{Connection, Listing, NodePages, Options, Placement};
 pub use error::{ClientError, utc};
 pub use fetch::Fetched;

@@ -1,20 +1,20 @@
 //! The owner's local directory: a head, the segment files that it names, and sealed files of ranges.
 //!
-//! The head is authoritative: a segment file that the head does not name is a leftover of a crashed append and is
-//! removed by the next one, as is a range that the owner record does not name. A bundle appears, and an append takes
-//! effect, by one rename. The owner record inside the head is sealed by the caller. A temporary bundle is removed with
+//! The head is authoritative: a segment file that the head does not name is a leftover of a crash and is removed by the
+//! next change, as is a range that the owner record does not name. A bundle appears, and a change takes effect, by one
+//! rename. The owner record inside the head is sealed by the caller. A temporary bundle is removed with
 //! the last value that refers to it, and is never synced.
 
 use crate::codec::{Reader, Writer, unseal};
 use crate::error::{Corruption, FormatError};
 use crate::files::{
-    Durability, create_private_directory, io_error, lock, parent, remove_if_there, rename, replace,
-    sweep, sync_directory,
+    Durability, create_private_directory, io_error, lock, names, parent, remove_if_there, rename,
+    replace, sweep, sync_directory,
 };
 use crate::id::Digest;
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
 use crate::segment::{Segment, SegmentDescription, SegmentWriter};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -48,8 +48,12 @@ fn segments_path(directory: &Path) -> PathBuf {
     directory.join("segments")
 }
 
-fn segment_path(directory: &Path, index: u32) -> PathBuf {
-    segments_path(directory).join(format!("{index:08}.seg"))
+fn segment_name(number: u32) -> String {
+    format!("{number:08}.seg")
+}
+
+fn segment_path(directory: &Path, number: u32) -> PathBuf {
+    segments_path(directory).join(segment_name(number))
 }
 
 fn ranges_path(directory: &Path) -> PathBuf {
@@ -90,7 +94,7 @@ fn decode_head(bytes: &[u8]) -> Result<(&[u8], &[u8]), Corruption> {
     ))
 }
 
-/// A dataset on the owner's disk, ready to be uploaded or appended to.
+/// A dataset on the owner's disk, ready to be uploaded or changed.
 #[derive(Debug)]
 pub struct Bundle {
     directory: PathBuf,
@@ -237,8 +241,12 @@ impl Bundle {
     }
 
     /// The path of the file of a segment.
+    ///
+    /// # Panics
+    /// If the manifest has no such segment.
     pub fn segment_path(&self, index: u32) -> PathBuf {
-        segment_path(&self.directory, index)
+        let entry = &self.manifest.segments[index as usize];
+        segment_path(&self.directory, entry.number)
     }
 
     /// Opens a segment and checks that it is the one that the manifest names.
@@ -284,22 +292,36 @@ impl Bundle {
             .try_for_each(|index| self.open_segment(index)?.verify())
     }
 
-    /// Starts an append, which takes effect when it is committed. One at a time.
-    pub fn append(&self) -> Result<BundleWriter, FormatError> {
+    /// Removes what a crash may have left of other versions: their segments, and those that a rewriting has replaced. While
+    /// another process changes the bundle, that is left to it.
+    ///
+    /// # Errors
+    /// A disk that fails.
+    pub fn remove_leftovers(&self) -> Result<(), FormatError> {
+        let here = names(&segments_path(&self.directory))?;
+        let named = self.manifest.numbers().into_iter().map(segment_name);
+        let named: HashSet<String> = named.collect();
+        if here.iter().all(|it| named.contains(it)) {
+            return Ok(());
+        }
+        match self.change() {
+            Err(FormatError::Locked { .. } | FormatError::BundleChanged { .. }) => Ok(()),
+            started => started.map(drop),
+        }
+    }
+
+    /// Starts the next version, which takes effect when it is committed. One at a time.
+    pub fn change(&self) -> Result<BundleWriter, FormatError> {
         let lock = lock(&lock_path(&self.directory), &self.directory, "bundle")?;
         let present = Self::open(&self.directory)?;
         if present.manifest != self.manifest {
             return Err(self.changed());
         }
-        sweep(
-            &segments_path(&self.directory),
-            present.manifest.segments.len(),
-            None,
-        )?;
+        sweep_segments(&self.directory, &present.manifest)?;
         Ok(BundleWriter {
             directory: self.directory.clone(),
             _lock: lock,
-            target: Target::Append {
+            target: Target::Next {
                 older: Box::new(present.manifest),
                 sealed: present.sealed,
             },
@@ -395,6 +417,12 @@ impl Bundle {
     }
 }
 
+/// Removes the files of all other segments.
+fn sweep_segments(directory: &Path, manifest: &Manifest) -> Result<(), FormatError> {
+    let (segments, pending) = (segments_path(directory), BTreeSet::new());
+    sweep(&segments, &manifest.numbers(), &pending)
+}
+
 fn check_sealed(sealed: &[u8]) -> Result<(), FormatError> {
     if sealed.len() > MAX_SEALED_BYTES {
         Err(FormatError::BundleMismatch {
@@ -432,7 +460,7 @@ enum Target {
         published: PathBuf,
     },
     Temporary,
-    Append {
+    Next {
         older: Box<Manifest>,
         /// The sealed owner record of that version.
         sealed: Vec<u8>,
@@ -466,40 +494,41 @@ impl BundleWriter {
         }
     }
 
-    /// The index of the first segment to write: 0, or the number of existing ones.
-    pub fn first_new_segment(&self) -> u32 {
+    /// The smallest number that a new segment may have.
+    pub fn next_segment(&self) -> u32 {
         match &self.target {
             Target::New { .. } | Target::Temporary => 0,
-            Target::Append { older, .. } => older.segments.len() as u32,
+            Target::Next { older, .. } => older.next_segment,
         }
     }
 
-    /// The present sealed owner record of the version that is appended to.
+    /// The present sealed owner record of the version before.
     pub fn sealed_before(&self) -> Option<&[u8]> {
         match &self.target {
             Target::New { .. } | Target::Temporary => None,
-            Target::Append { sealed, .. } => Some(sealed),
+            Target::Next { sealed, .. } => Some(sealed),
         }
     }
 
-    /// Starts a segment; its index says which. Segments may be written concurrently.
+    /// Starts a segment; its number says which. Segments may be written concurrently.
     pub fn segment(&self, description: SegmentDescription) -> Result<SegmentWriter, FormatError> {
-        let index = description.index;
-        if index < self.first_new_segment() {
+        let number = description.number;
+        if number < self.next_segment() {
             return Err(FormatError::BundleMismatch {
-                reason: format!("segment {index} is there already"),
+                reason: format!("there was a segment {number} already"),
             });
         }
-        let path = segment_path(&self.directory, index);
+        let path = segment_path(&self.directory, number);
         SegmentWriter::create(&path, description, self.durability())
     }
 
-    /// Opens a segment that was written, as the manifest to be committed names it.
+    /// Opens a segment that is there or was written, as this manifest names it.
     ///
     /// # Errors
     /// A file that is damaged, or is not the one that is named.
     pub fn open_segment(&self, manifest: &Manifest, index: u32) -> Result<Segment, FormatError> {
-        Segment::open_named(&segment_path(&self.directory, index), manifest, index)
+        let number = manifest.segments[index as usize].number;
+        Segment::open_named(&segment_path(&self.directory, number), manifest, index)
     }
 
     /// Writes the owner's sealed record of a range of blocks, for the owner record to name by digest.
@@ -539,20 +568,25 @@ impl BundleWriter {
                 rename(&self.directory, published)?;
                 (published.clone(), parent(published))
             }
-            Target::Temporary | Target::Append { .. } => {
+            Target::Temporary | Target::Next { .. } => {
                 (self.directory.clone(), self.directory.as_path())
             }
         };
         // It is committed from here on, whatever happens to the rest.
         self.committed = true;
-        durability
-            .sync_directory(changed)
-            .map_err(|error| FormatError::Unconfirmed {
-                path: directory.clone(),
-                cause: Box::new(error),
-            })?;
-        // Best effort: the next append removes what is left.
+        let unconfirmed = |error| FormatError::Unconfirmed {
+            path: directory.clone(),
+            cause: Box::new(error),
+        };
+        durability.sync_directory(changed).map_err(unconfirmed)?;
+        // Best effort: the next version removes what is left.
         let _ = keep_ranges(&directory, ranges);
+        if let Target::Next { older, .. } = &self.target
+            && manifest.extends(older).is_err()
+        {
+            // Nobody may read what was rewritten any more.
+            sweep_segments(&directory, manifest).map_err(unconfirmed)?;
+        }
         Ok(Bundle {
             directory,
             manifest: manifest.clone(),
@@ -571,16 +605,18 @@ impl BundleWriter {
         check_sealed(sealed)?;
         let next_version = match &self.target {
             Target::New { .. } | Target::Temporary => 1,
-            Target::Append { older, .. } => {
-                manifest.extends(older)?;
+            Target::Next { older, .. } => {
+                manifest.follows(older)?;
                 older.version + 1
             }
         };
         if manifest.version != next_version {
             return mismatch("its version is not the next one");
         }
-        (self.first_new_segment()..manifest.segments.len() as u32)
-            .try_for_each(|index| self.open_segment(manifest, index).map(drop))
+        (0..)
+            .zip(&manifest.segments)
+            .filter(|(_, entry)| entry.number >= self.next_segment())
+            .try_for_each(|(index, _)| self.open_segment(manifest, index).map(drop))
     }
 }
 
@@ -594,12 +630,11 @@ impl Drop for BundleWriter {
             // Removed with `temporary`.
             Target::Temporary => Ok(()),
             Target::New { .. } => fs::remove_dir_all(&self.directory).map_err(drop),
-            Target::Append { older, .. } => {
+            Target::Next { older, .. } => {
                 for &digest in &self.written {
                     let _ = remove_if_there(&range_path(&self.directory, digest));
                 }
-                let segments = segments_path(&self.directory);
-                sweep(&segments, older.segments.len(), None).map_err(drop)
+                sweep_segments(&self.directory, older).map_err(drop)
             }
         };
     }

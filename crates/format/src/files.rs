@@ -4,10 +4,10 @@
 //! does that. Errors name the path; a full disk is reported as such.
 
 use crate::error::FormatError;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -188,25 +188,23 @@ pub fn names(directory: &Path) -> Result<Vec<String>, FormatError> {
     Ok(names)
 }
 
-/// Removes the segment files of a dataset beyond the first `published`, except the
-/// complete and partial ones of a `pending` upload.
+/// Removes the segment files in the directory of a dataset, except those of `published` segments and the complete and
+/// partial ones of a `pending` upload, by number.
 pub fn sweep(
     directory: &Path,
-    published: usize,
-    pending: Option<Range<usize>>,
+    published: &BTreeSet<u32>,
+    pending: &BTreeSet<u32>,
 ) -> Result<(), FormatError> {
     for name in names(directory)? {
         let Some((number, extension)) = name.split_once('.') else {
             continue;
         };
-        let Ok(index) = number.parse::<usize>() else {
+        let Ok(number) = number.parse::<u32>() else {
             continue;
         };
-        let pending = pending
-            .as_ref()
-            .is_some_and(|pending| pending.contains(&index));
+        let pending = pending.contains(&number);
         let keep = match extension {
-            "seg" => index < published || pending,
+            "seg" => pending || published.contains(&number),
             "seg.partial" => pending,
             _ => true,
         };

@@ -7,27 +7,43 @@
 use crate::codec::{Reader, Writer, unseal};
 use crate::error::{Corruption, FormatError};
 use crate::id::{DatasetId, Digest};
-use crate::segment::{MAX_ROW_ID_BYTES, sealed_columns, segment_bytes};
+use crate::segment::{BLOCKS_PER_SEGMENT, MAX_ROW_ID_BYTES, sealed_columns, segment_bytes};
 use oboro_ring::{Blocks, Parameters};
+use std::collections::{BTreeMap, BTreeSet};
 
 const MAGIC: &str = "OBOROMAN";
+/// As long as segments were only ever appended.
 const VERSION: u32 = 3;
+/// From the first rewriting on: segments have numbers of their own.
+const REWRITTEN: u32 = 4;
 const ROOT_CONTEXT: &str = "oboro v1 dataset root";
 /// Bytes before the list of segments, bytes of an entry, bytes of the trailing digest.
 const FIXED: usize = 96;
 const ENTRY: usize = 84;
+/// What a number adds: of an entry, of the next segment, of the earlier versions.
+const NUMBER: usize = 4;
 const DIGEST: usize = 32;
 
 /// The most columns of a dataset.
 pub const MAX_COLUMNS: u32 = 1 << 24;
 /// The most segments of a dataset.
 pub const MAX_SEGMENTS: usize = 1 << 20;
+/// The most earlier versions that a manifest names.
+const MAX_REPLACED: usize = 1 << 16;
 /// The most bytes that an encoded manifest takes.
-pub const MAX_MANIFEST_BYTES: usize = FIXED + ENTRY * MAX_SEGMENTS + DIGEST;
+pub const MAX_MANIFEST_BYTES: usize =
+    FIXED + 2 * NUMBER + (ENTRY + NUMBER) * MAX_SEGMENTS + DIGEST * (MAX_REPLACED + 1);
+
+// What to do about a version that does not follow another.
+const OTHER: &str = "Append to the dataset that is there, or upload this one under another name.";
+const NEWEST: &str = "Upload the newest version of the bundle.";
+const PARTED: &str = "Make the change again, on a bundle of the published version.";
 
 /// How a manifest names a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentEntry {
+    /// Its number, which no other segment of the dataset ever has: what its file is named by.
+    pub number: u32,
     /// BLAKE3 of the segment's header, which covers its parts.
     pub digest: Digest,
     /// BLAKE3 of the seeds of its blocks, which no other segment has: what its sealed cells are bound to.
@@ -64,8 +80,13 @@ pub struct Manifest {
     pub columns: u32,
     /// The bytes of each row id, sealed with the cells; 0 if there are none.
     pub row_id_bytes: u32,
-    /// 1 when first encrypted, one more with every append.
+    /// 1 when first encrypted, one more with every append and every rewriting.
     pub version: u64,
+    /// Above the numbers of all segments that the dataset ever had.
+    pub next_segment: u32,
+    /// The roots of earlier versions, from the first rewriting on; the newest are kept. One that is published may be
+    /// replaced by this version.
+    pub replaced: Vec<Digest>,
     /// The segments, their blocks consecutive from 0.
     pub segments: Vec<SegmentEntry>,
 }
@@ -73,7 +94,8 @@ pub struct Manifest {
 impl Manifest {
     /// The canonical bytes of a [valid](Self::validate) manifest.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::with_preamble(MAGIC, VERSION);
+        let format = self.format();
+        let mut out = Writer::with_preamble(MAGIC, format);
         out.put(&self.dataset.0)
             .put(&self.key_check)
             .put(&self.generation)
@@ -85,14 +107,32 @@ impl Manifest {
             .u32(u32::from(self.max_len))
             .u64(self.version)
             .u32(self.segments.len() as u32);
+        if format == REWRITTEN {
+            out.u32(self.next_segment).u32(self.replaced.len() as u32);
+        }
         for segment in &self.segments {
+            if format == REWRITTEN {
+                out.u32(segment.number);
+            }
             out.put(&segment.digest.0)
                 .put(&segment.seeds.0)
                 .u64(segment.first_block)
                 .u32(segment.blocks)
                 .u64(segment.bytes);
         }
+        for root in &self.replaced {
+            out.put(&root.0);
+        }
         out.seal()
+    }
+
+    /// The version of its encoding: the first that can say it.
+    fn format(&self) -> u32 {
+        let numbers = self.segments.iter().map(|segment| segment.number);
+        let appended = self.replaced.is_empty()
+            && numbers.eq(0..self.segments.len() as u32)
+            && self.next_segment as usize == self.segments.len();
+        if appended { VERSION } else { REWRITTEN }
     }
 
     /// Reads what [`encode`](Self::encode) wrote; anything else is an error.
@@ -107,9 +147,14 @@ impl Manifest {
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, Corruption> {
-        Reader::new(bytes).preamble(MAGIC, VERSION)?;
+        let format = match Reader::new(bytes).preamble(MAGIC, VERSION) {
+            Ok(()) => VERSION,
+            Err(_) => Reader::new(bytes)
+                .preamble(MAGIC, REWRITTEN)
+                .map(|()| REWRITTEN)?,
+        };
         let mut reader = Reader::new(unseal(bytes)?);
-        reader.preamble(MAGIC, VERSION)?;
+        reader.preamble(MAGIC, format)?;
         let dataset = DatasetId(reader.array()?);
         let key_check = reader.array()?;
         let generation = reader.array()?;
@@ -119,14 +164,28 @@ impl Manifest {
             .map_err(|_| Corruption::Invalid("max_len is above 255".into()))?;
         let version = reader.u64()?;
         let count = reader.u32()? as usize;
-        if count > MAX_SEGMENTS || count * ENTRY != reader.remaining() {
+        let has_numbers = format == REWRITTEN;
+        let (next_segment, replaced, entry) = if has_numbers {
+            (reader.u32()?, reader.u32()? as usize, ENTRY + NUMBER)
+        } else {
+            (count as u32, 0, ENTRY)
+        };
+        let fit = count <= MAX_SEGMENTS
+            && replaced <= MAX_REPLACED
+            && count * entry + replaced * DIGEST == reader.remaining();
+        if !fit {
             return Err(Corruption::Invalid(format!(
-                "{count} segments do not fit its length"
+                "{count} segments and {replaced} earlier versions do not fit its length"
             )));
         }
         let segments = (0..count)
-            .map(|_| {
+            .map(|index| {
                 Ok(SegmentEntry {
+                    number: if has_numbers {
+                        reader.u32()?
+                    } else {
+                        index as u32
+                    },
                     digest: Digest(reader.array()?),
                     seeds: Digest(reader.array()?),
                     first_block: reader.u64()?,
@@ -135,9 +194,12 @@ impl Manifest {
                 })
             })
             .collect::<Result<_, Corruption>>()?;
+        let replaced = (0..replaced)
+            .map(|_| reader.array().map(Digest))
+            .collect::<Result<_, Corruption>>()?;
         let parameters = Parameters::new(log_degree, limbs as usize, plaintext_modulus)
             .map_err(|error| Corruption::Foreign(error.to_string()))?;
-        Ok(Self {
+        let manifest = Self {
             dataset,
             key_check,
             generation,
@@ -146,8 +208,17 @@ impl Manifest {
             columns,
             row_id_bytes,
             version,
+            next_segment,
+            replaced,
             segments,
-        })
+        };
+        if manifest.format() == format {
+            Ok(manifest)
+        } else {
+            Err(Corruption::Invalid(
+                "its format is not the first that can say it".into(),
+            ))
+        }
     }
 
     /// Checks for what [`decode`](Self::decode) would refuse: counts within the format's bounds, blocks consecutive
@@ -188,6 +259,14 @@ impl Manifest {
                 "{} segments; it must have 1 to {MAX_SEGMENTS}",
                 self.segments.len()
             ));
+        }
+        let numbers = self.numbers();
+        if numbers.len() < self.segments.len()
+            || numbers
+                .last()
+                .is_some_and(|&last| last >= self.next_segment)
+        {
+            return invalid("two segments have one number, or one that is not used yet".into());
         }
         let mut next_block = 0;
         for (index, segment) in self.segments.iter().enumerate() {
@@ -237,13 +316,126 @@ impl Manifest {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
+    /// The numbers of its segments.
+    pub fn numbers(&self) -> BTreeSet<u32> {
+        self.segments.iter().map(|it| it.number).collect()
+    }
+
+    /// Whether one of its segments is this one, wherever its blocks are.
+    pub fn has(&self, entry: &SegmentEntry) -> bool {
+        let mut segments = self.segments.iter();
+        segments.any(|it| (it.number, it.digest) == (entry.number, entry.digest))
+    }
+
+    /// The version after this one, for more segments to be added.
+    #[must_use]
+    pub fn appended(&self) -> Self {
+        let replaced = match self.format() {
+            VERSION => Vec::new(),
+            _ => self.replaced_by_next(),
+        };
+        Self {
+            version: self.version + 1,
+            replaced,
+            ..self.clone()
+        }
+    }
+
+    /// The version after this one, for segments to be replaced.
+    #[must_use]
+    pub fn rewritten(&self) -> Self {
+        Self {
+            version: self.version + 1,
+            replaced: self.replaced_by_next(),
+            ..self.clone()
+        }
+    }
+
+    /// The roots of the versions before this one and of this one, as the next version names them if it is a rewriting or
+    /// comes after one. Of versions that were only appended those that there may have been: in each, only the last
+    /// segment may have fewer than 64 blocks.
+    fn replaced_by_next(&self) -> Vec<Digest> {
+        let mut roots = self.replaced.clone();
+        if self.format() == VERSION {
+            let (mut fewest, mut most) = (0, 0);
+            for (index, entry) in self.segments.iter().enumerate() {
+                // Versions that end with this segment or before it.
+                most += 1;
+                fewest += u64::from(entry.blocks < BLOCKS_PER_SEGMENT);
+                let left = (self.segments.len() - 1 - index) as u64;
+                let first = fewest.max(self.version.saturating_sub(left)).max(1);
+                for version in first..=most.min(self.version - 1) {
+                    let earlier = Self {
+                        version,
+                        next_segment: index as u32 + 1,
+                        segments: self.segments[..=index].to_vec(),
+                        ..self.clone()
+                    };
+                    roots.push(earlier.root());
+                    if roots.len() >= MAX_REPLACED {
+                        break;
+                    }
+                }
+            }
+        }
+        roots.push(self.root());
+        let first = roots.len().saturating_sub(MAX_REPLACED);
+        roots.split_off(first)
+    }
+
+    /// Checks that this may come after `older`: with something appended, or rewritten.
+    ///
+    /// # Errors
+    /// Something else; the error says what differs.
+    pub fn follows(&self, older: &Manifest) -> Result<(), FormatError> {
+        if self.replaced.contains(&older.root()) {
+            return self.rewrites(older);
+        }
+        let was_rewritten = [self, older].iter().any(|it| it.format() == REWRITTEN);
+        self.extends(older).map_err(|error| {
+            if self.dataset != older.dataset || !was_rewritten {
+                error
+            } else if older.replaced.contains(&self.root()) {
+                self.follows_not(older, "it is not newer", NEWEST)
+            } else {
+                self.follows_not(older, "each was changed without the other", PARTED)
+            }
+        })
+    }
+
+    /// Checks that a rewriting kept what it does not replace. The key may be another one.
+    fn rewrites(&self, older: &Manifest) -> Result<(), FormatError> {
+        let of_older = |it: &&SegmentEntry| it.number < older.next_segment;
+        let known: BTreeMap<u32, Digest> = older
+            .segments
+            .iter()
+            .map(|it| (it.number, it.digest))
+            .collect();
+        let is_known = |it: &SegmentEntry| known.get(&it.number) == Some(&it.digest);
+        let (reason, remedy) = if self.dataset != older.dataset {
+            ("it is another dataset", OTHER)
+        } else if self.parameters != older.parameters || self.max_len != older.max_len {
+            ("its parameters differ", OTHER)
+        } else if self.columns != older.columns || self.row_id_bytes != older.row_id_bytes {
+            ("its columns or the lengths of its row ids differ", OTHER)
+        } else if self.version <= older.version {
+            ("it is not newer", NEWEST)
+        } else if self.next_segment < older.next_segment
+            || !self.segments.iter().filter(of_older).all(is_known)
+        {
+            ("each has transactions that the other lacks", PARTED)
+        } else {
+            return Ok(());
+        };
+        Err(self.follows_not(older, reason, remedy))
+    }
+
     /// Checks that this is `older` with something appended, once or more often: the
     /// same dataset, key, generation, parameters, columns and `max_len`, all the older
     /// segments, and at least one new segment for each new version.
     pub fn extends(&self, older: &Manifest) -> Result<(), FormatError> {
-        const OTHER: &str =
-            "Append to the dataset that is there, or upload this one under another name.";
         let appends = self.version.saturating_sub(older.version);
+        let new = &self.segments[older.segments.len().min(self.segments.len())..];
         let (reason, remedy) = if self.dataset != older.dataset {
             ("it is another dataset", OTHER)
         } else if self.key_check != older.key_check {
@@ -254,33 +446,41 @@ impl Manifest {
             ("its parameters differ", OTHER)
         } else if self.columns != older.columns || self.row_id_bytes != older.row_id_bytes {
             ("its columns or the lengths of its row ids differ", OTHER)
+        } else if !self.replaced.starts_with(&older.replaced) {
+            ("each was changed without the other", PARTED)
         } else if !self.segments.starts_with(&older.segments)
             && !older.segments.starts_with(&self.segments)
         {
-            (
-                "each has transactions that the other lacks",
-                "Append those that are missing to a bundle of the published version, or upload this one under \
-                 another name.",
-            )
+            ("each has transactions that the other lacks", PARTED)
         } else if appends == 0 {
-            (
-                "it is not newer",
-                "Upload the newest version of the bundle.",
-            )
+            ("it is not newer", NEWEST)
         } else if self.segments.len() < older.segments.len() {
             ("older segments are missing", OTHER)
         } else if ((self.segments.len() - older.segments.len()) as u64) < appends {
             ("it has fewer new segments than new versions", OTHER)
+        } else if self.next_segment < older.next_segment
+            || !new.iter().all(|it| it.number >= older.next_segment)
+        {
+            ("its new segments have numbers of older ones", OTHER)
         } else {
             return Ok(());
         };
-        Err(FormatError::NotAnExtension {
+        Err(self.follows_not(older, reason, remedy))
+    }
+
+    fn follows_not(
+        &self,
+        older: &Manifest,
+        reason: &'static str,
+        remedy: &'static str,
+    ) -> FormatError {
+        FormatError::NotAnExtension {
             dataset: older.dataset,
             old: older.version,
             new: self.version,
             reason,
             remedy,
-        })
+        }
     }
 }
 

@@ -46,9 +46,9 @@ pub fn sealed_columns(columns: u32, row_id_bytes: u32) -> u32 {
 pub struct SegmentDescription {
     /// The dataset that the segment belongs to.
     pub dataset: DatasetId,
-    /// Its index in the dataset's list of segments.
-    pub index: u32,
-    /// The number of its first block in the dataset.
+    /// Its number, which no other segment of the dataset ever has.
+    pub number: u32,
+    /// The position of its first block in the version that it was written for.
     pub first_block: u64,
     /// The number of columns.
     pub columns: u32,
@@ -100,7 +100,7 @@ impl SegmentDescription {
         }
         Err(FormatError::NoPanel {
             dataset: self.dataset,
-            segment: self.index as usize,
+            segment: self.number as usize,
             limb,
             column,
         })
@@ -113,7 +113,7 @@ impl SegmentDescription {
         }
         Err(FormatError::NoCells {
             dataset: self.dataset,
-            segment: self.index as usize,
+            segment: self.number as usize,
             column,
         })
     }
@@ -148,9 +148,11 @@ impl SegmentDescription {
 
     /// What errors call a part.
     pub(crate) fn subject(&self, part: usize) -> String {
-        let Self { index, dataset, .. } = self;
+        let Self {
+            number, dataset, ..
+        } = self;
         format!(
-            "{}segment {index} of dataset {dataset}",
+            "{}segment {number} of dataset {dataset}",
             self.part_name(part)
         )
     }

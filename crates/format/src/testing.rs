@@ -39,7 +39,7 @@ pub fn description(
     };
     SegmentDescription {
         dataset: ID,
-        index,
+        number: index,
         first_block,
         columns: COLUMNS,
         row_id_bytes: ROW_ID_BYTES,
@@ -105,6 +105,8 @@ pub fn manifest(parameters: &Parameters, segments: Vec<SegmentEntry>) -> Manifes
         columns: COLUMNS,
         row_id_bytes: ROW_ID_BYTES,
         version: 1,
+        next_segment: segments.len() as u32,
+        replaced: Vec::new(),
         segments,
     }
 }
@@ -112,7 +114,7 @@ pub fn manifest(parameters: &Parameters, segments: Vec<SegmentEntry>) -> Manifes
 /// Adds segments with these numbers of blocks, and commits the next version.
 pub fn extend(writer: BundleWriter, mut manifest: Manifest, blocks: &[u32]) -> Bundle {
     for &blocks in blocks {
-        let index = manifest.segments.len() as u32;
+        let index = manifest.next_segment;
         let description = SegmentDescription {
             dataset: manifest.dataset,
             ..description(&manifest.parameters, index, manifest.block_count(), blocks)
@@ -120,6 +122,7 @@ pub fn extend(writer: BundleWriter, mut manifest: Manifest, blocks: &[u32]) -> B
         manifest
             .segments
             .push(fill(writer.segment(description).unwrap()));
+        manifest.next_segment += 1;
     }
     writer.commit(&manifest, b"sealed", &[]).unwrap()
 }
@@ -144,9 +147,31 @@ pub fn bundle_of(
 }
 
 pub fn append(bundle: &Bundle, blocks: &[u32]) -> Bundle {
-    let mut next = bundle.manifest().clone();
-    next.version += 1;
-    extend(bundle.append().unwrap(), next, blocks)
+    let next = bundle.manifest().appended();
+    extend(bundle.change().unwrap(), next, blocks)
+}
+
+/// Replaces the segment at this index by another one with as many blocks, in all of these versions.
+pub fn rewrite(bundle: &Bundle, index: usize, earlier: &[&Bundle]) -> Bundle {
+    let mut next = bundle.manifest().rewritten();
+    let earlier = earlier.iter().map(|it| it.manifest().root());
+    next.replaced.splice(0..0, earlier);
+    let SegmentEntry {
+        first_block,
+        blocks,
+        ..
+    } = next.segments[index];
+    let writer = bundle.change().unwrap();
+    let mut description = SegmentDescription {
+        dataset: next.dataset,
+        ..description(&next.parameters, next.next_segment, first_block, blocks)
+    };
+    for seed in &mut description.seeds {
+        seed.0[31] ^= next.next_segment as u8;
+    }
+    next.segments[index] = fill(writer.segment(description).unwrap());
+    next.next_segment += 1;
+    writer.commit(&next, b"sealed", &[]).unwrap()
 }
 
 /// Compares `bytes` with a golden file; `OBORO_WRITE_GOLDEN=1` writes it instead.

@@ -4,21 +4,23 @@
 //! bundle is invalid until its head is written.
 
 use crate::encryption::NewRows;
-use crate::ranges::{MOST_FOCUS, MOST_PAIRED, NewBlocks, by_support};
+use crate::ranges::{MOST_FOCUS, MOST_PAIRED, NewBlocks, NewStratum, by_support};
 use crate::readers::{Missing, ReadOptions};
 use crate::record::{Failure, Items, OwnerRecord, RecordError, Trust, bounds};
 use crate::shuffled::Shuffled;
-use crate::transactions::MinSupport;
+use crate::transactions::{MinSupport, TransactionsError};
 use oboro_format::files::free_bytes;
-use oboro_format::wording::{MAX_LEN, MIN_ITEM_SUPPORT, MISSING, NEW_ITEMS, ROW_IDS};
+use oboro_format::wording::{
+    MAX_LEN, MIN_ITEM_SUPPORT, MISSING, NEW_ITEMS, ROW_IDS, ROW_IDS_LISTED, TRUST_RESET,
+};
 use oboro_format::{
     BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, FormatError, MAX_ROW_ID_BYTES, Manifest,
     segment_bytes,
 };
 use oboro_ring::{Column, Parameters, moment};
 use oboro_rlwe::{
-    BlockNoise, Bounds, ColumnOrder, DatasetKey, EncryptError, KeyCheck, MasterKey, PairReader,
-    PlanError, PrefixReader, RangeError, RangeLimb, SealError, plan,
+    Bounds, ColumnOrder, DatasetKey, EncryptError, KeyCheck, MasterKey, PairReader, PlanError,
+    PrefixReader, RangeError, RangeLimb, SealError, plan,
 };
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
@@ -114,6 +116,32 @@ pub enum DatasetError {
         "focus items are for pairs that the server counts, and with a maximum itemset length of 1 it counts none; choose 2 or more"
     )]
     FocusWithoutPairs,
+    #[error(
+        "rows of this dataset have no ids, so none can be found; encrypt all data again with {ROW_IDS}"
+    )]
+    NoIdsToErase,
+    #[error("there is no such row; nothing was erased")]
+    NothingToErase,
+    #[error(
+        "{count} of the ids are of no row, {example:?} for one; nothing was erased. Check them against {ROW_IDS_LISTED}; rows that were erased before have none"
+    )]
+    UnknownRowIds { count: usize, example: String },
+    #[error(
+        "the row id {0:?} does not begin with a date (2026-11-25), and by dates all of them must; nothing was erased, give ids instead"
+    )]
+    UndatedRowId(String),
+    #[error("{0:?} is no date; give one as 2026-11-25")]
+    NoDate(String),
+    #[error("that would erase every transaction; delete the dataset instead")]
+    EverythingErased,
+    #[error("{0} is the key that the dataset is encrypted with; give another one")]
+    SameKey(KeyCheck),
+    #[error(
+        "the server gave a false answer, about which nothing was decided yet; if it is to be asked again, say so first ({TRUST_RESET})"
+    )]
+    Undecided,
+    #[error(transparent)]
+    Transactions(#[from] TransactionsError),
     #[error(transparent)]
     Range(#[from] RangeError),
     #[error("encryption was interrupted; nothing is left of it, run it again")]
@@ -205,6 +233,18 @@ fn focus(rows: &Shuffled, max_len: usize) -> Result<Vec<usize>, DatasetError> {
     given.iter().map(item).collect()
 }
 
+/// Columns sorted by their supports, with fixed parts for the pairs of the first ones and of the focus.
+pub(crate) fn column_order(supports: &[u64], mut focus: Vec<Column>) -> ColumnOrder {
+    let order = by_support(supports);
+    let paired = order.len().min(MOST_PAIRED);
+    // If all pairs have fixed parts, so have those of the focus.
+    if paired == order.len() {
+        focus.clear();
+    }
+    focus.sort_by_key(|column| order.iter().position(|it| it == column));
+    ColumnOrder::new(order, paired, &focus).expect("columns are different")
+}
+
 fn other_ranges() -> RecordError {
     RecordError::Damaged("what is kept of its ranges does not fit".into())
 }
@@ -217,7 +257,7 @@ fn padded_row_id_bytes(longest: usize) -> u32 {
 }
 
 /// The bytes of `transactions` encrypted and sealed at once.
-fn stored_bytes(
+pub(crate) fn stored_bytes(
     parameters: &Parameters,
     columns: u32,
     row_id_bytes: u32,
@@ -240,7 +280,11 @@ fn stored_bytes(
 }
 
 /// Refuses more bytes than the file system has free.
-fn check_free_bytes(directory: &Path, needed: u64, free: Option<u64>) -> Result<(), DatasetError> {
+pub(crate) fn check_free_bytes(
+    directory: &Path,
+    needed: u64,
+    free: Option<u64>,
+) -> Result<(), DatasetError> {
     match free {
         Some(free) if free < needed => Err(DatasetError::NoSpace {
             directory: directory.to_path_buf(),
@@ -254,9 +298,9 @@ fn check_free_bytes(directory: &Path, needed: u64, free: Option<u64>) -> Result<
 /// An encrypted dataset, opened with its owner's key.
 #[derive(Debug)]
 pub struct Dataset {
-    bundle: Bundle,
-    record: OwnerRecord,
-    key: DatasetKey,
+    pub(crate) bundle: Bundle,
+    pub(crate) record: OwnerRecord,
+    pub(crate) key: DatasetKey,
 }
 
 /// What becomes of items of appended transactions that are not columns of the dataset.
@@ -328,7 +372,9 @@ impl Dataset {
             max_len: plan.max_len as u8,
             columns: plan.columns,
             row_id_bytes: plan.row_id_bytes,
-            version: 0,
+            version: 1,
+            next_segment: 0,
+            replaced: Vec::new(),
             segments: Vec::new(),
         };
         let new = NewRows {
@@ -339,15 +385,10 @@ impl Dataset {
         };
         let (manifest, noise) = new.encrypt(&key, manifest, &writer)?;
         let items = Items::new(&rows, &columns);
-        let order = by_support(&items.supports);
-        let mut focus: Vec<Column> = focus.iter().map(|&item| columns[item]).collect();
-        let paired = order.len().min(MOST_PAIRED);
-        // If all pairs have fixed parts, so have those of the focus.
-        if paired == order.len() {
-            focus.clear();
-        }
-        focus.sort_by_key(|column| order.iter().position(|it| it == column));
-        let order = ColumnOrder::new(order, paired, &focus).expect("columns are different");
+        let order = column_order(
+            &items.supports,
+            focus.iter().map(|&item| columns[item]).collect(),
+        );
         let new = NewBlocks {
             key: &key,
             manifest: &manifest,
@@ -357,7 +398,12 @@ impl Dataset {
             encrypted: manifest.block_count() * u64::from(manifest.columns),
             progress,
         };
-        let strata = new.keep(&[], None, rows.len() as u64, &mut writer)?;
+        let strata = new.keep(
+            NewStratum::after_append(&[], new.bounds, rows.len() as u64, 0)
+                .ok_or(DatasetError::TooManyRanges)?,
+            None,
+            &mut writer,
+        )?;
         let record = OwnerRecord::new(&manifest, strata, &order, items, noise, (0, false));
         let bundle = writer.commit(&manifest, &record.seal(&key)?, &record.ranges())?;
         Ok(Self {
@@ -373,6 +419,8 @@ impl Dataset {
     /// The wrong key, a damaged or foreign bundle.
     pub fn open(directory: &Path, master: &MasterKey) -> Result<Self, DatasetError> {
         let bundle = Bundle::open(directory)?;
+        // Best effort, but nothing that was erased should stay after a crash.
+        let _ = bundle.remove_leftovers();
         let manifest = bundle.manifest();
         let (given, wanted) = (master.check(), KeyCheck(manifest.key_check));
         if given != wanted {
@@ -465,7 +513,7 @@ impl Dataset {
         let directory = self.bundle.directory();
         let needed = self.appended_bytes(rows.len() as u64)?;
         check_free_bytes(directory, needed, free_bytes(directory))?;
-        let mut writer = self.bundle.append()?;
+        let mut writer = self.bundle.change()?;
         let new = NewRows {
             rows: &rows,
             columns: &columns,
@@ -477,16 +525,12 @@ impl Dataset {
         let before = OwnerRecord::open(&self.key, &manifest, before)?;
         let trust = (before.secret_generation, before.relied_on);
         let key = self.key.with_secret_generation(trust.0);
-        let (manifest, noise) = new.encrypt(&key, manifest, &writer)?;
-        let noise = noise.max(BlockNoise {
-            norm: self.record.noise_norm,
-            peak: self.record.noise_peak,
-            plaintext_peak: self.record.noise_plaintext_peak,
-        });
+        let (manifest, noise) = new.encrypt(&key, manifest.appended(), &writer)?;
+        let noise = noise.max(self.record.noise());
         let strata = self.record.strata(self.manifest())?;
         let order = self.record.column_order()?;
         let new = NewBlocks {
-            key: &key,
+            key: &self.key,
             manifest: &manifest,
             bounds: strata.bounds(),
             order: &order,
@@ -496,7 +540,9 @@ impl Dataset {
             progress,
         };
         let (before, count) = (&self.record.strata, rows.len() as u64);
-        let strata = new.keep(before, Some(&self.bundle), count, &mut writer)?;
+        let strata = NewStratum::after_append(before, new.bounds, count, trust.0)
+            .ok_or(DatasetError::TooManyRanges)?;
+        let strata = new.keep(strata, Some(&self.bundle), &mut writer)?;
         let record = OwnerRecord::new(&manifest, strata, &order, items, noise, trust);
         // Readers of the previous version still find its ranges.
         let ranges = [record.ranges(), self.record.ranges()].concat();
@@ -983,7 +1029,7 @@ mod tests {
 
         // An append does not prevent recording a failure, a damaged failure file counts as a failure, and a concurrent
         // record of reliance waits for the lock.
-        let writer = after.bundle().append().unwrap();
+        let writer = after.bundle().change().unwrap();
         after.record_failure("third").unwrap();
         drop(writer);
         assert_eq!(after.trust().unwrap().failure.unwrap().what, "third");

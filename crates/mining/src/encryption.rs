@@ -1,4 +1,4 @@
-//! Encrypts shuffled rows into segments. Threads take columns of the current segment and begin the next one when none
+//! Encrypts rows into segments. Threads take columns of the current segment and begin the next one when none
 //! is left, so that hashing, writing and syncing one overlaps with encrypting another.
 
 use crate::dataset::{DatasetError, Progress};
@@ -25,7 +25,7 @@ pub(crate) struct NewRows<'a> {
 }
 
 impl NewRows<'_> {
-    /// Encrypts all rows into segments after those of `manifest`; returns its next version.
+    /// Encrypts all rows into segments after those of `manifest`, to which they are added.
     pub(crate) fn encrypt(
         &self,
         key: &DatasetKey,
@@ -47,15 +47,50 @@ impl NewRows<'_> {
             bits[column] = &item[..words];
         }
         bits.extend(id_bits.iter().map(|it| &it[..]));
+        let new = NewSegments {
+            key,
+            bits: &bits,
+            first_block: manifest.block_count(),
+            threads: self.threads,
+            progress: self.progress,
+        };
+        let (segments, noise) = new.encrypt(&mut manifest, writer)?;
+        manifest.segments.extend(segments);
+        Ok((manifest, noise))
+    }
+}
+
+/// Whole blocks to encrypt into new segments of a dataset.
+pub(crate) struct NewSegments<'a> {
+    pub(crate) key: &'a DatasetKey,
+    /// For each column that has cells its bits, 64 slots per word, least significant first.
+    pub(crate) bits: &'a [&'a [u64]],
+    /// The position of the first block.
+    pub(crate) first_block: u64,
+    pub(crate) threads: NonZeroUsize,
+    pub(crate) progress: Progress<'a>,
+}
+
+impl NewSegments<'_> {
+    /// Encrypts all blocks into segments, which get the next numbers of `manifest`; returns their entries in order.
+    pub(crate) fn encrypt(
+        &self,
+        manifest: &mut Manifest,
+        writer: &BundleWriter,
+    ) -> Result<(Vec<SegmentEntry>, BlockNoise), DatasetError> {
+        let words = self.key.ring().degree() / 64;
+        let blocks = self.bits.first().map_or(0, |it| it.len() / words);
         let block = |block: usize| -> Vec<&[u64]> {
-            let words = block * degree / 64..(block + 1) * degree / 64;
-            bits.iter().map(|column| &column[words.clone()]).collect()
+            let words = block * words..(block + 1) * words;
+            let columns = self.bits.iter();
+            columns.map(|column| &column[words.clone()]).collect()
         };
         let blocks: Vec<_> = (0..blocks).map(block).collect();
         let encryption = Encryption {
-            key,
-            manifest: &manifest,
+            key: self.key,
+            manifest,
             writer,
+            first_block: self.first_block,
             blocks: &blocks,
             progress: self.progress,
             advanced: AtomicU64::new(0),
@@ -63,18 +98,19 @@ impl NewRows<'_> {
             done: Mutex::default(),
         };
         let (segments, noise) = encryption.run(self.threads)?;
-        manifest.segments.extend(segments);
-        manifest.version += 1;
-        Ok((manifest, noise))
+        manifest.next_segment += segments.len() as u32;
+        Ok((segments, noise))
     }
 }
 
-/// All new segments of one version.
+/// Segments being encrypted.
 struct Encryption<'a> {
     key: &'a DatasetKey,
-    /// The previous version.
+    /// The version that they are for, as far as it is known.
     manifest: &'a Manifest,
     writer: &'a BundleWriter,
+    /// The position of the first block.
+    first_block: u64,
     /// For each new block the `N` bits of each column that has cells: the mask seed depends on all of them.
     blocks: &'a [Vec<&'a [u64]>],
     progress: Progress<'a>,
@@ -189,17 +225,17 @@ impl<'a> Encryption<'a> {
 
     /// Begins the segment whose first block has index `first` among the new ones.
     fn begin(&self, first: usize) -> Result<Segment<'a>, DatasetError> {
-        let first_block = self.manifest.block_count() + first as u64;
+        let first_block = self.first_block + first as u64;
         let blocks = self.blocks[first..]
             .iter()
             .take(BLOCKS_PER_SEGMENT as usize)
             .zip(first_block..)
             .map(|(columns, number)| Block::new(self.key, number, columns))
             .collect::<Result<Vec<_>, _>>()?;
-        let before = self.manifest.segments.len() + first / BLOCKS_PER_SEGMENT as usize;
+        let before = first as u32 / BLOCKS_PER_SEGMENT;
         let writer = self.writer.segment(SegmentDescription {
             dataset: self.manifest.dataset,
-            index: before as u32,
+            number: self.manifest.next_segment + before,
             first_block,
             columns: self.manifest.columns,
             row_id_bytes: self.manifest.row_id_bytes,
@@ -240,12 +276,12 @@ impl<'a> Encryption<'a> {
     /// Seals a column's slots in the segment; columns after those of items hold bits of row ids.
     fn seal_cells(&self, segment: &Segment<'_>, column: Column) -> Result<Vec<u8>, DatasetError> {
         let description = segment.writer.description();
-        let first = (description.first_block - self.manifest.block_count()) as usize;
+        let first = (description.first_block - self.first_block) as usize;
         let blocks = &self.blocks[first..][..segment.blocks.len()];
         let bits: Zeroizing<Vec<u64>> =
             Zeroizing::new(blocks.iter().flat_map(|it| it[column]).copied().collect());
         let which = CellsOf {
-            segment: description.index,
+            segment: description.number,
             seeds: &segment.seeds.0,
             column,
         };

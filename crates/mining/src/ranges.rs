@@ -4,7 +4,9 @@
 
 use crate::dataset::{DatasetError, Progress};
 use crate::record::{RecordError, StratumRecord};
-use oboro_format::{Bundle, BundleWriter, Digest, FormatError, Manifest, PanelReader, Segment};
+use oboro_format::{
+    Bundle, BundleWriter, Digest, FormatError, Manifest, PanelReader, Segment, SegmentEntry,
+};
 use oboro_ring::{Blocks, Column, Limb, Seed, mask, threads};
 use oboro_rlwe::{
     BlockResidues, Bounds, ColumnOrder, DatasetKey, Extent, RangeLimb, RangeSums, Strata,
@@ -32,7 +34,7 @@ pub(crate) fn by_support(supports: &[u64]) -> Vec<Column> {
 
 /// New segments of a dataset.
 pub(crate) struct NewBlocks<'a> {
-    /// The key, with the secrets of the segments.
+    /// The dataset's key.
     pub(crate) key: &'a DatasetKey,
     /// The version with the new segments.
     pub(crate) manifest: &'a Manifest,
@@ -44,48 +46,119 @@ pub(crate) struct NewBlocks<'a> {
     pub(crate) progress: Progress<'a>,
 }
 
+/// What becomes of a stratum in a new version.
+pub(crate) struct NewStratum {
+    /// Its extent in the new version, and the kept data of its ranges in the previous one.
+    pub(crate) record: StratumRecord,
+    pub(crate) change: Change,
+}
+
+/// How a stratum came about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It is as it was.
+    Kept,
+    /// All its blocks but the first so many, which it had before, are new.
+    Added(u64),
+    /// Some of its segments were replaced by others with as many blocks, at the same positions.
+    Replaced,
+}
+
+impl NewStratum {
+    /// The strata after an append: `before`, and what they become with `transactions` more.
+    pub(crate) fn after_append(
+        before: &[StratumRecord],
+        bounds: &Bounds,
+        transactions: u64,
+        secret_generation: u32,
+    ) -> Option<Vec<Self>> {
+        let extents: Vec<Extent> = before.iter().map(StratumRecord::extent).collect();
+        let extents = bounds.extended(&extents, transactions, secret_generation)?;
+        let stratum = |(place, extent): (usize, Extent)| {
+            let old = before.get(place);
+            let blocks = old.map_or(0, |it| it.blocks);
+            Self {
+                record: StratumRecord {
+                    blocks: extent.blocks,
+                    transactions: extent.transactions,
+                    erased: old.map_or(0, |it| it.erased),
+                    secret_generation: extent.secret_generation,
+                    ranges: old.map_or_else(Vec::new, |it| it.ranges.clone()),
+                },
+                change: if blocks == extent.blocks {
+                    Change::Kept
+                } else {
+                    Change::Added(blocks)
+                },
+            }
+        };
+        Some(extents.into_iter().enumerate().map(stratum).collect())
+    }
+}
+
 impl NewBlocks<'_> {
-    /// The kept data of the strata of the new version. `bundle` has those of the previous one; new files are written to
-    /// it.
+    /// The records of the strata of the new version, with what is kept of their ranges. `older` is the bundle with the
+    /// previous version, if there is one; new files are written to it.
     pub(crate) fn keep(
         &self,
-        before: &[StratumRecord],
-        bundle: Option<&Bundle>,
-        transactions: u64,
+        new: Vec<NewStratum>,
+        older: Option<&Bundle>,
         writer: &mut BundleWriter,
     ) -> Result<Vec<StratumRecord>, DatasetError> {
-        let extents: Vec<Extent> = before.iter().map(StratumRecord::extent).collect();
-        let extents = self
-            .bounds
-            .extended(&extents, transactions, self.key.secret_generation());
-        let extents = extents.ok_or(DatasetError::TooManyRanges)?;
+        let extents: Vec<Extent> = new.iter().map(|it| it.record.extent()).collect();
         let strata = Strata::new(self.bounds.clone(), &extents);
         let strata = strata.ok_or(DatasetError::TooManyRanges)?;
         let mut kept: Vec<StratumRecord> = Vec::with_capacity(extents.len());
         let mut plans = Vec::new();
         let mut first = 0;
-        for (place, (extent, stratum)) in extents.iter().zip(strata.strata()).enumerate() {
-            let end = first + extent.blocks;
-            let old = before.get(place);
-            let known = old.map_or(0, |it| it.blocks);
+        for (NewStratum { record, change }, stratum) in new.into_iter().zip(strata.strata()) {
+            let end = first + record.blocks;
+            let (new, old) = match change {
+                Change::Kept => (end..end, &[][..]),
+                Change::Added(0) => (first..end, &[][..]),
+                Change::Added(blocks) => (first + blocks..end, &record.ranges[..]),
+                Change::Replaced => (first..end, &record.ranges[..]),
+            };
             plans.push(Plan {
-                new: (first + known..end).into(),
+                new: new.into(),
                 sample: stratum.sample_blocks().map(|blocks| first + blocks),
-                old: old.and_then(|it| it.ranges.first().copied()),
+                old: old.to_vec(),
+                replaces: change == Change::Replaced,
+                key: self.key.with_secret_generation(record.secret_generation),
             });
-            kept.push(StratumRecord {
-                blocks: extent.blocks,
-                transactions: extent.transactions,
-                secret_generation: extent.secret_generation,
-                ranges: old.map_or_else(Vec::new, |it| it.ranges.clone()),
-            });
+            kept.push(record);
             first = end;
         }
         if self.verified().limbs() == 0 {
             return Ok(kept);
         }
-        let pieces: Vec<Blocks> = plans.iter().flat_map(Plan::pieces).collect();
-        let mut sums = self.sums(&pieces, writer)?.into_iter();
+        let pieces: Vec<Piece> = plans.iter().flat_map(Plan::pieces).collect();
+        let sums = self.sums(&pieces);
+        let segments = (0..).zip(&self.manifest.segments);
+        let is_new = |it: &(u32, &SegmentEntry)| it.1.number >= writer.next_segment();
+        let segments: Vec<u32> = segments.filter(is_new).map(|it| it.0).collect();
+        let open = |index| writer.open_segment(self.manifest, index);
+        self.add_segments(self.manifest, &segments, open, &pieces, &sums)?;
+        let inner = |it: Vec<Mutex<RangeSums>>| -> Vec<RangeSums> {
+            it.into_iter().map(Mutex::into_inner).collect()
+        };
+        let mut sums: Vec<Vec<RangeSums>> = sums.into_iter().map(inner).collect();
+        if let Some(older) = older
+            && plans.iter().any(|plan| plan.replaces)
+        {
+            let replaced = self.sums(&pieces);
+            let segments = (0..).zip(&older.manifest().segments);
+            let is_gone = |it: &(u32, &SegmentEntry)| !self.manifest.has(it.1);
+            let segments: Vec<u32> = segments.filter(is_gone).map(|it| it.0).collect();
+            let open = |index| older.open_segment(index);
+            self.add_segments(older.manifest(), &segments, open, &pieces, &replaced)?;
+            for (sums, replaced) in sums.iter_mut().zip(replaced) {
+                for (sums, replaced) in sums.iter_mut().zip(replaced) {
+                    sums.subtract(&replaced.into_inner());
+                }
+            }
+        }
+        let mut sums = sums.into_iter();
         for (plan, stratum) in plans.iter().zip(&mut kept) {
             let mut of_plan: Vec<Vec<RangeSums>> =
                 sums.by_ref().take(plan.pieces().len()).collect();
@@ -100,14 +173,15 @@ impl NewBlocks<'_> {
                     .for_each(|(total, it)| total.merge(it));
             }
             of_plan.insert(0, total);
-            let mut ranges = self.finish(of_plan);
-            if let (Some(old), Some(bundle)) = (plan.old, bundle) {
+            let mut ranges = self.finish(of_plan, &plan.key);
+            for (range, &old) in ranges.iter_mut().zip(&plan.old) {
+                let bundle = older.expect("what is kept is of a previous version");
                 let old = self.key.open_range(&bundle.read_range(old)?)?;
-                let fits = old.len() == ranges[0].len() && old[0].order() == self.order;
+                let fits = old.len() == range.len() && old[0].order() == self.order;
                 if !fits {
                     return Err(RecordError::Damaged("a range has other columns".into()).into());
                 }
-                ranges[0]
+                range
                     .iter_mut()
                     .zip(&old)
                     .for_each(|(range, old)| range.merge(old));
@@ -127,60 +201,65 @@ impl NewBlocks<'_> {
     }
 
     /// Sums over zero blocks.
-    fn empty(&self, limb: Limb) -> RangeSums {
-        RangeSums::new(self.key, self.verified(), limb, self.order)
+    fn empty(&self, limb: Limb, key: &DatasetKey) -> RangeSums {
+        RangeSums::new(key, self.verified(), limb, self.order)
     }
 
-    /// The sums over each of these runs of new blocks, for each limb.
-    fn sums(
-        &self,
-        pieces: &[Blocks],
-        writer: &BundleWriter,
-    ) -> Result<Vec<Vec<RangeSums>>, DatasetError> {
+    /// For each piece and limb sums over zero blocks.
+    fn sums(&self, pieces: &[Piece<'_>]) -> Vec<Vec<Mutex<RangeSums>>> {
         let limbs = self.verified().limbs();
-        let empty = |_: &Blocks| -> Vec<Mutex<RangeSums>> {
-            let sums = |limb| Mutex::new(self.empty(limb));
+        let empty = |piece: &Piece<'_>| -> Vec<Mutex<RangeSums>> {
+            let sums = |limb| Mutex::new(self.empty(limb, piece.key));
             Limb::first(limbs).map(sums).collect()
         };
-        let sums: Vec<Vec<Mutex<RangeSums>>> = pieces.iter().map(empty).collect();
-        let new = writer.first_new_segment()..self.manifest.segments.len() as u32;
-        let jobs = new.flat_map(|segment| Limb::first(limbs).map(move |limb| (segment, limb)));
+        pieces.iter().map(empty).collect()
+    }
+
+    /// Adds these segments of a version to the pieces that contain their blocks.
+    fn add_segments(
+        &self,
+        manifest: &Manifest,
+        segments: &[u32],
+        open: impl Fn(u32) -> Result<Segment, FormatError> + Sync,
+        pieces: &[Piece<'_>],
+        sums: &[Vec<Mutex<RangeSums>>],
+    ) -> Result<(), DatasetError> {
+        let limbs = self.verified().limbs();
+        let jobs = segments.iter();
+        let jobs = jobs.flat_map(|&it| Limb::first(limbs).map(move |limb| (it, limb)));
         let jobs: Vec<(u32, Limb)> = jobs.collect();
-        threads::try_map(self.threads, jobs, |(segment, limb)| {
-            self.add_segment(writer, segment, limb, pieces, &sums)
+        threads::try_map(self.threads, jobs, |(index, limb)| {
+            let blocks = manifest.segments[index as usize].range();
+            self.add_segment(&open(index)?, blocks, limb, pieces, sums)
         })?;
-        let inner = |it: Mutex<RangeSums>| it.into_inner();
-        let of_piece = |it: Vec<Mutex<RangeSums>>| it.into_iter().map(inner).collect();
-        Ok(sums.into_iter().map(of_piece).collect())
+        Ok(())
     }
 
     /// Adds the blocks of one segment modulo one limb to the pieces that contain them.
     fn add_segment(
         &self,
-        writer: &BundleWriter,
-        segment: u32,
+        opened: &Segment,
+        all: Blocks,
         limb: Limb,
-        pieces: &[Blocks],
+        pieces: &[Piece<'_>],
         sums: &[Vec<Mutex<RangeSums>>],
     ) -> Result<(), DatasetError> {
-        let opened = writer.open_segment(self.manifest, segment)?;
         let description = opened.description();
         let degree = self.key.ring().degree();
         let paired = self.order.paired();
-        let mut columns = Columns::new(&opened, limb, paired)?;
+        let mut columns = Columns::new(opened, limb, paired)?;
         let focus = self.order.focus().iter();
         let focus: Vec<Column> = focus.map(|&it| self.order.columns()[it]).collect();
-        let mut focus = Columns::new(&opened, limb, &focus)?;
-        let mut tail = Columns::new(&opened, limb, &self.order.columns()[self.order.tail()])?;
-        let all = description.range();
+        let mut focus = Columns::new(opened, limb, &focus)?;
+        let mut tail = Columns::new(opened, limb, &self.order.columns()[self.order.tail()])?;
         let most = (RUN_BYTES / (size_of::<u32>() * degree * paired.len())).clamp(1, RUN_BLOCKS);
         let mut masks = vec![vec![0; degree]; most];
         for (piece, sums) in pieces.iter().zip(sums) {
-            let here = piece.intersection(all);
+            let here = piece.blocks.intersection(all);
             if here.is_empty() {
                 continue;
             }
-            let mut own = self.empty(limb);
+            let mut own = self.empty(limb, piece.key);
             for run in here.runs(most as u64) {
                 let seeds = &description.seeds[run.indices_in(all)];
                 let count = seeds.len();
@@ -215,10 +294,10 @@ impl NewBlocks<'_> {
     }
 
     /// The kept data of sums, for each range and limb.
-    fn finish(&self, ranges: Vec<Vec<RangeSums>>) -> Vec<Vec<RangeLimb>> {
+    fn finish(&self, ranges: Vec<Vec<RangeSums>>, key: &DatasetKey) -> Vec<Vec<RangeLimb>> {
         let limbs: Vec<usize> = ranges.iter().map(Vec::len).collect();
         let sums: Vec<RangeSums> = ranges.into_iter().flatten().collect();
-        let finished = threads::map(self.threads, sums, |sums| sums.finish(self.key));
+        let finished = threads::map(self.threads, sums, |sums| sums.finish(key));
         let mut finished = finished.into_iter();
         let of_range = |limbs: usize| finished.by_ref().take(limbs).collect();
         limbs.into_iter().map(of_range).collect()
@@ -300,20 +379,32 @@ fn add(sums: &mut RangeSums, masks: &[&[u32]], columns: &[Vec<&[u32]>]) {
 
 /// The work for one stratum.
 struct Plan {
-    /// The blocks added to it: all of them in a new one.
+    /// The blocks among which new ones are added up: all of them in a new one.
     new: Blocks,
     /// The end of its sample, if it has one.
     sample: Option<u64>,
-    /// The kept data of the blocks that it had before.
-    old: Option<Digest>,
+    /// The kept data of the ranges that it had before, and adds to.
+    old: Vec<Digest>,
+    /// Whether the blocks that were replaced are subtracted.
+    replaces: bool,
+    /// The key, with the secrets of its columns.
+    key: DatasetKey,
+}
+
+/// Blocks of one stratum that are added up.
+struct Piece<'a> {
+    blocks: Blocks,
+    key: &'a DatasetKey,
 }
 
 impl Plan {
     /// The runs of new blocks to add up separately: those of the sample, and the others; empty if nothing was added.
-    fn pieces(&self) -> Vec<Blocks> {
+    fn pieces(&self) -> Vec<Piece<'_>> {
         let Blocks { start, end } = self.new;
         let edge = self.sample.map_or(start, |edge| edge.max(start));
         let pieces = [start..edge, edge..end].map(Blocks::from).into_iter();
-        pieces.filter(|piece| !piece.is_empty()).collect()
+        let pieces = pieces.filter(|piece| !piece.is_empty());
+        let key = &self.key;
+        pieces.map(|blocks| Piece { blocks, key }).collect()
     }
 }

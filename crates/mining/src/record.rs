@@ -9,14 +9,18 @@ use crate::readers::HowRead;
 use crate::shuffled::Shuffled;
 use oboro_format::{Digest, Manifest};
 use oboro_ring::Column;
-use oboro_rlwe::{Bounds, ColumnOrder, DatasetKey, Extent, OrderError, SealError, Strata};
+use oboro_rlwe::{
+    BlockNoise, Bounds, ColumnOrder, DatasetKey, Extent, OrderError, SealError, Strata,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
+/// The oldest version that can be read: before anything could be erased.
+const OLDEST: u32 = 7;
 const CONTEXT: &str = "oboro owner record";
 
 /// The owner's record of one dataset, as JSON inside its seal.
@@ -25,7 +29,7 @@ pub struct OwnerRecord {
     version: u32,
     /// The root hash of the manifest it was written with, in hexadecimal.
     root: String,
-    /// The number of transactions; blocks are padded with empty ones.
+    /// The number of transactions, without erased ones; blocks are padded with empty ones.
     pub transactions: u64,
     /// The item names, one per column.
     pub names: Vec<String>,
@@ -71,6 +75,9 @@ pub struct OwnerRecord {
 pub(crate) struct StratumRecord {
     pub(crate) blocks: u64,
     pub(crate) transactions: u64,
+    /// How many of them were erased, and are empty.
+    #[serde(default)]
+    pub(crate) erased: u64,
     /// The number of the generation of its columns' secrets.
     pub(crate) secret_generation: u32,
     /// The digests of the sealed files of its ranges: of the total, followed by that of the sample if there is one.
@@ -80,6 +87,11 @@ pub(crate) struct StratumRecord {
 }
 
 impl StratumRecord {
+    /// Its transactions without erased ones.
+    pub(crate) fn present(&self) -> u64 {
+        self.transactions.saturating_sub(self.erased)
+    }
+
     pub(crate) fn extent(&self) -> Extent {
         Extent {
             blocks: self.blocks,
@@ -257,7 +269,7 @@ pub enum RecordError {
     )]
     Newer(u32),
     #[error(
-        "the owner record is of version {0}, which lacks what this Oboro needs (it reads version {VERSION} only); encrypt the data again"
+        "the owner record is of version {0}, which lacks what this Oboro needs (it reads versions from {OLDEST} on); encrypt the data again"
     )]
     Older(u32),
     #[error("the owner record is damaged ({0}); restore the dataset's directory from your backup")]
@@ -283,13 +295,13 @@ impl OwnerRecord {
         strata: Vec<StratumRecord>,
         order: &ColumnOrder,
         items: Items,
-        noise: oboro_rlwe::BlockNoise,
+        noise: BlockNoise,
         (secret_generation, relied_on): (u32, bool),
     ) -> Self {
         Self {
             version: VERSION,
             root: manifest.root().to_string(),
-            transactions: strata.iter().map(|it| it.transactions).sum(),
+            transactions: strata.iter().map(StratumRecord::present).sum(),
             by_support: order.columns().to_vec(),
             paired: order.paired().len() as u32,
             focus: order
@@ -367,7 +379,7 @@ impl OwnerRecord {
         let damaged = |error: serde_json::Error| RecordError::Damaged(error.to_string());
         let Version { version } = serde_json::from_slice(&json).map_err(damaged)?;
         match version {
-            VERSION => {}
+            OLDEST..=VERSION => {}
             newer if newer > VERSION => return Err(RecordError::Newer(newer)),
             older => return Err(RecordError::Older(older)),
         }
@@ -380,6 +392,15 @@ impl OwnerRecord {
     pub fn ordered_names(&self) -> impl ExactSizeIterator<Item = &str> {
         let name = |&column: &Column| self.names[column].as_str();
         self.order.iter().map(name)
+    }
+
+    /// The largest noise measured.
+    pub(crate) fn noise(&self) -> BlockNoise {
+        BlockNoise {
+            norm: self.noise_norm,
+            peak: self.noise_peak,
+            plaintext_peak: self.noise_plaintext_peak,
+        }
     }
 
     pub(crate) fn items(&self) -> Items {
@@ -478,11 +499,14 @@ impl OwnerRecord {
             return damaged("an item that has a column was left out");
         }
         let strata = self.strata(manifest)?;
+        if self.strata.iter().any(|it| it.erased > it.transactions) {
+            return damaged("more transactions were erased than there were");
+        }
         let extents = self.strata.iter();
         let sum = |sum: (u64, u64), it: &StratumRecord| {
             (
                 sum.0.saturating_add(it.blocks),
-                sum.1.saturating_add(it.transactions),
+                sum.1.saturating_add(it.present()),
             )
         };
         if extents.fold((0, 0), sum) != (manifest.block_count(), self.transactions) {
@@ -530,7 +554,9 @@ mod tests {
     use std::num::NonZeroUsize;
     use std::ops::ControlFlow;
 
-    const GOLDEN: &str = include_str!("../tests/golden/owner-record-7.json");
+    const GOLDEN: &str = include_str!("../tests/golden/owner-record-8.json");
+    /// Of version 0.1.0.
+    const FIRST: &str = include_str!("../tests/golden/owner-record-7.json");
 
     fn dataset(directory: &std::path::Path) -> Dataset {
         let transactions = Transactions::from_named([vec!["a", "b"], vec!["a"]]).unwrap();
@@ -564,7 +590,7 @@ mod tests {
     fn records_of_older_versions_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let dataset = dataset(directory.path());
-        for version in 1..VERSION {
+        for version in 1..OLDEST {
             let old = json!({ "version": version, "min_item_support": null });
             let error = reopened(&dataset, old).unwrap_err();
             assert!(matches!(error, RecordError::Older(it) if it == version));
@@ -581,12 +607,27 @@ mod tests {
         fields["root"] = json!(dataset.manifest().root().to_string());
         let record = reopened(&dataset, fields).unwrap();
         assert!(record.ordered_names().eq(["10", "7"]) && record.numbers);
-        assert_eq!((record.transactions, record.min_item_support), (3, 2));
+        assert_eq!((record.transactions, record.min_item_support), (2, 2));
+        assert_eq!(
+            (record.strata[0].transactions, record.strata[0].erased),
+            (3, 1)
+        );
         assert_eq!(record.supports, [2, 1]);
         assert!(record.relied_on);
         let read = record.read.unwrap();
         assert_eq!((read.options.format, read.items), (Format::CsvOneHot, 2));
         assert_eq!(read.options.drop_columns, ["patient_id"]);
+    }
+
+    /// Records of the first release lack the number of erased transactions.
+    #[test]
+    fn records_of_the_first_release_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let dataset = dataset(directory.path());
+        let mut fields: Value = serde_json::from_str(FIRST).unwrap();
+        fields["root"] = json!(dataset.manifest().root().to_string());
+        let record = reopened(&dataset, fields).unwrap();
+        assert_eq!((record.transactions, record.strata[0].erased), (3, 0));
     }
 
     #[test]
@@ -614,6 +655,12 @@ mod tests {
         assert_eq!(&reopened(&dataset, json!({})).unwrap(), dataset.record());
         let error = reopened(&dataset, json!({ "version": VERSION + 1 })).unwrap_err();
         assert!(matches!(error, RecordError::Newer(newer) if newer == VERSION + 1));
+        // Two transactions, of which so many were erased.
+        let stratum = |erased: u64| {
+            let mut stratum = serde_json::to_value(&dataset.record().strata[0]).unwrap();
+            stratum["erased"] = json!(erased);
+            stratum
+        };
         for damage in [
             json!({ "supports": null }),
             json!({ "supports": [1] }),
@@ -645,6 +692,8 @@ mod tests {
             json!({ "paired": 1, "focus": [2] }),
             json!({ "strata": null }),
             json!({ "strata": [] }),
+            json!({ "strata": [stratum(3)] }),
+            json!({ "strata": [stratum(1)] }),
         ] {
             let error = reopened(&dataset, damage.clone()).unwrap_err();
             assert!(matches!(error, RecordError::Damaged(_)), "{damage}");

@@ -19,7 +19,7 @@ const GROUP: usize = 8;
 const TILE: usize = 4096;
 
 /// The bits of one item, 64 slots per word, least significant first, zero after the last transaction.
-type Bits = Zeroizing<Vec<u64>>;
+pub(crate) type Bits = Zeroizing<Vec<u64>>;
 
 /// Transactions in random order. Encryption consumes them, so that no two datasets have the same order.
 pub struct Shuffled {
@@ -285,20 +285,7 @@ impl Shuffling {
     /// Appends the columns of some items, as many as there are names.
     pub fn push(&mut self, names: Vec<String>, columns: &[&dyn Cells]) {
         assert_eq!(names.len(), columns.len(), "each column has a name");
-        let groups: Vec<_> = columns.chunks(GROUP).collect();
-        let marks = || Zeroizing::new(vec![0; self.order.len()]);
-        let gathered = threads::fold(
-            self.threads,
-            groups.into_iter().enumerate(),
-            || (marks(), Vec::new()),
-            |(marks, done), (number, group)| {
-                mark_all(group, marks);
-                done.push((number, gather(&self.order, marks, group.len())));
-            },
-        );
-        let mut gathered: Vec<_> = gathered.into_iter().flat_map(|(_, done)| done).collect();
-        gathered.sort_unstable_by_key(|&(number, _)| number);
-        let columns = gathered.into_iter().flat_map(|(_, columns)| columns);
+        let columns = permute(&self.order, columns, self.threads);
         self.shuffled.columns.extend(columns);
         self.shuffled.names.extend(names);
     }
@@ -314,6 +301,61 @@ impl Shuffling {
             None => Ok(self.shuffled),
         }
     }
+}
+
+/// The bits of columns of `rows` rows in a random order, which is the same for all of them.
+///
+/// # Errors
+/// More rows than can be shuffled, no randomness.
+pub(crate) fn shuffle(
+    rows: usize,
+    columns: &[&dyn Cells],
+    threads: NonZeroUsize,
+) -> Result<Vec<Bits>, TransactionsError> {
+    Ok(permute(&random_order(rows)?, columns, threads))
+}
+
+/// The bits of columns, with the row of each slot given by `order`.
+fn permute(order: &[u32], columns: &[&dyn Cells], threads: NonZeroUsize) -> Vec<Bits> {
+    let groups: Vec<_> = columns.chunks(GROUP).collect();
+    let marks = || Zeroizing::new(vec![0; order.len()]);
+    let gathered = threads::fold(
+        threads,
+        groups.into_iter().enumerate(),
+        || (marks(), Vec::new()),
+        |(marks, done), (number, group)| {
+            mark_all(group, marks);
+            done.push((number, gather(order, marks, group.len())));
+        },
+    );
+    let mut gathered: Vec<_> = gathered.into_iter().flat_map(|(_, done)| done).collect();
+    gathered.sort_unstable_by_key(|&(number, _)| number);
+    let columns = gathered.into_iter().flat_map(|(_, columns)| columns);
+    columns.collect()
+}
+
+/// The row ids of slots, given their bits as [`Shuffled::row_id_bits`] has them, each with its slot; `None` if one is not
+/// UTF-8, which the owner cannot have sealed.
+pub fn unpack_row_ids<B: AsRef<[u64]>>(bits: &[B]) -> Option<Vec<(u64, String)>> {
+    let width = bits.len() / 8;
+    let slots = bits.first().map_or(0, |it| 64 * it.as_ref().len());
+    let mut ids = Zeroizing::new(vec![0u8; width * slots]);
+    for (bit, words) in bits.iter().enumerate() {
+        for (slot, id) in ids.chunks_exact_mut(width).enumerate() {
+            id[bit / 8] |= ((words.as_ref()[slot / 64] >> (slot % 64) & 1) as u8) << (bit % 8);
+        }
+    }
+    let mut rows = Vec::new();
+    for (slot, id) in (0..).zip(ids.chunks_exact(width.max(1))) {
+        let length = id
+            .iter()
+            .rposition(|&byte| byte != 0)
+            .map_or(0, |it| it + 1);
+        if length > 0 {
+            rows.push((slot, str::from_utf8(&id[..length]).ok()?.to_owned()));
+        }
+    }
+    Some(rows)
 }
 
 /// Packs up to eight columns into one byte per row.

@@ -1,10 +1,11 @@
 //! Encrypted datasets on the owner's side.
 
-use crate::call::{self, Interrupt};
+use crate::call::{self, Call, Interrupt};
 use crate::errors::Failure;
 use crate::keys::Keys;
 use crate::rows::{Rows, json, threads};
-use oboro_mining::{Dataset, MinSupport, NewItems, Target};
+use oboro_client::forget_kept;
+use oboro_mining::{Dataset, DatasetError, MinSupport, NewItems, RowSelection, Target};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -18,6 +19,25 @@ use std::sync::Arc;
 pub struct Encrypted(Mutex<Arc<Dataset>>);
 
 impl Encrypted {
+    /// Makes a change, and removes what earlier runs kept of its versions; returns whether there is a new one.
+    fn change(
+        &self,
+        py: Python<'_>,
+        progress: Option<Bound<'_, PyAny>>,
+        interrupt: Option<&Interrupt>,
+        change: impl FnOnce(&Dataset, &Call) -> Result<Option<Dataset>, DatasetError> + Send,
+    ) -> PyResult<bool> {
+        let before = self.dataset();
+        call::run(py, progress, interrupt, |call| -> Result<_, Failure> {
+            let Some(after) = change(&before, call)? else {
+                return Ok(false);
+            };
+            forget_kept(after.bundle())?;
+            *self.0.lock() = Arc::new(after);
+            Ok(true)
+        })
+    }
+
     /// Whether its directory is deleted with it.
     pub fn is_temporary(&self) -> bool {
         self.dataset().bundle().is_temporary()
@@ -109,6 +129,66 @@ impl Encrypted {
             *self.0.lock() = Arc::new(after);
             Ok(())
         })
+    }
+
+    /// Puts transactions into as few blocks as there can be; returns whether anything was to be gained.
+    #[pyo3(signature = (*, all = false, threads = None, progress = None, interrupt = None))]
+    fn compact(
+        &self,
+        py: Python<'_>,
+        all: bool,
+        threads: Option<NonZeroUsize>,
+        progress: Option<Bound<'_, PyAny>>,
+        interrupt: Option<&Interrupt>,
+    ) -> PyResult<bool> {
+        let threads = self::threads(threads);
+        self.change(py, progress, interrupt, |before, call| {
+            before.compact(all, threads, &|done, total| call.advance(done, total))
+        })
+    }
+
+    /// Erases the rows with these ids, and those whose ids begin with a date before this one; returns how many.
+    #[pyo3(signature = (row_ids, *, before = None, threads = None, progress = None, interrupt = None))]
+    fn erase(
+        &self,
+        py: Python<'_>,
+        row_ids: Vec<String>,
+        before: Option<&str>,
+        threads: Option<NonZeroUsize>,
+        progress: Option<Bound<'_, PyAny>>,
+        interrupt: Option<&Interrupt>,
+    ) -> PyResult<u64> {
+        let rows = RowSelection::of_ids(row_ids);
+        let rows = match before {
+            Some(date) => rows.or_before(date).map_err(Failure::from)?,
+            None => rows,
+        };
+        let threads = self::threads(threads);
+        let transactions = self.transactions();
+        self.change(py, progress, interrupt, |before, call| {
+            let slots = before.select_rows(&rows, threads)?;
+            let advance = |done, total| call.advance(done, total);
+            before.erase(&slots, threads, &advance).map(Some)
+        })?;
+        Ok(transactions - self.transactions())
+    }
+
+    /// Encrypts everything again with other keys.
+    #[pyo3(signature = (keys, *, threads = None, progress = None, interrupt = None))]
+    fn rotate(
+        &self,
+        py: Python<'_>,
+        keys: &Keys,
+        threads: Option<NonZeroUsize>,
+        progress: Option<Bound<'_, PyAny>>,
+        interrupt: Option<&Interrupt>,
+    ) -> PyResult<()> {
+        let (threads, master) = (self::threads(threads), keys.master());
+        self.change(py, progress, interrupt, |before, call| {
+            let advance = |done, total| call.advance(done, total);
+            before.rotate(&master, threads, &advance).map(Some)
+        })?;
+        Ok(())
     }
 
     /// The items as the owner names them, in the owner's order.

@@ -133,7 +133,10 @@ impl From<DatasetError> for Failure {
         let sentence = error.to_string();
         Self(match error {
             DatasetError::Format(error) => return error.into(),
-            DatasetError::WrongKey { .. } => python::KeysError::new_err(sentence),
+            DatasetError::Transactions(error) => return error.into(),
+            DatasetError::WrongKey { .. } | DatasetError::SameKey(_) => {
+                python::KeysError::new_err(sentence)
+            }
             DatasetError::Record(RecordError::Newer(_) | RecordError::Older(_)) => {
                 python::VersionError::new_err(sentence)
             }
@@ -157,6 +160,13 @@ impl From<DatasetError> for Failure {
             | DatasetError::MuchFocus(_)
             | DatasetError::FocusWithoutPairs
             | DatasetError::TooManyRanges
+            | DatasetError::NoIdsToErase
+            | DatasetError::NothingToErase
+            | DatasetError::UnknownRowIds { .. }
+            | DatasetError::UndatedRowId(_)
+            | DatasetError::NoDate(_)
+            | DatasetError::EverythingErased
+            | DatasetError::Undecided
             | DatasetError::TooWide { .. }
             | DatasetError::Nothing { .. } => python::InputError::new_err(sentence),
             DatasetError::NoSpace { .. } => python::StorageError::new_err(sentence),

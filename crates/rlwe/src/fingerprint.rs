@@ -209,6 +209,12 @@ impl PairTokens {
         add_each(field, &mut self.rows, &other.rows);
     }
 
+    /// Takes the tokens of some of the blocks away.
+    pub(crate) fn subtract(&mut self, field: &QuadraticField, other: &Self) {
+        subtract_each(field, &mut self.increments, &other.increments);
+        subtract_each(field, &mut self.rows, &other.rows);
+    }
+
     /// Whether these are `M_ij` of all pairs of the first `columns` columns, `i < j` in lexicographic order. A wrong
     /// answer is accepted with probability at most `2/q²`, however it was chosen.
     ///
@@ -252,6 +258,22 @@ pub(crate) fn elements(
     let element = |&[a, b]: &[u32; 2]| Element { a, b };
     let fits = halves.len() == 2 * count && vector::largest(halves) < q.value();
     fits.then(|| Zeroizing::new(pairs.iter().map(element).collect()))
+}
+
+/// Subtracts elements componentwise.
+///
+/// # Panics
+/// If the lengths differ.
+pub(crate) fn subtract_each(field: &QuadraticField, sums: &mut [Element], others: &[Element]) {
+    let minus = field.modulus().value() - 1;
+    assert_eq!(
+        sums.len(),
+        others.len(),
+        "tokens of the same columns are subtracted"
+    );
+    for (sum, &less) in sums.iter_mut().zip(others) {
+        *sum = field.add(*sum, field.scale(less, minus));
+    }
 }
 
 /// Adds elements componentwise.

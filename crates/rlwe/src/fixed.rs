@@ -91,6 +91,14 @@ impl MaskMoments {
             vector::add_assign(&self.modulus, more, sum);
         }
     }
+
+    /// Takes the moments of some of the blocks away.
+    pub(crate) fn subtract(&mut self, other: &Self) {
+        vector::subtract_multiple(&self.modulus, &mut self.square, &other.square, 1);
+        for (sum, less) in self.columns.iter_mut().zip(&other.columns) {
+            vector::subtract_multiple(&self.modulus, sum, less, 1);
+        }
+    }
 }
 
 /// `sum += Σ a∘b` over these pairs.

@@ -111,6 +111,22 @@ impl DatasetKey {
         }
     }
 
+    /// The key of the same dataset under another master key, with a fresh generation: nothing that was derived from or
+    /// sealed by this one has to do with it.
+    ///
+    /// # Errors
+    /// No randomness.
+    pub fn rotated(&self, master: &MasterKey) -> Result<Self, getrandom::Error> {
+        let mut generation = [0; 16];
+        getrandom::fill(&mut generation)?;
+        Ok(Self {
+            master: master.clone(),
+            generation,
+            secret_generation: 0,
+            ..self.clone()
+        })
+    }
+
     /// The key of a new dataset, with a fresh id and generation.
     pub fn fresh(master: &MasterKey, parameters: Parameters) -> Result<Self, getrandom::Error> {
         let (mut dataset, mut generation) = ([0; 16], [0; 16]);

@@ -6,7 +6,7 @@
 //! `token(m, k) = Σ_w Σ_r p_r(w)·e_{k−r}(x_1 c_1(w), …, x_m c_m(w))`, where `p_0 = 1` and `p_r = z_{s(w)} a(w)^r`.
 
 use crate::combine::{Answer, CombineError, Combiner, Partial, Phases};
-use crate::fingerprint::{Elements, Points, add_each, elements};
+use crate::fingerprint::{Elements, Points, add_each, elements, subtract_each};
 use crate::key::DatasetKey;
 use crate::order::ColumnOrder;
 use crate::range::{BlockResidues, RangeLimb, fit};
@@ -156,6 +156,13 @@ impl PrefixTokens {
         {
             assert_eq!(length, other_length, "tokens of the same lengths are added");
             add_each(field, tokens, others);
+        }
+    }
+
+    /// Takes the tokens of some of the blocks away.
+    pub(crate) fn subtract(&mut self, field: &QuadraticField, other: &Self) {
+        for ((_, tokens), (_, others)) in self.tokens.iter_mut().zip(&other.tokens) {
+            subtract_each(field, tokens, others);
         }
     }
 

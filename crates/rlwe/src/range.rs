@@ -23,7 +23,8 @@ pub struct BlockResidues<'a> {
 pub struct RangeSums {
     limb: Limb,
     order: ColumnOrder,
-    blocks: u64,
+    /// Those added less those subtracted.
+    blocks: i64,
     points: Points,
     pairs: Option<PairSums>,
     weights: Elements,
@@ -77,7 +78,7 @@ impl RangeSums {
             pairs.moments.add(blocks);
         }
         self.prefixes.add(&self.points, &self.weights, blocks);
-        self.blocks += blocks.len() as u64;
+        self.blocks += blocks.len() as i64;
     }
 
     /// A pass over all columns of blocks that are [added](Self::add) as well, given for each block its mask and the
@@ -113,6 +114,25 @@ impl RangeSums {
         self.blocks += other.blocks;
     }
 
+    /// Subtracts sums over blocks that are added elsewhere, by a [merge](RangeLimb::merge) of what is kept of them: all
+    /// of it is linear in the sums.
+    ///
+    /// # Panics
+    /// If the columns or the limb differ.
+    pub fn subtract(&mut self, other: &Self) {
+        assert_eq!((self.limb, &self.order), (other.limb, &other.order));
+        let field = self.points.field();
+        if let (Some(pairs), Some(less)) = (&mut self.pairs, &other.pairs) {
+            pairs.tokens.subtract(field, &less.tokens);
+            pairs.moments.subtract(&less.moments);
+            if let (Some(wide), Some(less)) = (&mut pairs.wide, &less.wide) {
+                wide.subtract(field, less);
+            }
+        }
+        self.prefixes.subtract(field, &other.prefixes);
+        self.blocks -= other.blocks;
+    }
+
     /// Computes the data to keep.
     pub fn finish(self, key: &DatasetKey) -> RangeLimb {
         let (limb, order) = (self.limb, &self.order);
@@ -141,7 +161,7 @@ pub struct RangeLimb {
     pub(crate) limb: Limb,
     pub(crate) field: QuadraticField,
     pub(crate) order: ColumnOrder,
-    pub(crate) blocks: u64,
+    pub(crate) blocks: i64,
     pub(crate) pairs: Option<KeptPairs>,
     pub(crate) prefixes: PrefixTokens,
 }
@@ -188,7 +208,7 @@ pub(crate) fn fit(
 ) -> bool {
     let fits = |(kept, range): (&Vec<RangeLimb>, &Blocks)| {
         let fits = |(limb, it): (Limb, &RangeLimb)| {
-            (it.limb, &it.order, it.blocks) == (limb, order, range.len())
+            (it.limb, &it.order, it.blocks) == (limb, order, range.len() as i64)
         };
         kept.len() == limbs && Limb::enumerate(kept).all(fits)
     };

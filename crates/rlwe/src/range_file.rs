@@ -94,7 +94,7 @@ impl DatasetKey {
         let [version, columns, paired, focus, ref verified @ ..] = words(numbers)?[..] else {
             return None;
         };
-        let blocks = u64::from_le_bytes(blocks.try_into().ok()?);
+        let blocks = i64::from_le_bytes(blocks.try_into().ok()?);
         let limbs: Vec<usize> = verified.iter().map(|&it| it as usize).collect();
         let verified = VerifiedLimbs(limbs.try_into().ok()?);
         let shape = Shape {

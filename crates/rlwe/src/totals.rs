@@ -84,6 +84,11 @@ impl Bounds {
         self.limbs.get(level.checked_sub(1)?).copied()
     }
 
+    /// The most blocks of a stratum.
+    pub fn most_blocks(&self) -> u64 {
+        self.most_blocks
+    }
+
     /// The most transactions of a stratum without a sample.
     fn most_exact(&self) -> u64 {
         self.parameters.sample_blocks() * self.parameters.degree() as u64

@@ -5,7 +5,7 @@
 //! query. For a focus column `f` it keeps the fixed parts with all others and `Σ_{j≠f} x_j M_{fj}`. Columns pass one at
 //! a time, so that only the blocks of one are in memory.
 
-use crate::fingerprint::{Elements, PairTokens, Points, add_each, elements};
+use crate::fingerprint::{Elements, PairTokens, Points, add_each, elements, subtract_each};
 use crate::key::DatasetKey;
 use crate::order::ColumnOrder;
 use oboro_ring::vector::{self, Sum};
@@ -67,6 +67,17 @@ impl WideSums {
             row.token = field.add(row.token, more.token);
             vector::add_assign(field.modulus(), &more.parts, &mut row.parts);
             vector::add_assign(field.modulus(), &more.moment, &mut row.moment);
+        }
+    }
+
+    /// Takes the sums of some of the blocks away.
+    pub(crate) fn subtract(&mut self, field: &QuadraticField, other: &Self) {
+        let q = field.modulus();
+        subtract_each(field, &mut self.columns, &other.columns);
+        for (row, less) in self.rows.iter_mut().zip(&other.rows) {
+            row.token = field.add(row.token, field.scale(less.token, q.value() - 1));
+            vector::subtract_multiple(q, &mut row.parts, &less.parts, 1);
+            vector::subtract_multiple(q, &mut row.moment, &less.moment, 1);
         }
     }
 

@@ -7,15 +7,21 @@
 use oboro_format::Digest;
 use oboro_ring::moment::MomentIndex;
 use oboro_ring::{Blocks, Column};
+use parking_lot::RwLock;
 use prost::bytes::Bytes;
 use quick_cache::{Equivalent, Weighter, sync};
+use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 
 /// Approximate bytes of an entry besides its moment and columns.
 const OVERHEAD: usize = 160;
 
 /// Packed moments by key. With a size of 0 it is empty and does nothing.
-pub(crate) struct MomentCache(Option<sync::Cache<Key, Bytes, Weight>>);
+pub(crate) struct MomentCache {
+    moments: Option<sync::Cache<Key, Bytes, Weight>>,
+    /// The roots of versions that their owners replaced: calls in progress may still count on them.
+    replaced: RwLock<HashSet<Digest>>,
+}
 
 /// The parameters that the moments of a question depend on.
 #[derive(Debug, Clone, Copy)]
@@ -105,7 +111,21 @@ impl MomentCache {
     pub(crate) fn new(bytes: u64) -> Self {
         // An estimate of the number of entries: between scalars and polynomials.
         let entries = bytes / 1024;
-        Self((bytes > 0).then(|| sync::Cache::with_weighter(entries as usize, bytes, Weight)))
+        Self {
+            moments: (bytes > 0)
+                .then(|| sync::Cache::with_weighter(entries as usize, bytes, Weight)),
+            replaced: RwLock::default(),
+        }
+    }
+
+    /// Forgets everything of these versions, for ever.
+    pub(crate) fn forget(&self, roots: &[Digest]) {
+        let Some(moments) = self.moments.as_ref().filter(|_| !roots.is_empty()) else {
+            return;
+        };
+        let mut replaced = self.replaced.write();
+        replaced.extend(roots);
+        moments.retain(|key, _| !replaced.contains(&key.root));
     }
 
     /// A moment over every range, if all of them are cached.
@@ -116,7 +136,7 @@ impl MomentCache {
         moment: usize,
         ranges: &[Blocks],
     ) -> Option<Vec<Bytes>> {
-        let cache = self.0.as_ref()?;
+        let cache = self.moments.as_ref()?;
         ranges
             .iter()
             .map(|&range| cache.get(&BorrowedKey::new(kind, index, moment, range)))
@@ -132,7 +152,12 @@ impl MomentCache {
         range: Blocks,
         packed: &[u8],
     ) {
-        let Some(cache) = &self.0 else { return };
+        let Some(cache) = &self.moments else { return };
+        // Held until it is inserted, so that nothing comes after `forget`.
+        let replaced = self.replaced.read();
+        if replaced.contains(&kind.root) {
+            return;
+        }
         let key = BorrowedKey::new(kind, index, moment, range);
         let key = Key {
             root: key.root,
@@ -199,6 +224,25 @@ mod tests {
     }
 
     #[test]
+    fn nothing_of_a_replaced_version_is_kept() {
+        let cache = MomentCache::new(1 << 20);
+        let index = index(&[1, 2].map(Column));
+        let ranges = [Blocks::from(0..9)];
+        let other = Kind {
+            root: Digest([4; 32]),
+            ..KIND
+        };
+        for kind in [KIND, other] {
+            cache.insert(kind, &index, 0, ranges[0], b"known");
+        }
+        cache.forget(&[KIND.root]);
+        // A call that began before.
+        cache.insert(KIND, &index, 0, ranges[0], b"known");
+        assert_eq!(cache.get(KIND, &index, 0, &ranges), None);
+        assert!(cache.get(other, &index, 0, &ranges).is_some());
+    }
+
+    #[test]
     fn holds_no_more_than_it_may() {
         let cache = MomentCache::new(100_000);
         let index = index(&[1, 2].map(Column));
@@ -207,7 +251,7 @@ mod tests {
         }
         let held = (0..1000).filter(|&block| {
             let key = BorrowedKey::new(KIND, &index, 1, Blocks::from_start(block, 1));
-            cache.0.as_ref().unwrap().get(&key).is_some()
+            cache.moments.as_ref().unwrap().get(&key).is_some()
         });
         let held = held.count();
         assert!((1..=25).contains(&held), "{held}");

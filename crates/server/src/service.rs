@@ -151,6 +151,7 @@ impl Mining for Service {
                 Ok(published)
             })
             .await?;
+        self.counting.cache.forget(&published.replaced);
         tracing::info!(version = published.version, root = %published.root, "published");
         Ok(Response::new(v1::Published {
             version: published.version,

@@ -200,8 +200,8 @@ impl Catalogue {
         })
     }
 
-    /// Extends an upload in progress with more segments.
-    pub(crate) fn extend_upload(
+    /// Changes what an upload in progress uploads.
+    pub(crate) fn change_upload(
         &mut self,
         id: DatasetId,
         manifest: &[u8],

@@ -59,6 +59,11 @@ pub enum StoreError {
         root: Digest,
         wanted: Digest,
     },
+    #[error(
+        "dataset {name:?} was restored here from a copy that is older than a change by its owner, an erasure for one, and \
+         is not served. Have its owner upload the present version."
+    )]
+    Outdated { name: String },
 }
 
 /// What is wrong with the catalogue.
@@ -273,7 +278,7 @@ impl StoreError {
             Self::NoDataset { .. } | Self::NoStore { .. } => ErrorKind::NotFound,
             Self::IsBundle { .. } | Self::IsList { .. } => ErrorKind::InvalidArgument,
             Self::Name { .. } => ErrorKind::InvalidArgument,
-            Self::OtherVersion { .. } => ErrorKind::FailedPrecondition,
+            Self::OtherVersion { .. } | Self::Outdated { .. } => ErrorKind::FailedPrecondition,
         }
     }
 

@@ -17,13 +17,13 @@ pub(crate) fn dataset_path(home: &Path, id: DatasetId) -> PathBuf {
 }
 
 /// The file of a segment in a store.
-pub(crate) fn segment_path(home: &Path, id: DatasetId, index: u32) -> PathBuf {
-    dataset_path(home, id).join(segment_name(index))
+pub(crate) fn segment_path(home: &Path, id: DatasetId, number: u32) -> PathBuf {
+    dataset_path(home, id).join(segment_name(number))
 }
 
 /// The file of a segment in its dataset's directory.
-pub(crate) fn segment_name(index: u32) -> String {
-    format!("{index:08}.seg")
+pub(crate) fn segment_name(number: u32) -> String {
+    format!("{number:08}.seg")
 }
 
 /// Where a store is.

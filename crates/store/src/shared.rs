@@ -4,16 +4,16 @@
 //! that is read is checked against that.
 
 use crate::error::StoreError;
-use crate::location::{Location, segment_path};
+use crate::location::{Location, dataset_path, segment_path};
 use crate::placement::Placement;
 use crate::residency::Tier;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, segments_of};
 use crate::source::StoredSegment;
 use crate::source::object::{Cache, Objects};
-use oboro_format::files::{ensure_directories, lock, parent};
+use oboro_format::files::{ensure_directories, exists, lock, parent, sweep};
 use oboro_format::{Manifest, Segment};
 use parking_lot::Mutex;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -89,14 +89,20 @@ impl SharedStore {
             return Ok(snapshot);
         }
         let homes = Arc::new(self.placement.homes(manifest.dataset));
-        let older = open
-            .iter()
-            .rfind(|it| manifest.extends(it.manifest()).is_ok());
-        let mut segments = older.map_or_else(Vec::new, |older| older.segments().to_vec());
-        for index in segments.len() as u32..manifest.segments.len() as u32 {
-            let segment = self.segment(&manifest, index)?;
-            segments.push(Arc::new(self.tier.register(segment, Arc::clone(&homes))?));
+        let is_of_dataset = |it: &Arc<Snapshot>| it.manifest().dataset == manifest.dataset;
+        let known = open.iter().filter(|it| is_of_dataset(it)).count();
+        // Nobody counts on what its owner replaced.
+        open.retain(|it| !manifest.replaced.contains(&it.root()));
+        let left = open.iter().filter(|it| is_of_dataset(it)).count();
+        if left < known || known == 0 {
+            self.forget_replaced(&manifest)?;
         }
+        let is_older = |it: &&Arc<Snapshot>| it.manifest().dataset == manifest.dataset;
+        let older = open.iter().rfind(is_older).map(|it| &**it);
+        let segments = segments_of(&manifest, older, |index| {
+            self.tier
+                .register(self.segment(&manifest, index)?, Arc::clone(&homes))
+        })?;
         let snapshot = Arc::new(Snapshot::new(name.into(), manifest, segments, homes));
         open.push_back(Arc::clone(&snapshot));
         if open.len() > OPEN_SNAPSHOTS {
@@ -105,8 +111,23 @@ impl SharedStore {
         Ok(snapshot)
     }
 
+    /// Removes the copies of segments that this version does not have.
+    fn forget_replaced(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        let Some(OwnCache { cache, .. }) = &self.objects else {
+            return Ok(());
+        };
+        let directory = dataset_path(&self.home, manifest.dataset);
+        if exists(&directory)? {
+            let numbers = manifest.numbers();
+            cache.forget(manifest.dataset, &numbers);
+            sweep(&directory, &numbers, &BTreeSet::new())?;
+        }
+        Ok(())
+    }
+
     fn segment(&self, manifest: &Manifest, index: u32) -> Result<StoredSegment, StoreError> {
-        let path = segment_path(&self.home, manifest.dataset, index);
+        let number = manifest.segments[index as usize].number;
+        let path = segment_path(&self.home, manifest.dataset, number);
         let Some(OwnCache { cache, .. }) = &self.objects else {
             return Ok(StoredSegment::new(Segment::open_named(
                 &path, manifest, index,

@@ -9,8 +9,9 @@ use crate::panel::Panel;
 use crate::placement::{Homes, PlacementReport};
 use crate::residency::{Listener, OpenSegment, PanelKey, Stream, WorkUnit};
 use crate::source::StoredSegment;
-use oboro_format::{Digest, FormatError, Manifest};
+use oboro_format::{Digest, FormatError, Manifest, SegmentEntry};
 use oboro_ring::{Factor, Limb, Ring};
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 /// One version of a dataset, pinned: it stays the same whatever happens to the store.
@@ -21,6 +22,29 @@ pub struct Snapshot {
     segments: Vec<Arc<OpenSegment>>,
     homes: Arc<Homes>,
     ring: OnceLock<Arc<Ring>>,
+}
+
+/// The open segments of the version that `manifest` describes. Those that an older version has are shared, since their
+/// panels may be in memory; others are opened.
+///
+/// # Errors
+/// Those of opening.
+pub(crate) fn segments_of(
+    manifest: &Manifest,
+    older: Option<&Snapshot>,
+    open: impl Fn(u32) -> Result<OpenSegment, StoreError>,
+) -> Result<Vec<Arc<OpenSegment>>, StoreError> {
+    let name = |entry: &SegmentEntry| (entry.number, entry.digest);
+    let here = older.into_iter().flat_map(|older| {
+        let entries = older.manifest.segments.iter();
+        entries.map(name).zip(&older.segments)
+    });
+    let here: HashMap<_, _> = here.collect();
+    let segment = |(index, entry)| match here.get(&name(entry)) {
+        Some(&shared) => Ok(Arc::clone(shared)),
+        None => open(index).map(Arc::new),
+    };
+    (0..).zip(&manifest.segments).map(segment).collect()
 }
 
 impl Snapshot {
@@ -39,10 +63,6 @@ impl Snapshot {
             homes,
             ring: OnceLock::new(),
         }
-    }
-
-    pub(crate) fn segments(&self) -> &[Arc<OpenSegment>] {
-        &self.segments
     }
 
     /// The name under which it was asked for.

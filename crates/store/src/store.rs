@@ -9,7 +9,7 @@ use crate::error::{CatalogueError, StoreError, UploadError};
 use crate::location::{CATALOGUE, Location, SEGMENTS, dataset_path, segment_path};
 use crate::placement::Placement;
 use crate::residency::Tier;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, segments_of};
 use crate::source::StoredSegment;
 use crate::source::object::Objects;
 use oboro_format::files::{
@@ -21,7 +21,7 @@ use oboro_format::{
 };
 use parking_lot::{Mutex, MutexGuard};
 use remote::{Remote, check_is_no_cache};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::iter;
@@ -68,12 +68,14 @@ pub struct SegmentProgress {
 }
 
 /// What has been published.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Published {
     /// The version of the dataset.
     pub version: u64,
     /// Its root hash, for the owner to compare.
     pub root: Digest,
+    /// The roots of the newest versions that it replaced, if it is rewritten: nothing of these may be kept.
+    pub replaced: Vec<Digest>,
 }
 
 /// What a store holds.
@@ -108,8 +110,10 @@ struct State {
     snapshots: HashMap<DatasetId, Arc<Snapshot>>,
     /// Snapshots that newer ones replaced, the last at the end. They share their segments.
     replaced: VecDeque<Arc<Snapshot>>,
-    /// Segments being received, and whether their upload was cancelled since.
+    /// Segments being received, by number, and whether their upload was cancelled since.
     receiving: HashMap<(DatasetId, u32), Arc<AtomicBool>>,
+    /// Datasets that were restored from a copy older than a rewriting.
+    outdated: HashSet<DatasetId>,
 }
 
 impl Shared {
@@ -147,6 +151,7 @@ impl Shared {
                 snapshots: HashMap::new(),
                 replaced: VecDeque::new(),
                 receiving: HashMap::new(),
+                outdated: HashSet::new(),
             }),
             _lock: lock,
         })
@@ -163,13 +168,14 @@ impl Shared {
     }
 
     /// The file of a segment, whose name means that it is complete.
-    fn segment(&self, id: DatasetId, index: u32) -> PathBuf {
-        segment_path(&self.home, id, index)
+    fn segment(&self, manifest: &Manifest, index: u32) -> PathBuf {
+        let entry = &manifest.segments[index as usize];
+        segment_path(&self.home, manifest.dataset, entry.number)
     }
 
     /// Opens the segment that `manifest` names as its `index`-th.
     fn open_segment(&self, manifest: &Manifest, index: u32) -> Result<StoredSegment, StoreError> {
-        let path = self.segment(manifest.dataset, index);
+        let path = self.segment(manifest, index);
         match &self.remote {
             None => Ok(StoredSegment::new(Segment::open_named(
                 &path, manifest, index,
@@ -189,10 +195,10 @@ impl Shared {
         catalogue.make(change)
     }
 
-    /// Removes everything about a dataset's segments from `first` on except their files.
-    fn remove_objects(&self, dataset: DatasetId, first: usize) {
+    /// Removes everything about a dataset's segments except their files, and except what is `published`.
+    fn remove_objects(&self, dataset: DatasetId, published: &BTreeSet<u32>) {
         if let Some(remote) = &self.remote {
-            remote.remove_segments(dataset, first);
+            remote.remove_segments(dataset, published);
         }
     }
 
@@ -210,11 +216,11 @@ impl Shared {
         Ok(ensure_directory(&self.dataset(id))?)
     }
 
-    /// Removes the files of a dataset's segments beyond the first `published`.
-    fn sweep(&self, id: DatasetId, published: usize) -> Result<(), StoreError> {
+    /// Removes the files of a dataset's segments except these, by number.
+    fn sweep(&self, id: DatasetId, published: &BTreeSet<u32>) -> Result<(), StoreError> {
         let directory = self.dataset(id);
         if exists(&directory)? {
-            sweep(&directory, published, None)?;
+            sweep(&directory, published, &BTreeSet::new())?;
         }
         Ok(())
     }
@@ -342,6 +348,7 @@ impl Store {
         let mut shared = Shared::open(&location, placement, budget, alternative)?;
         ensure_directory(&shared.home.join(SEGMENTS))?;
         sweep_all(&mut shared)?;
+        shared.state.get_mut().outdated = rewritten::replay(&shared)?;
         shared.fill_reserve();
         Ok(Self {
             shared: Arc::new(shared),
@@ -362,6 +369,13 @@ impl Store {
 }
 
 impl State {
+    /// Forgets the snapshots of a dataset; those who have one keep it.
+    fn forget_snapshots(&mut self, dataset: DatasetId) {
+        self.snapshots.remove(&dataset);
+        let is_other = |older: &Arc<Snapshot>| older.manifest().dataset != dataset;
+        self.replaced.retain(is_other);
+    }
+
     fn stop_receiving(&self, dataset: DatasetId) {
         for ((id, _), cancelled) in &self.receiving {
             if *id == dataset {
@@ -429,6 +443,7 @@ impl SegmentReceiver {
     /// durable. A segment that does not agree is discarded.
     pub fn finish(self) -> Result<(), StoreError> {
         let (dataset, index) = (self.manifest.dataset, self.index);
+        let number = self.number();
         self.check_cancelled()?;
         if self.received != self.announced {
             return Err(UploadError::Incomplete {
@@ -459,7 +474,7 @@ impl SegmentReceiver {
             Ok(()) => {
                 rename_durably(&self.partial, &self.path)?;
                 if let Some(remote) = &self.shared.remote {
-                    remote.cache.add(dataset, index, self.path.clone());
+                    remote.cache.add(dataset, number, self.path.clone());
                 }
                 Ok(())
             }
@@ -487,14 +502,18 @@ impl SegmentReceiver {
             return Ok(());
         };
         let file = File::open(&self.partial).map_err(io_error("open", &self.partial))?;
-        remote.put_segment(self.manifest.dataset, self.index, file)
+        remote.put_segment(self.manifest.dataset, self.number(), file)
     }
 
     /// Removes what [`put_object`](Self::put_object) has written.
     fn take_back_object(&self) {
         if let Some(remote) = &self.shared.remote {
-            remote.take_back_segment(self.manifest.dataset, self.index);
+            remote.take_back_segment(self.manifest.dataset, self.number());
         }
+    }
+
+    fn number(&self) -> u32 {
+        self.manifest.segments[self.index as usize].number
     }
 
     fn check_cancelled(&self) -> Result<(), StoreError> {
@@ -513,7 +532,7 @@ impl Drop for SegmentReceiver {
         self.shared
             .state()
             .receiving
-            .remove(&(self.manifest.dataset, self.index));
+            .remove(&(self.manifest.dataset, self.number()));
     }
 }
 
@@ -632,9 +651,9 @@ fn sweep_all(shared: &mut Shared) -> Result<(), StoreError> {
 /// Tells the cache about the files of a dataset that are left from before.
 fn take_into_cache(remote: &Remote, id: DatasetId, directory: &Path) -> Result<(), StoreError> {
     for name in names(directory)? {
-        let index = name.strip_suffix(".seg").map(str::parse);
-        if let Some(Ok(index)) = index {
-            remote.cache.add(id, index, directory.join(name));
+        let number = name.strip_suffix(".seg").map(str::parse);
+        if let Some(Ok(number)) = number {
+            remote.cache.add(id, number, directory.join(name));
         }
     }
     Ok(())
@@ -660,13 +679,13 @@ fn sweep_files(state: &State, home: &Path, is_cache: bool) -> Result<(), StoreEr
             continue;
         }
         // Where a manifest is damaged nothing is removed: that dataset reports it when used.
-        let count = |record: Option<Record>| {
-            record.map_or(Ok(0), |record| {
-                stored_manifest(&record).map(|manifest| manifest.segments.len())
+        let numbers = |record: Option<Record>| {
+            record.map_or(Ok(BTreeSet::new()), |record| {
+                stored_manifest(&record).map(|manifest| manifest.numbers())
             })
         };
-        if let (Ok(published), Ok(pending)) = (count(published), count(pending)) {
-            sweep(&directory, published, Some(published..pending))?;
+        if let (Ok(published), Ok(pending)) = (numbers(published), numbers(pending)) {
+            sweep(&directory, &published, &(&pending - &published))?;
         }
     }
     Ok(())
@@ -691,6 +710,7 @@ mod damage;
 mod failures;
 mod import;
 mod remote;
+mod rewritten;
 #[cfg(all(test, target_os = "linux"))]
 mod script;
 mod scrub;

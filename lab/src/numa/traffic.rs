@@ -185,6 +185,8 @@ fn bundle(directory: &Path, columns: u32, groups: u64) -> Result<Bundle, Failure
         columns,
         row_id_bytes: 0,
         version: 1,
+        next_segment: 0,
+        replaced: Vec::new(),
         segments: Vec::new(),
         parameters,
     };
@@ -193,7 +195,7 @@ fn bundle(directory: &Path, columns: u32, groups: u64) -> Result<Bundle, Failure
         let here = (blocks - first_block).min(BLOCKS_PER_SEGMENT.into());
         let segment = bundle.segment(SegmentDescription {
             dataset: DATASET,
-            index: manifest.segments.len() as u32,
+            number: manifest.next_segment,
             first_block,
             columns,
             row_id_bytes: 0,
@@ -214,6 +216,7 @@ fn bundle(directory: &Path, columns: u32, groups: u64) -> Result<Bundle, Failure
             segment.write_cells(column, &cells)?;
         }
         manifest.segments.push(segment.finish()?);
+        manifest.next_segment += 1;
     }
     Ok(bundle.commit(&manifest, &[], &[])?)
 }

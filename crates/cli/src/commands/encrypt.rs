@@ -144,6 +144,8 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let directory = dataset.bundle().directory();
     let relied_on = dataset.trust()?.relied_on;
     let focus = record.focus_names();
+    let compaction = dataset.compaction(false)?;
+    let compaction = compaction.filter(|it| is_append && it.pays());
     let value = json!({
         "directory": directory,
         "dataset": manifest.dataset.to_string(),
@@ -168,6 +170,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         "expected_bytes": expected_bytes,
         "free_bytes": free_bytes,
         "read": how,
+        "compaction_pays": compaction.is_some(),
     });
     output.result(&value, || {
         if is_nothing {
@@ -178,7 +181,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             );
         }
         format!(
-            "encrypted {} transactions × {} items in {}\n  {} in {}: {} blocks of {} slots, {} limbs, itemsets of up to {}\n{}{}{}",
+            "encrypted {} transactions × {} items in {}\n  {} in {}: {} blocks of {} slots, {} limbs, itemsets of up to {}\n{}{}{}{}",
             record.transactions,
             record.names.len(),
             seconds(elapsed),
@@ -206,6 +209,15 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
                     let names: Vec<String> = focus.iter().map(|it| Name(it).to_string()).collect();
                     format!("  for `oboro pairs`: {}\n", names.join(", "))
                 }
+            },
+            match &compaction {
+                Some(it) => format!(
+                    "  `oboro compact` would put {} blocks into {} and save {}\n",
+                    it.blocks,
+                    it.blocks_after,
+                    bytes(it.bytes - it.bytes_after)
+                ),
+                None => String::new(),
             },
             if relied_on {
                 "  the server was trusted before (--trust-server): what is appended from then on has other secrets, and if it lied then, it may read what came before\n"

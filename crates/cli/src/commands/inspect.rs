@@ -86,7 +86,7 @@ fn segment(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
     Ok(json!({
         "kind": "segment",
         "dataset": description.dataset.to_string(),
-        "index": description.index,
+        "number": description.number,
         "first_block": description.first_block,
         "blocks": segment.blocks(),
         "columns": description.columns,
@@ -106,7 +106,7 @@ fn bundle(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
     }
     let manifest = bundle.manifest();
     let hex = |bytes: [u8; 16]| KeyCheck(bytes).to_string();
-    let segment = |s: &oboro_format::SegmentEntry| json!({ "digest": s.digest.to_string(), "first_block": s.first_block, "blocks": s.blocks, "bytes": s.bytes });
+    let segment = |s: &oboro_format::SegmentEntry| json!({ "number": s.number, "digest": s.digest.to_string(), "first_block": s.first_block, "blocks": s.blocks, "bytes": s.bytes });
     let mut value = json!({
         "kind": "dataset",
         "dataset": manifest.dataset.to_string(),

@@ -10,6 +10,7 @@ pub mod keygen;
 pub mod mine;
 pub mod pairs;
 pub mod plan;
+pub mod rewriting;
 pub mod row_ids;
 pub mod rules;
 pub mod scrub;

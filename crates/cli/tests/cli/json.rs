@@ -74,6 +74,7 @@ fn every_command_prints_one_value() {
         "focus",
         "free_bytes",
         "read",
+        "compaction_pays",
     ];
     let encrypted = owner.json("encrypt quest.dat --max-len 2");
     has_fields(&encrypted, &encryption);
@@ -221,6 +222,26 @@ fn every_command_prints_one_value() {
 
     let appended = owner.json("encrypt quest.dat --append-to quest.oboro");
     has_fields(&appended, &encryption);
+    let made = [
+        "directory",
+        "dataset",
+        "version",
+        "root",
+        "transactions",
+        "blocks",
+        "stored_bytes",
+        "new_bytes",
+        "seconds",
+    ];
+    let compacted = owner.json("compact quest.oboro");
+    has_fields(&compacted, &[&made[..], &["compaction"]].concat());
+    owner.json("keygen --key new.key");
+    let rotated = owner.json("rotate quest.oboro --new-key new.key");
+    has_fields(&rotated, &[&made[..], &["key_check"]].concat());
+    owner.write("ids.csv", "id,a,b\n1,1,1\n2,0,1\n");
+    owner.json("encrypt ids.csv --row-ids id");
+    let erased = owner.json("erase ids.oboro --row-id 2");
+    has_fields(&erased, &[&made[..], &["erased"]].concat());
     let scrubbed = [
         "datasets",
         "segments",

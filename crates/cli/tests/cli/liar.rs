@@ -1211,6 +1211,76 @@ fn sums_of_another_version_or_dataset_are_refused() {
     owner.json(&format!("{SUMS} --verify all.dat"));
 }
 
+/// Answers that were right before the owner rewrote what they are about: each has the length of the right one.
+#[test]
+fn answers_about_what_was_rewritten_are_refused() {
+    let scene = Scene::new();
+    let owner = &scene.owner;
+    let rows = |range: std::ops::Range<u32>| -> String {
+        let line = |id: u32| format!("{id},{},{},{}\n", id % 2, id % 3 % 2, 1);
+        "id,a,b,c\n".to_owned() + &range.map(line).collect::<String>()
+    };
+    owner.write("table.csv", rows(0..40));
+    owner.json("encrypt table.csv --row-ids id --out table.oboro");
+    scene.lie(truth());
+    owner.json("upload table.oboro");
+    let mine = |how: &str| format!("mine table.oboro --min-support 1 --keep-cells 0 {how}");
+    let ways = [
+        mine("--answers cells"),
+        mine("--max-len 2 --answers moments"),
+        mine("--max-len 3 --answers moments"),
+    ];
+    let heard: Arc<Mutex<(Vec<Cells>, Vec<Replies>)>> = Arc::default();
+    let mut kept: Vec<(Vec<Cells>, Vec<Replies>)> = vec![Default::default(); ways.len()];
+    owner.done("keygen --key new.key");
+    for (change, key) in [
+        ("erase table.oboro --row-id 7", "oboro.key"),
+        ("erase table.oboro --row-id 8", "oboro.key"),
+        ("compact table.oboro --all", "oboro.key"),
+        ("rotate table.oboro --new-key new.key", "new.key"),
+    ] {
+        for (way, kept) in ways.iter().zip(&mut kept) {
+            let [of_cells, of_moments] = [(); 2].map(|()| Arc::clone(&heard));
+            scene.lie(Lies {
+                columns: Arc::new(move |_, replies| {
+                    of_cells.lock().unwrap().0.push(replies.clone())
+                }),
+                count: Arc::new(move |replies| of_moments.lock().unwrap().1.push(replies.clone())),
+                ..truth()
+            });
+            owner.json(way);
+            let (cells, moments) = std::mem::take(&mut *heard.lock().unwrap());
+            kept.0.extend(cells);
+            kept.1.extend(moments);
+        }
+        scene.lie(truth());
+        owner.json(change);
+        owner.json("upload table.oboro");
+        owner.set("OBORO_KEY", key);
+        for (way, (cells, moments)) in ways.iter().zip(&kept) {
+            for at in 0..cells.len().max(moments.len()) {
+                let (cells, moments) = (cells.get(at).cloned(), moments.get(at).cloned());
+                scene.lie(Lies {
+                    columns: Arc::new(move |_, replies| {
+                        cells.iter().for_each(|it| replies.clone_from(it));
+                    }),
+                    count: Arc::new(move |replies| {
+                        moments.iter().for_each(|it| replies.clone_from(it));
+                    }),
+                    ..truth()
+                });
+                let message = scene.ends(way);
+                println!("{change}, {way}, answer {at}: {message}");
+                assert!(message.contains("other"), "{message}");
+                owner.json("trust reset table.oboro");
+            }
+        }
+    }
+    // An upload that brings back what was replaced.
+    scene.lie(truth());
+    owner.json(&ways[0]);
+}
+
 /// Random answers about sums, as about cells.
 #[test]
 fn a_liar_about_sums_sees_the_honest_request_or_a_failed_run() {

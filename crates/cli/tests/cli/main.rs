@@ -8,6 +8,7 @@ mod compatibility;
 mod cuts;
 mod damage;
 mod genome;
+mod growing;
 mod independent_decryption;
 mod independent_verification;
 mod json;

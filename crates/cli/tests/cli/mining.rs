@@ -1300,7 +1300,13 @@ fn histories_that_parted_are_told_apart_from_old_ones() {
     // Of the same version, and of a later one.
     for _ in 0..2 {
         let told = owner.refused("upload other.oboro --name rows");
-        crate::common::says(&told, &["that the other lacks", "under another name"]);
+        crate::common::says(
+            &told,
+            &[
+                "that the other lacks",
+                "on a bundle of the published version",
+            ],
+        );
         append("other.oboro");
     }
     let told = owner.refused("upload old.oboro --name rows");

@@ -8,7 +8,7 @@
 use super::Verified;
 use crate::workers::{Pieces, with_workers};
 use oboro_format::{CELL_SEAL_BYTES, Manifest, SegmentEntry};
-use oboro_mining::{Bitmap, Dataset};
+use oboro_mining::{Bitmap, Dataset, unpack_row_ids};
 use oboro_ring::Column;
 use oboro_rlwe::CellsOf;
 use parking_lot::Mutex;
@@ -176,7 +176,7 @@ fn open_pieces(dataset: &Dataset, there: &Mutex<HashSet<Part>>, pieces: &Pieces<
     while let Some(Piece { part, sealed }) = pieces.next() {
         let entry = &dataset.manifest().segments[part.segment as usize];
         let which = CellsOf {
-            segment: part.segment,
+            segment: entry.number,
             seeds: &entry.seeds.0,
             column: part.column,
         };
@@ -216,30 +216,18 @@ impl Cells {
     /// Decodes row ids, each with its slot; `None` if one is not UTF-8, which the owner cannot have sealed.
     pub(crate) fn into_row_ids(self, dataset: &Dataset) -> Option<Vec<(u64, String)>> {
         let manifest = dataset.manifest();
-        let width = manifest.row_id_bytes as usize;
-        let mut segments: BTreeMap<u32, Zeroizing<Vec<u8>>> = BTreeMap::new();
-        for (part, bits) in &self.parts {
-            let ids = segments
-                .entry(part.segment)
-                .or_insert_with(|| Zeroizing::new(vec![0; width * 64 * bits.len()]));
-            let bit = (part.column.0 - manifest.columns) as usize;
-            for (slot, id) in ids.chunks_exact_mut(width).enumerate() {
-                id[bit / 8] |= ((bits[slot / 64] >> (slot % 64) & 1) as u8) << (bit % 8);
-            }
-        }
         let degree = manifest.parameters.degree() as u64;
+        let mut segments: BTreeMap<u32, BTreeMap<Column, Bits>> = BTreeMap::new();
+        for (part, bits) in self.parts {
+            let columns = segments.entry(part.segment).or_default();
+            columns.insert(part.column, bits);
+        }
         let mut rows = Vec::new();
-        for (segment, ids) in segments {
+        for (segment, columns) in segments {
             let first = manifest.segments[segment as usize].first_block * degree;
-            for (slot, id) in (first..).zip(ids.chunks_exact(width)) {
-                let length = id
-                    .iter()
-                    .rposition(|&byte| byte != 0)
-                    .map_or(0, |it| it + 1);
-                if length > 0 {
-                    rows.push((slot, str::from_utf8(&id[..length]).ok()?.to_owned()));
-                }
-            }
+            let bits: Vec<Bits> = columns.into_values().collect();
+            let ids = unpack_row_ids(&bits)?.into_iter();
+            rows.extend(ids.map(|(slot, id)| (first + slot, id)));
         }
         Some(rows)
     }

@@ -2,5 +2,6 @@
 
 mod common;
 mod device;
+mod growth;
 mod local;
 mod mining;

@@ -39,26 +39,28 @@ fn upload_columns(directory: &Path, segment_blocks: &[u32], columns: u32) {
         columns,
         row_id_bytes: 0,
         version: 1,
+        next_segment: segment_blocks.len() as u32,
+        replaced: Vec::new(),
         segments: Vec::new(),
     };
-    for (index, &blocks) in (0..).zip(segment_blocks) {
+    for (number, &blocks) in (0..).zip(segment_blocks) {
         let segment = writer
             .segment(SegmentDescription {
                 dataset: manifest.dataset,
-                index,
+                number,
                 first_block: manifest.block_count(),
                 columns,
                 row_id_bytes: 0,
                 parameters: parameters.clone(),
                 seeds: (0..blocks)
-                    .map(|block| Seed([(index + block) as u8; 32]))
+                    .map(|block| Seed([(number + block) as u8; 32]))
                     .collect(),
             })
             .unwrap();
         for limb in 0..LIMBS {
             let q = parameters.limb_moduli()[limb].value();
             for column in 0..columns {
-                let mut state = u64::from(index) << 32 | (limb as u64) << 16 | u64::from(column);
+                let mut state = u64::from(number) << 32 | (limb as u64) << 16 | u64::from(column);
                 let mut residue = || {
                     state = state
                         .wrapping_mul(6_364_136_223_846_793_005)

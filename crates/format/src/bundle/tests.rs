@@ -114,9 +114,9 @@ fn an_append_counts_when_the_head_is_renamed() {
     let first = bundle(&path, &one_limb(), &[2]);
 
     // A crashed append: its segment exists, the head does not name it.
-    let writer = first.append().unwrap();
+    let writer = first.change().unwrap();
     fill(writer.segment(description(&one_limb(), 1, 2, 3)).unwrap());
-    let error = first.append().err().unwrap();
+    let error = first.change().err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
     drop(writer);
     assert_eq!(Bundle::open(&path).unwrap().manifest(), first.manifest());
@@ -136,11 +136,11 @@ fn an_append_counts_when_the_head_is_renamed() {
 
     // The one opened earlier does not know of it, and may not overwrite it.
     assert!(matches!(
-        first.append(),
+        first.change(),
         Err(FormatError::BundleChanged { .. })
     ));
-    let writer = second.append().unwrap();
-    assert_eq!(writer.first_new_segment(), 2);
+    let writer = second.change().unwrap();
+    assert_eq!(writer.next_segment(), 2);
     assert!(writer.segment(description(&one_limb(), 1, 2, 3)).is_err());
 }
 

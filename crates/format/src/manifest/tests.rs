@@ -9,6 +9,7 @@ const ROW_ID_BYTES: u32 = 3;
 fn entry(index: u8, first_block: u64, blocks: u32) -> SegmentEntry {
     let bytes = segment_bytes(&one_limb(), 2, ROW_ID_BYTES, blocks).unwrap();
     SegmentEntry {
+        number: u32::from(index & 0xf),
         digest: Digest([index; 32]),
         seeds: Digest([index ^ 0xff; 32]),
         first_block,
@@ -29,7 +30,16 @@ fn next() -> Manifest {
     let mut next = sample();
     next.version += 1;
     next.segments.push(entry(0xa2, 69, 1));
+    next.next_segment += 1;
     next
+}
+
+/// With its last segment replaced.
+fn rewritten() -> Manifest {
+    let mut new = sample().rewritten();
+    new.segments[1] = entry(0xa2, 64, 5);
+    new.next_segment += 1;
+    new
 }
 
 fn reseal(bytes: &mut [u8]) {
@@ -78,7 +88,7 @@ fn a_newer_format_says_so() {
 
 #[test]
 fn impossible_manifests_are_refused() {
-    let changes: [fn(&mut Manifest); 12] = [
+    let changes: [fn(&mut Manifest); 14] = [
         |m| m.version = 0,
         |m| m.max_len = 0,
         |m| m.max_len = 17,
@@ -91,6 +101,8 @@ fn impossible_manifests_are_refused() {
         |m| m.segments[1].blocks = 0,
         |m| m.segments[1].first_block = 63,
         |m| m.segments[1].bytes += 1,
+        |m| m.segments[1].number = 0,
+        |m| m.next_segment = 1,
     ];
     for (number, change) in changes.iter().enumerate() {
         let mut manifest = sample();
@@ -119,10 +131,11 @@ fn an_extension_keeps_everything_and_adds_segments() {
     let mut later = next();
     later.version += 1;
     later.segments.push(entry(0xa3, 70, 1));
+    later.next_segment += 1;
     later.extends(&sample()).unwrap();
 
     type Change = (&'static str, fn(&mut Manifest));
-    let changes: [Change; 12] = [
+    let changes: [Change; 13] = [
         ("another dataset", |m| m.dataset = DatasetId([9; 16])),
         ("another key", |m| m.key_check[0] ^= 1),
         ("generation", |m| m.generation[0] ^= 1),
@@ -135,6 +148,7 @@ fn an_extension_keeps_everything_and_adds_segments() {
         ("that the other lacks", |m| m.segments[1].digest.0[0] ^= 1),
         ("that the other lacks", |m| m.segments[1].seeds.0[0] ^= 1),
         ("older segments are missing", |m| m.segments.truncate(1)),
+        ("numbers of older ones", |m| m.segments[2].number = 1),
     ];
     for (reason, change) in changes {
         let mut new = next();
@@ -145,6 +159,106 @@ fn an_extension_keeps_everything_and_adds_segments() {
             "{reason:?} is not in: {error}"
         );
     }
+}
+
+#[test]
+fn the_format_of_a_rewritten_version_is_the_golden_one() {
+    let manifest = rewritten();
+    let bytes = manifest.encode();
+    assert_eq!(
+        bytes.len(),
+        FIXED + 2 * NUMBER + 2 * (ENTRY + NUMBER) + 2 * DIGEST
+    );
+    assert_golden("manifest-4", &bytes);
+    assert_eq!(Manifest::decode(&bytes).unwrap(), manifest);
+    // What the first format can say is not said in the second.
+    let mut bytes = sample().encode();
+    bytes[8] = 4;
+    bytes.splice(FIXED..FIXED, [2, 0, 0, 0, 0, 0, 0, 0]);
+    for (index, at) in [(0u32, FIXED + 8), (1, FIXED + 8 + 88)] {
+        bytes.splice(at..at, index.to_le_bytes());
+    }
+    reseal(&mut bytes);
+    let error = Manifest::decode(&bytes).unwrap_err().to_string();
+    assert!(error.contains("not the first that can say it"), "{error}");
+}
+
+#[test]
+fn a_rewriting_follows_the_versions_that_it_replaces() {
+    let (old, new) = (sample(), rewritten());
+    assert_eq!((new.version, &new.replaced[..]), (2, &[old.root()][..]));
+    new.follows(&old).unwrap();
+    assert!(new.extends(&old).is_err());
+    assert!(old.follows(&new).is_err());
+    // Something appended to it is one more version.
+    let mut later = new.appended();
+    later.segments.push(SegmentEntry {
+        number: 3,
+        ..entry(0xa3, 69, 1)
+    });
+    later.next_segment += 1;
+    later.extends(&new).unwrap();
+    for older in [&new, &old] {
+        later.follows(older).unwrap();
+    }
+    // What was appended without it is not replaced.
+    let parted = next();
+    for follows in [new.follows(&parted), parted.follows(&new)] {
+        let error = follows.unwrap_err().to_string();
+        assert!(error.contains("each was changed without"), "{error}");
+    }
+    // Nor is anything by a segment with an old number.
+    for change in [
+        (|m| m.segments[1].number = 1) as fn(&mut Manifest),
+        |m| m.segments[0].digest.0[0] ^= 1,
+        |m| m.columns += 1,
+        |m| m.version = 1,
+        |m| m.dataset = DatasetId([9; 16]),
+    ] {
+        let mut other = rewritten();
+        change(&mut other);
+        assert!(other.follows(&old).is_err());
+    }
+    // Another key is allowed.
+    let mut rotated = rewritten();
+    rotated.key_check[0] ^= 1;
+    rotated.follows(&old).unwrap();
+}
+
+/// A server may still have any version of those that were appended, even one that the first format does not date.
+#[test]
+fn a_rewriting_names_all_versions_before_it() {
+    let blocks = [64, 64, 3, 64, 1, 64, 64, 64];
+    // The segments of each version, two of which end with a full one.
+    let versions = [3, 4, 5, 7, 8];
+    let mut all = vec![manifest(&one_limb(), Vec::new())];
+    for (version, &end) in (1..).zip(&versions) {
+        let mut next = all[all.len() - 1].clone();
+        next.version = version;
+        for (index, &blocks) in blocks
+            .iter()
+            .enumerate()
+            .take(end)
+            .skip(next.segments.len())
+        {
+            let bytes = segment_bytes(&one_limb(), 2, 0, blocks).unwrap();
+            let first_block = next.block_count();
+            next.segments.push(SegmentEntry {
+                number: index as u32,
+                bytes,
+                ..entry(index as u8, first_block, blocks)
+            });
+            next.next_segment += 1;
+        }
+        next.validate().unwrap();
+        all.push(next);
+    }
+    let new = all[versions.len()].rewritten();
+    for older in &all[1..] {
+        assert!(new.replaced.contains(&older.root()));
+    }
+    assert!(new.replaced.len() < 20, "{}", new.replaced.len());
+    assert_eq!(new.replaced.last(), Some(&all[versions.len()].root()));
 }
 
 proptest! {
@@ -172,6 +286,8 @@ proptest! {
     #[test]
     fn decode_inverts_encode(
         blocks in prop::collection::vec((1u32..=64, any::<u8>()), 1..20),
+        skipped in 0u32..2,
+        replaced in prop::collection::vec(any::<[u8; 32]>(), 0..3),
         version in 1u64..,
         max_len in 1u8..=16,
         key_check in any::<[u8; 16]>(),
@@ -181,8 +297,14 @@ proptest! {
             ..manifest(&one_limb(), Vec::new())
         };
         for (blocks, digest) in blocks {
-            manifest.segments.push(entry(digest, manifest.block_count(), blocks));
+            let entry = SegmentEntry {
+                number: manifest.next_segment,
+                ..entry(digest, manifest.block_count(), blocks)
+            };
+            manifest.segments.push(entry);
+            manifest.next_segment += 1 + skipped;
         }
+        manifest.replaced = replaced.into_iter().map(Digest).collect();
         (manifest.version, manifest.max_len, manifest.key_check) = (version, max_len, key_check);
         prop_assert_eq!(Manifest::decode(&manifest.encode()).unwrap(), manifest);
     }

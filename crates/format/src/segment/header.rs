@@ -19,7 +19,7 @@ impl SegmentDescription {
         header
             .u32(layout.header as u32)
             .put(&self.dataset.0)
-            .u32(self.index)
+            .u32(self.number)
             .u32(self.seeds.len() as u32)
             .u64(self.first_block)
             .u32(self.columns)
@@ -57,7 +57,7 @@ pub(crate) struct Header {
 struct FixedHeader {
     layout: Layout,
     dataset: DatasetId,
-    index: u32,
+    number: u32,
     blocks: u32,
     first_block: u64,
     columns: u32,
@@ -73,7 +73,7 @@ impl FixedHeader {
         reader.preamble(MAGIC, VERSION)?;
         let header_length = u64::from(reader.u32()?);
         let dataset = DatasetId(reader.array()?);
-        let index = reader.u32()?;
+        let number = reader.u32()?;
         let blocks = reader.u32()?;
         let first_block = reader.u64()?;
         let columns = reader.u32()?;
@@ -95,7 +95,7 @@ impl FixedHeader {
         Ok(Self {
             layout,
             dataset,
-            index,
+            number,
             blocks,
             first_block,
             columns,
@@ -172,7 +172,7 @@ impl Header {
             .collect::<Result<_, _>>()?;
         let description = SegmentDescription {
             dataset: fixed.dataset,
-            index: fixed.index,
+            number: fixed.number,
             first_block: fixed.first_block,
             columns: fixed.columns,
             row_id_bytes: fixed.row_id_bytes,
@@ -190,6 +190,7 @@ impl Header {
     /// How a manifest names the segment.
     pub(crate) fn entry(&self) -> SegmentEntry {
         SegmentEntry {
+            number: self.description.number,
             digest: self.digest,
             seeds: self.description.seeds_digest(),
             first_block: self.description.first_block,
@@ -201,9 +202,14 @@ impl Header {
     /// Whether the segment is the one that `manifest` names as its `index`-th.
     pub(crate) fn is_of(&self, manifest: &Manifest, index: u32) -> bool {
         let found = &self.description;
-        self.entry() == manifest.segments[index as usize]
+        let named = &manifest.segments[index as usize];
+        // Blocks before it may have gone since it was written.
+        let entry = SegmentEntry {
+            first_block: named.first_block,
+            ..self.entry()
+        };
+        entry == *named
             && found.dataset == manifest.dataset
-            && found.index == index
             && found.columns == manifest.columns
             && found.row_id_bytes == manifest.row_id_bytes
             && found.parameters == manifest.parameters

@@ -168,6 +168,7 @@ impl SegmentWriter {
         self.renamed = true;
         self.durability.sync_directory(parent(&self.path))?;
         Ok(SegmentEntry {
+            number: self.description.number,
             digest: Digest::of(&header),
             seeds: self.description.seeds_digest(),
             first_block: self.description.first_block,

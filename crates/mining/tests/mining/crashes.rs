@@ -10,33 +10,56 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// Transactions added by each version, from 1.
-const ADDED: [usize; 3] = [5, 3, 4];
+/// The transactions of each version, from 1: three encryptions, an erasure, a compaction, a rotation.
+const TRANSACTIONS: [usize; 6] = [5, 8, 12, 11, 11, 11];
 /// In a sample every so-many-th operation fails.
 const STRIDE: usize = 3;
 
 struct Owner {
     key: MasterKey,
+    /// The key from the last version on.
+    next_key: MasterKey,
 }
 
 impl Owner {
     fn new() -> Self {
         Self {
             key: MasterKey::generate().unwrap(),
+            next_key: MasterKey::generate().unwrap(),
         }
     }
 
-    /// Makes the dataset, or appends to it: version `version` of it.
-    fn encrypt(&self, directory: &Path, version: usize) -> Result<Dataset, DatasetError> {
+    fn open(&self, directory: &Path) -> Result<Dataset, DatasetError> {
         let path = directory.join("d.oboro");
-        let rows =
-            (0..ADDED[version - 1]).map(|row| [format!("item {}", row % 2), "all".to_owned()]);
-        let rows = Shuffled::of(&Transactions::from_named(rows).unwrap()).unwrap();
+        match Dataset::open(&path, &self.key) {
+            Err(DatasetError::WrongKey { .. }) => Dataset::open(&path, &self.next_key),
+            opened => opened,
+        }
+    }
+
+    /// Makes the dataset, or changes it: version `version` of it.
+    fn make(&self, directory: &Path, version: usize) -> Result<Dataset, DatasetError> {
+        let path = directory.join("d.oboro");
+        let before = version.checked_sub(2).map_or(0, |it| TRANSACTIONS[it]);
+        let new = before..TRANSACTIONS[version - 1].max(before);
+        let basket = |row: usize| [format!("item {}", row % 2), "all".to_owned()];
+        let rows = Transactions::from_named(new.clone().map(basket)).unwrap();
+        let rows = rows.with_row_ids(new.map(|row| format!("row {row}")).collect());
+        let rows = Shuffled::of(&rows.unwrap()).unwrap();
         let go_on = |_, _| ControlFlow::Continue(());
         let (target, threads) = (Target::New(&path), NonZeroUsize::MIN);
+        let open = || self.open(directory);
         match version {
             1 => Dataset::create(rows, &self.key, target, 2, threads, &go_on),
-            _ => Dataset::open(&path, &self.key)?.append(rows, NewItems::Refuse, threads, &go_on),
+            2 | 3 => open()?.append(rows, NewItems::Refuse, threads, &go_on),
+            4 => {
+                let dataset = open()?;
+                let mut rows = dataset.own_row_ids(threads)?.into_iter();
+                let row = rows.find(|it| it.id == "row 6").unwrap();
+                dataset.erase(&[row.slot].into(), threads, &go_on)
+            }
+            5 => Ok(open()?.compact(false, threads, &go_on)?.unwrap()),
+            _ => open()?.rotate(&self.next_key, threads, &go_on),
         }
     }
 
@@ -45,27 +68,29 @@ impl Owner {
         if !directory.join("d.oboro").exists() {
             return 0;
         }
-        let dataset = Dataset::open(&directory.join("d.oboro"), &self.key).unwrap();
+        let dataset = self.open(directory).unwrap();
         dataset.bundle().verify().unwrap();
         dataset.pair_reader().unwrap();
         let version = dataset.manifest().version as usize;
-        let rows: usize = ADDED[..version].iter().sum();
-        assert_eq!(dataset.record().transactions, rows as u64);
+        let transactions = TRANSACTIONS[version - 1] as u64;
+        assert_eq!(dataset.record().transactions, transactions);
+        let ids = dataset.own_row_ids(NonZeroUsize::MIN).unwrap();
+        assert_eq!(ids.len() as u64, transactions);
         version
     }
 
     /// All further versions can be made, and then nothing else is there.
     fn finish(&self, directory: &Path) {
-        for version in self.version(directory) + 1..=ADDED.len() {
-            self.encrypt(directory, version).unwrap();
+        for version in self.version(directory) + 1..=TRANSACTIONS.len() {
+            self.make(directory, version).unwrap();
             assert_eq!(self.version(directory), version);
         }
         let image = Image::read(directory);
         let paths = image.paths().map(|path| path.to_str().unwrap());
         let (ranges, found): (Vec<_>, Vec<_>) =
             paths.partition(|path| path.starts_with("d.oboro/ranges/"));
-        // Those of this version and of the one before, and one that the next append removes.
-        assert!((2..=3).contains(&ranges.len()), "{ranges:?}");
+        // That of this version, and those that the next change removes.
+        assert!((1..=3).contains(&ranges.len()), "{ranges:?}");
         assert_eq!(
             found,
             [
@@ -74,9 +99,7 @@ impl Owner {
                 "d.oboro/lock",
                 "d.oboro/ranges",
                 "d.oboro/segments",
-                "d.oboro/segments/00000000.seg",
-                "d.oboro/segments/00000001.seg",
-                "d.oboro/segments/00000002.seg",
+                "d.oboro/segments/00000005.seg",
             ]
         );
     }
@@ -85,8 +108,8 @@ impl Owner {
 #[test]
 fn a_power_cut_at_any_step_leaves_the_old_version_or_the_new_one() {
     let (owner, disk) = (Owner::new(), Disk::new());
-    for version in 1..=ADDED.len() {
-        owner.encrypt(disk.path(), version).unwrap();
+    for version in 1..=TRANSACTIONS.len() {
+        owner.make(disk.path(), version).unwrap();
         disk.acknowledge();
     }
     let record = disk.record();
@@ -106,7 +129,7 @@ fn a_power_cut_at_any_step_leaves_the_old_version_or_the_new_one() {
 #[test]
 fn a_power_cut_keeps_what_was_noted_of_the_server() {
     let (owner, disk) = (Owner::new(), Disk::new());
-    let dataset = owner.encrypt(disk.path(), 1).unwrap();
+    let dataset = owner.make(disk.path(), 1).unwrap();
     disk.acknowledge();
     dataset.rely_on_server().unwrap();
     disk.acknowledge();
@@ -158,8 +181,8 @@ fn an_operation_that_fails_costs_one_command() {
 fn run_with(owner: &Owner, failure: Failure) {
     let disk = Disk::new();
     disk.fail(failure);
-    for version in 1..=ADDED.len() {
-        let Err(error) = owner.encrypt(disk.path(), version) else {
+    for version in 1..=TRANSACTIONS.len() {
+        let Err(error) = owner.make(disk.path(), version) else {
             continue;
         };
         let text = error.to_string();
@@ -174,7 +197,7 @@ fn run_with(owner: &Owner, failure: Failure) {
         };
         assert_eq!(owner.version(disk.path()), there, "{failure:?}: {text}");
         if there < version {
-            owner.encrypt(disk.path(), version).unwrap();
+            owner.make(disk.path(), version).unwrap();
             let record = disk.record();
             let left = scratch();
             record

@@ -576,10 +576,12 @@ impl Tier {
                 Factor::Mask => "mask".to_owned(),
                 Factor::Column(column) => format!("column {column}"),
             };
-            let SegmentDescription { index, dataset, .. } = description;
+            let SegmentDescription {
+                number, dataset, ..
+            } = description;
             Err(FormatError::Misuse {
                 what: format!(
-                    "unpacking limb {limb} of {what} of segment {index} of dataset {dataset} ended abnormally"
+                    "unpacking limb {limb} of {what} of segment {number} of dataset {dataset} ended abnormally"
                 ),
             }.into())
         })

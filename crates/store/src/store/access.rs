@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// The most versions of which anything may be in memory: those of snapshots.
+const MOST_REPLACED: usize = 2 * REPLACED_SNAPSHOTS;
+
 /// A handle to the datasets of a store, by which callers reach them.
 #[derive(Clone)]
 pub struct Access {
@@ -13,7 +16,7 @@ impl Access {
     /// manifest. Segments of the published version need no upload.
     ///
     /// # Errors
-    /// A name that is invalid or taken, a manifest that is invalid or does not extend the published version, another
+    /// A name that is invalid or taken, a manifest that is invalid or does not follow the published version, another
     /// upload of the dataset in progress, a deleted dataset, a disk or catalogue that fails.
     pub fn begin_upload(&self, name: &str, manifest: &[u8]) -> Result<UploadStatus, StoreError> {
         check_name(name)?;
@@ -48,28 +51,33 @@ impl Access {
                 .into());
             }
         }
+        // Even if only an old copy of the store is here.
+        if let Some(newest) = self.shared.noted(id)?
+            && newest.replaced.contains(&new.root())
+        {
+            new.follows(&newest)?;
+        }
         let published = catalogue.by_id(Table::Dataset, id)?;
         if published
             .as_ref()
             .is_some_and(|published| published.manifest == manifest)
         {
-            let count = new.segments.len();
             return Ok(UploadStatus {
-                segments: self.progress(&new, count)?,
+                segments: self.progress(&new, Some(&new))?,
                 dataset: id,
                 published: true,
             });
         }
         let older = published.as_ref().map(stored_manifest).transpose()?;
         if let Some(older) = &older {
-            new.extends(older)?;
+            new.follows(older)?;
         }
-        let there = older.map_or(0, |older| older.segments.len());
+        let there = older.as_ref().map_or_else(BTreeSet::new, Manifest::numbers);
         match catalogue.by_id(Table::Upload, id)? {
             Some(pending) if pending.manifest != manifest => {
-                // A bundle that grew since its upload started only adds to what has arrived.
+                // A bundle that changed since its upload started keeps what has arrived of what it still has.
                 let begun = stored_manifest(&pending)?;
-                if new.extends(&begun).is_err() {
+                if new.follows(&begun).is_err() {
                     return Err(UploadError::OtherUpload {
                         dataset: id,
                         name: pending.name,
@@ -77,13 +85,13 @@ impl Access {
                     .into());
                 }
                 self.shared.ensure_dataset(id)?;
-                catalogue.extend_upload(id, manifest)?;
+                catalogue.change_upload(id, manifest)?;
             }
             Some(_) => {}
             None => {
                 self.shared.ensure_dataset(id)?;
                 // Leftovers of a cancelled upload must not pass for part of this one.
-                self.shared.sweep(id, there)?;
+                self.shared.sweep(id, &there)?;
                 let upload = Record {
                     id,
                     name: name.into(),
@@ -93,21 +101,21 @@ impl Access {
             }
         }
         Ok(UploadStatus {
-            segments: self.progress(&new, there)?,
+            segments: self.progress(&new, older.as_ref())?,
             dataset: id,
             published: false,
         })
     }
 
-    /// What has arrived of each segment; the first `published` are complete.
+    /// What has arrived of each segment; those of the `published` version are complete.
     fn progress(
         &self,
         manifest: &Manifest,
-        published: usize,
+        published: Option<&Manifest>,
     ) -> Result<Vec<SegmentProgress>, StoreError> {
         let one = |(index, entry): (usize, &oboro_format::SegmentEntry)| {
-            let path = self.shared.segment(manifest.dataset, index as u32);
-            let complete = index < published || length(&path)?.is_some();
+            let path = self.shared.segment(manifest, index as u32);
+            let complete = published.is_some_and(|it| it.has(entry)) || length(&path)?.is_some();
             let received = if complete {
                 entry.bytes
             } else {
@@ -148,16 +156,16 @@ impl Access {
             }
             .into()
         };
-        let announced = manifest
+        let entry = *manifest
             .segments
             .get(index as usize)
-            .ok_or(no_such("the manifest does not name it"))?
-            .bytes;
-        let path = self.shared.segment(dataset, index);
+            .ok_or(no_such("the manifest does not name it"))?;
+        let (number, announced) = (entry.number, entry.bytes);
+        let path = self.shared.segment(&manifest, index);
         if length(&path)?.is_some() {
             return Err(no_such("it is complete"));
         }
-        if state.receiving.contains_key(&(dataset, index)) {
+        if state.receiving.contains_key(&(dataset, number)) {
             return Err(UploadError::SegmentBusy { dataset, index }.into());
         }
         let partial = partial_path(&path);
@@ -183,7 +191,7 @@ impl Access {
             .open(&partial);
         let file = opened.map_err(io_error("create", &partial))?;
         let cancelled = Arc::new(AtomicBool::new(false));
-        state.receiving.insert((dataset, index), cancelled.clone());
+        state.receiving.insert((dataset, number), cancelled.clone());
         let shared = self.shared.clone();
         Ok(SegmentReceiver {
             shared,
@@ -215,31 +223,48 @@ impl Access {
             return Ok(Published {
                 version: manifest.version,
                 root: manifest.root(),
+                replaced: Vec::new(),
             });
         };
         let manifest = stored_manifest(&pending)?;
-        let there = published.map_or(0, |published| published.segments.len());
-        let new = there as u32..manifest.segments.len() as u32;
-        for index in new.clone() {
-            if length(&self.shared.segment(dataset, index))?.is_none() {
+        let is_new = |entry| published.as_ref().is_none_or(|it| !it.has(entry));
+        let new = (0..).zip(&manifest.segments);
+        let new = new.filter(|(_, entry)| is_new(entry)).map(|it| it.0);
+        let new: Vec<u32> = new.collect();
+        for &index in &new {
+            if length(&self.shared.segment(&manifest, index))?.is_none() {
                 return Err(UploadError::NotComplete { dataset, index }.into());
             }
             self.shared.open_segment(&manifest, index)?;
         }
         if let Some(remote) = &self.shared.remote
-            && let Some(index) = remote.missing(&manifest, new)?
+            && let Some(index) = remote.missing(&manifest, &new)?
         {
             // Then its file must not pass for it either.
-            remove_if_there(&self.shared.segment(dataset, index))?;
+            remove_if_there(&self.shared.segment(&manifest, index))?;
             return Err(UploadError::NotComplete { dataset, index }.into());
         }
         // A segment may owe its name to a rename that could not be made durable.
         sync_directory(&self.shared.dataset(dataset))?;
         self.shared
             .make(&mut state.catalogue, Change::Publish(dataset))?;
+        let mut replaced = Vec::new();
+        if let Some(older) = published
+            && manifest.extends(&older).is_err()
+        {
+            self.shared.note_rewritten(&manifest)?;
+            // Only calls in progress still have what was rewritten.
+            state.forget_snapshots(dataset);
+            let numbers = manifest.numbers();
+            self.shared.sweep(dataset, &numbers)?;
+            self.shared.remove_objects(dataset, &numbers);
+            replaced.extend(manifest.replaced.iter().rev().take(MOST_REPLACED));
+        }
+        state.outdated.remove(&dataset);
         Ok(Published {
             version: manifest.version,
             root: manifest.root(),
+            replaced,
         })
     }
 
@@ -287,19 +312,20 @@ impl Access {
             .catalogue
             .by_name(Table::Dataset, name)?
             .ok_or_else(|| StoreError::NoDataset { name: name.into() })?;
+        if state.outdated.contains(&record.id) {
+            return Err(StoreError::Outdated { name: name.into() });
+        }
         let manifest = stored_manifest(&record)?;
         let older = state.snapshots.get(&record.id);
         if let Some(same) = older.filter(|older| *older.manifest() == manifest) {
             return Ok(same.clone());
         }
         let homes = Arc::new(self.shared.placement.homes(record.id));
-        // An older version's segments are the first of this one's, and may be in memory.
-        let mut segments = older.map_or_else(Vec::new, |older| older.segments().to_vec());
-        for index in segments.len() as u32..manifest.segments.len() as u32 {
+        let older = older.map(|it| &**it);
+        let segments = segments_of(&manifest, older, |index| {
             let segment = self.shared.open_segment(&manifest, index)?;
-            let segment = self.shared.tier.register(segment, Arc::clone(&homes))?;
-            segments.push(Arc::new(segment));
-        }
+            self.shared.tier.register(segment, Arc::clone(&homes))
+        })?;
         let snapshot = Arc::new(Snapshot::new(record.name, manifest, segments, homes));
         if let Some(older) = state.snapshots.insert(record.id, snapshot.clone()) {
             state.replaced.push_back(older);
@@ -347,13 +373,10 @@ impl Access {
         self.shared.change_to_free(&mut state.catalogue, |it| {
             self.shared.make(it, Change::Delete(published.id))
         })?;
-        state.snapshots.remove(&published.id);
-        state
-            .replaced
-            .retain(|older| older.manifest().dataset != published.id);
+        state.forget_snapshots(published.id);
         state.stop_receiving(published.id);
         self.shared.remove_dataset(published.id)?;
-        self.shared.remove_objects(published.id, 0);
+        self.shared.remove_objects(published.id, &BTreeSet::new());
         self.shared.fill_reserve();
         Ok(published.id)
     }
@@ -378,9 +401,11 @@ impl Access {
         state.stop_receiving(pending.id);
         // Complete segments without a row would be taken for a dataset that the catalogue forgot, so here the row goes
         // last: without its segments the upload is back at its start.
-        let there = published.as_ref().map_or(0, |older| older.segments.len());
-        self.shared.sweep(pending.id, there)?;
-        self.shared.remove_objects(pending.id, there);
+        let there = published
+            .as_ref()
+            .map_or_else(BTreeSet::new, Manifest::numbers);
+        self.shared.sweep(pending.id, &there)?;
+        self.shared.remove_objects(pending.id, &there);
         self.shared
             .change_to_free(&mut state.catalogue, |it| it.cancel_upload(pending.id))?;
         if published.is_none() {

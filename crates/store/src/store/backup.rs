@@ -1,8 +1,8 @@
 //! A copy of what a store has published, which is a store itself.
 //!
 //! It may be taken while a server has the store open. The catalogue is copied first: files come before the rows that
-//! name them, so what the copy names exists, is complete, and no longer changes. Only a deletion takes files away; then
-//! the catalogue is copied again and no longer names them. The backup gets its name once all of it is on disk.
+//! name them, so what the copy names exists, is complete, and no longer changes. Only a deletion or
+//! a rewriting takes files away; then the catalogue is copied again and no longer names them. The backup gets its name once all of it is on disk.
 
 use super::*;
 use oboro_format::FormatError;
@@ -68,8 +68,8 @@ fn is_of_a_backup(directory: &Path) -> Result<bool, StoreError> {
     Ok(exists(&directory.join(UNFINISHED))? || is_empty().map_err(io_error("list", directory))?)
 }
 
-/// A published dataset whose file is missing: damage, or a concurrent deletion.
-type Gone = Option<(DatasetId, StoreError)>;
+/// The root of a published version of which a file is missing: damage, or a concurrent deletion or rewriting.
+type Gone = Option<(Digest, StoreError)>;
 
 struct Copying<'a> {
     from: &'a Path,
@@ -86,14 +86,15 @@ impl Copying<'_> {
         let mut gone: Gone = None;
         loop {
             let published = self.copy_catalogue()?;
-            if let Some((id, error)) = gone
-                && published.iter().any(|manifest| manifest.dataset == id)
+            if let Some((root, error)) = gone
+                && published.iter().any(|manifest| manifest.root() == root)
             {
                 return Err(error);
             }
             self.remove_all_but(&published)?;
             gone = self.copy_segments(&published)?;
             if gone.is_none() {
+                rewritten::copy_notes(self.from, self.to)?;
                 sync_directory(self.to)?;
                 return Ok(held_by(&published));
             }
@@ -128,13 +129,14 @@ impl Copying<'_> {
         for manifest in published {
             let dataset = dataset_path(self.to, manifest.dataset);
             ensure_directory(&dataset)?;
+            sweep(&dataset, &manifest.numbers(), &BTreeSet::new())?;
             for (index, entry) in (0..).zip(&manifest.segments) {
-                let to = segment_path(self.to, manifest.dataset, index);
+                let to = segment_path(self.to, manifest.dataset, entry.number);
                 if !exists(&to)? {
-                    let path = segment_path(self.from, manifest.dataset, index);
+                    let path = segment_path(self.from, manifest.dataset, entry.number);
                     let from = match Segment::open_named(&path, manifest, index) {
                         Err(error) if is_missing(&error) => {
-                            return Ok(Some((manifest.dataset, error.into())));
+                            return Ok(Some((manifest.root(), error.into())));
                         }
                         opened => opened?,
                     };

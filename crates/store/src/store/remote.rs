@@ -1,6 +1,6 @@
 //! A store whose bytes are objects, of which the directory is a cache.
 //!
-//! Everything published is below one prefix: `segments/DATASET/INDEX.seg`, with the bytes of segment files, and
+//! Everything published is below one prefix: `segments/DATASET/NUMBER.seg`, with the bytes of segment files, and
 //! `catalogue.sqlite`, which names them. The catalogue's object is written before the local one, and before the caller
 //! is told; segments come before it and go after it. So any server that is given an empty directory serves everything
 //! that was ever reported as published.
@@ -18,9 +18,8 @@ use object_store::UpdateVersion;
 use oboro_format::files::{Durability, remove_if_there, replace};
 use oboro_format::{DatasetId, Digest, Manifest, SegmentHeader};
 use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{self, File};
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -115,8 +114,8 @@ impl Remote {
     }
 
     /// The URL of a segment's object.
-    pub(super) fn url_of(&self, dataset: DatasetId, index: u32) -> String {
-        self.objects().url_of(&object_of(dataset, index))
+    pub(super) fn url_of(&self, dataset: DatasetId, number: u32) -> String {
+        self.objects().url_of(&object_of(dataset, number))
     }
 
     /// Writes the catalogue's object as it will be after a change.
@@ -158,10 +157,10 @@ impl Remote {
     pub(super) fn put_segment(
         &self,
         dataset: DatasetId,
-        index: u32,
+        number: u32,
         file: File,
     ) -> Result<(), StoreError> {
-        let name = object_of(dataset, index);
+        let name = object_of(dataset, number);
         let written = self.objects().put_file(&name, file);
         written.map_err(|error| self.objects().failed(&name, &error))
     }
@@ -171,15 +170,15 @@ impl Remote {
     pub(super) fn missing(
         &self,
         manifest: &Manifest,
-        segments: Range<u32>,
+        segments: &[u32],
     ) -> Result<Option<u32>, StoreError> {
         let directory = format!("{SEGMENTS}/{}", manifest.dataset);
         let failed = |error: ObjectError| self.objects().failed(&directory, &error);
         let listed = self.objects().list(&directory).map_err(failed)?;
         let lengths: HashMap<String, u64> = listed.into_iter().collect();
-        for index in segments {
-            let name = object_of(manifest.dataset, index);
+        for &index in segments {
             let entry = &manifest.segments[index as usize];
+            let name = object_of(manifest.dataset, entry.number);
             if lengths.get(&name) != Some(&entry.bytes) {
                 return Ok(Some(index));
             }
@@ -192,14 +191,13 @@ impl Remote {
         Ok(None)
     }
 
-    /// Removes the objects of a dataset's segments from `first` on, as far as that is possible now: those
+    /// Removes the objects of a dataset's segments except those of these numbers, as far as that is possible now: those
     /// that stay are swept by the next server.
-    pub(super) fn remove_segments(&self, dataset: DatasetId, first: usize) {
-        self.cache.forget(dataset, first);
+    pub(super) fn remove_segments(&self, dataset: DatasetId, published: &BTreeSet<u32>) {
+        self.cache.forget(dataset, published);
         if let Ok(listed) = self.objects().list(&format!("{SEGMENTS}/{dataset}")) {
-            let stay: HashSet<String> = (0..first as u32)
-                .map(|index| object_of(dataset, index))
-                .collect();
+            let numbers = published.iter();
+            let stay: HashSet<String> = numbers.map(|&number| object_of(dataset, number)).collect();
             let names = listed.into_iter().map(|(name, _)| name);
             let _ = self
                 .objects()
@@ -209,37 +207,46 @@ impl Remote {
 
     /// Removes the object of a segment whose upload was cancelled while it was written, as far as that is
     /// possible now.
-    pub(super) fn take_back_segment(&self, dataset: DatasetId, index: u32) {
-        let _ = self.objects().delete(vec![object_of(dataset, index)]);
+    pub(super) fn take_back_segment(&self, dataset: DatasetId, number: u32) {
+        let _ = self.objects().delete(vec![object_of(dataset, number)]);
     }
 
-    /// Removes the objects of deleted datasets, and counts those of segments that the local catalogue does not name,
-    /// not even as part of an upload. These stay: a catalogue that was restored from an old copy does not know newer
-    /// segments.
+    /// Removes the objects of deleted datasets and of segments that a rewriting has replaced, and counts those of
+    /// segments that the local catalogue does not know, not even as part of an upload. These stay: a catalogue that was
+    /// restored from an old copy does not know newer segments.
     pub(super) fn sweep(&mut self, catalogue: &Catalogue) -> Result<(), StoreError> {
-        let mut segments_of: HashMap<DatasetId, u32> = HashMap::new();
+        let mut known: HashMap<DatasetId, Known> = HashMap::new();
         for table in [Table::Dataset, Table::Upload] {
             for record in catalogue.all(table)? {
-                // A damaged one is reported when its dataset is used.
-                let manifest = super::stored_manifest(&record);
-                let count = manifest.map_or(u32::MAX, |manifest| manifest.segments.len() as u32);
-                let most = segments_of.entry(record.id).or_default();
-                *most = count.max(*most);
+                let of_dataset = known.entry(record.id).or_default();
+                match super::stored_manifest(&record) {
+                    Ok(manifest) => {
+                        of_dataset.named.append(&mut manifest.numbers());
+                        if let Table::Dataset = table {
+                            of_dataset.given_away = manifest.next_segment;
+                        }
+                    }
+                    // It is reported when its dataset is used.
+                    Err(_) => of_dataset.is_damaged = true,
+                }
             }
         }
         let objects = self.objects();
         let failed = |error: ObjectError| objects.failed(SEGMENTS, &error);
         let (mut deleted, mut unnamed) = (Vec::new(), 0);
         for (name, _) in objects.list(SEGMENTS).map_err(failed)? {
-            let Some((dataset, index)) = segment_of(&name) else {
+            let Some((dataset, number)) = segment_of(&name) else {
                 continue;
             };
+            let none = Known::default();
+            let of_dataset = known.get(&dataset).unwrap_or(&none);
             if catalogue.is_deleted(dataset)? {
                 deleted.push(name);
-            } else if segments_of
-                .get(&dataset)
-                .is_none_or(|&count| index >= count)
-            {
+            } else if of_dataset.is_damaged || of_dataset.named.contains(&number) {
+                // It stays.
+            } else if number < of_dataset.given_away {
+                deleted.push(name);
+            } else {
                 unnamed += 1;
             }
         }
@@ -247,6 +254,15 @@ impl Remote {
         self.unnamed = unnamed;
         Ok(())
     }
+}
+
+/// The segments of a dataset that a catalogue knows, by number.
+#[derive(Default)]
+struct Known {
+    named: BTreeSet<u32>,
+    /// Any other segment below this number was replaced.
+    given_away: u32,
+    is_damaged: bool,
 }
 
 /// Fetches the catalogue's object, which becomes the local catalogue.

@@ -1,10 +1,10 @@
 //! A script of uploads, appends, cancellations and deletions, and what it promises at each step.
 //!
-//! It is the same for every fault; the datasets `a`, `b` and `c` have two versions each.
+//! It is the same for every fault; the datasets `a`, `b` and `c` have two versions each, `a` a third, rewritten one.
 
 use super::*;
-use crate::testing::{append, bundle_of, files, one_limb};
-use oboro_faults::scratch;
+use crate::testing::{append, bundle_of, files, one_limb, rewrite};
+use oboro_faults::{Image, scratch};
 use oboro_format::Bundle;
 use oboro_ring::{Column, Limb};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +41,9 @@ pub(super) const SCRIPT: &[Step] = &[
     Send("a", 2, ALL),
     Cancel("a"),
     Upload("a", 2),
+    Send("a", 3, 5_000),
+    Open,
+    Upload("a", 3),
     // Complete but never published, twice.
     Send("c", 1, ALL),
     Cancel("c"),
@@ -79,25 +82,39 @@ impl Promised {
     }
 }
 
-/// The bundles of three datasets, two versions of each.
+/// The bundles of three datasets, two or three versions of each.
 pub(super) struct Owner {
     _directory: TempDir,
     bundles: BTreeMap<(&'static str, u64), Bundle>,
+    /// A copy of each version's directory: rewriting removes what it replaces.
+    copies: BTreeMap<(&'static str, u64), PathBuf>,
 }
 
 impl Owner {
     pub(super) fn new() -> Self {
         let directory = scratch();
-        let mut bundles = BTreeMap::new();
+        let (mut bundles, mut copies) = (BTreeMap::new(), BTreeMap::new());
         for (name, id) in [("a", 0xa), ("b", 0xb), ("c", 0xc)] {
             let at = directory.path().join(name);
             let first = bundle_of(DatasetId([id; 16]), &at, &one_limb(), &[1, 1]);
             let second = append(&first, &[2]);
-            bundles.extend([((name, 1), first), ((name, 2), second)]);
+            let mut versions = vec![first, second];
+            let old = directory.path().join(format!("{name}.old"));
+            fs::create_dir(&old).unwrap();
+            Image::read(&at).write(&old);
+            if name == "a" {
+                versions.push(rewrite(&versions[1], 1, &[&versions[0]]));
+            }
+            for (version, bundle) in (1..).zip(versions) {
+                let copy = if version < 3 { &old } else { &at };
+                copies.insert((name, version), copy.clone());
+                bundles.insert((name, version), bundle);
+            }
         }
         Self {
             _directory: directory,
             bundles,
+            copies,
         }
     }
 
@@ -119,7 +136,9 @@ impl Owner {
                 segment.index,
                 segment.bytes_received,
             )?;
-            let bytes = fs::read(bundle.segment_path(segment.index)).unwrap();
+            let path = bundle.segment_path(segment.index);
+            let path = path.strip_prefix(bundle.directory()).unwrap();
+            let bytes = fs::read(self.copies[&(name, version)].join(path)).unwrap();
             for chunk in bytes[segment.bytes_received as usize..].chunks(6000) {
                 let chunk = &chunk[..chunk.len().min(most as usize)];
                 receiver.write(chunk)?;
@@ -263,13 +282,14 @@ pub(super) fn check_survivors(owner: &Owner, disk: &Path, promised: &[&Promised]
             }
             assert!(is(&listed(&store), &promised.published) || !newest.is_empty());
         }
+        let last = if name == "a" { 3 } else { 2 };
         // The rest of a file that was being received may be anything: then it is sent again.
-        let mut sent = owner.upload(&store, name, 2);
+        let mut sent = owner.upload(&store, name, last);
         while let Err(StoreError::Upload(UploadError::SegmentRefused { .. })) = sent {
-            sent = owner.upload(&store, name, 2);
+            sent = owner.upload(&store, name, last);
         }
         sent.unwrap();
-        newest.insert(name, 2);
+        newest.insert(name, last);
     }
     owner.assert_intact(&store, &newest);
     drop(store);
@@ -284,9 +304,14 @@ fn assert_no_leftovers(owner: &Owner, path: &Path, published: &BTreeMap<&'static
     let own = ["catalogue.sqlite", "lock", "reserve"].map(PathBuf::from);
     let mut expected = BTreeSet::from(own);
     for (&name, &version) in published {
-        for index in 0..owner.bundles[&(name, version)].manifest().segments.len() {
-            expected.insert(segment_path("".as_ref(), owner.id(name), index as u32));
+        let note = Path::new("rewritten").join(owner.id(name).to_string());
+        assert!(version < 3 || path.join(note).exists());
+        for number in owner.bundles[&(name, version)].manifest().numbers() {
+            expected.insert(segment_path("".as_ref(), owner.id(name), number));
         }
     }
-    assert!(files(path).into_iter().eq(expected));
+    // Notes outlive what they are about.
+    let found = files(path).into_iter();
+    let found = found.filter(|file| !file.starts_with("rewritten"));
+    assert!(found.eq(expected));
 }

@@ -6,8 +6,8 @@
 
 use super::*;
 use oboro_format::wording::SCRUB_SERVER;
-use oboro_format::{Damage, FormatError, Scrubbed};
-use std::collections::BTreeMap;
+use oboro_format::{Damage, FormatError, Scrubbed, SegmentEntry};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 
@@ -87,14 +87,14 @@ impl Scrub {
         for table in [Table::Dataset, Table::Upload] {
             let records = state.catalogue.all(table)?.into_iter();
             for record in records.filter(|record| name.is_none_or(|name| record.name == name)) {
-                let there = published.entry(record.id).or_insert(0);
+                let there: &mut BTreeSet<u32> = published.entry(record.id).or_default();
                 let known = check_name(&record.name).and_then(|()| stored_manifest(&record));
                 match known {
                     Ok(manifest) => {
-                        let count = manifest.segments.len();
+                        let mut numbers = manifest.numbers();
                         let targets = targets(table, &record.name, manifest);
-                        waiting.extend(targets.skip(*there));
-                        *there = count;
+                        waiting.extend(targets.filter(|it| !there.contains(&it.entry().number)));
+                        there.append(&mut numbers);
                     }
                     Err(error) => found.push_back(Damage {
                         name: Some(record.name.escape_debug().to_string()),
@@ -216,7 +216,7 @@ impl Scrub {
                 Err(other) => return Err(other),
             };
             let missing = matches!(corruption, Corruption::Missing);
-            if missing && (target.table == Table::Upload || self.was_deleted(&target)?) {
+            if missing && (target.table == Table::Upload || self.is_gone(&target)?) {
                 self.total_bytes -= target.bytes();
                 continue;
             }
@@ -240,13 +240,14 @@ impl Scrub {
         Ok(segment)
     }
 
-    /// Whether a dataset was deleted since the scrub started.
-    fn was_deleted(&self, target: &Target) -> Result<bool, StoreError> {
+    /// Whether a dataset was deleted, or the segment replaced, since the scrub started.
+    fn is_gone(&self, target: &Target) -> Result<bool, StoreError> {
         let state = self.shared.state();
         let record = state
             .catalogue
             .by_id(Table::Dataset, target.manifest.dataset)?;
-        Ok(record.is_none())
+        let present = record.as_ref().map(stored_manifest).transpose()?;
+        Ok(present.is_none_or(|it| !it.has(target.entry())))
     }
 }
 
@@ -257,16 +258,22 @@ impl fmt::Debug for Scrub {
 }
 
 impl Target {
+    fn entry(&self) -> &SegmentEntry {
+        &self.manifest.segments[self.index as usize]
+    }
+
     fn bytes(&self) -> u64 {
-        self.manifest.segments[self.index as usize].bytes
+        self.entry().bytes
     }
 
     fn file(&self, shared: &Shared) -> PathBuf {
-        shared.segment(self.manifest.dataset, self.index)
+        shared.segment(&self.manifest, self.index)
     }
 
     fn url(&self, remote: &Remote) -> PathBuf {
-        remote.url_of(self.manifest.dataset, self.index).into()
+        remote
+            .url_of(self.manifest.dataset, self.entry().number)
+            .into()
     }
 
     /// A corruption in a file of this segment, or in its `part` if that is given.

@@ -82,6 +82,7 @@ fn a_dataset_is_uploaded_published_listed_and_read() {
         published,
         Published {
             version: 1,
+            replaced: Vec::new(),
             root: manifest.root()
         }
     );
@@ -578,7 +579,7 @@ fn only_one_version_is_uploaded_at_a_time() {
     setting.bundle = append(&setting.bundle, &[1]);
     setting.begin(&store);
     let mut rival = published;
-    rival.version = 2;
+    (rival.version, rival.next_segment) = (2, 2);
     rival.segments.push(setting.bundle.manifest().segments[1]);
     rival.segments[1].digest = Digest([7; 32]);
     let error = store

@@ -267,7 +267,7 @@ fn entries(path: &Path) -> Vec<(PathBuf, fs::Metadata)> {
 }
 
 /// The files at or below a path, sorted.
-fn files(path: &Path) -> Vec<PathBuf> {
+pub fn files(path: &Path) -> Vec<PathBuf> {
     let is_file = |(path, metadata): (PathBuf, fs::Metadata)| metadata.is_file().then_some(path);
     entries(path).into_iter().filter_map(is_file).collect()
 }

@@ -13,7 +13,7 @@ use oboro_format::{
 };
 use parking_lot::Mutex;
 use rustix::fs::{SeekFrom, seek};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,22 +21,22 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Weak};
 
-/// A segment of a dataset.
+/// A segment of a dataset, by number.
 type Key = (DatasetId, u32);
 
 /// The name of a segment's object.
-pub(crate) fn object_of(dataset: DatasetId, index: u32) -> String {
-    format!("segments/{dataset}/{index:08}.seg")
+pub(crate) fn object_of(dataset: DatasetId, number: u32) -> String {
+    format!("segments/{dataset}/{number:08}.seg")
 }
 
 /// The segment whose object has this name.
 pub(crate) fn segment_of(object: &str) -> Option<(DatasetId, u32)> {
     let (dataset, file) = object.strip_prefix("segments/")?.split_once('/')?;
-    let (dataset, index) = (
+    let (dataset, number) = (
         dataset.parse().ok()?,
         file.strip_suffix(".seg")?.parse().ok()?,
     );
-    (object_of(dataset, index) == object).then_some((dataset, index))
+    (object_of(dataset, number) == object).then_some((dataset, number))
 }
 
 /// The files of all segments of a store, and the source of their bytes.
@@ -94,18 +94,18 @@ impl Cache {
     }
 
     /// Adds the file of a segment that is not open, with whatever it has.
-    pub(crate) fn add(&self, dataset: DatasetId, index: u32, path: PathBuf) {
+    pub(crate) fn add(&self, dataset: DatasetId, number: u32, path: PathBuf) {
         let bytes = fs::metadata(&path).map_or(0, |found| found.blocks() * 512);
-        self.insert((dataset, index), path, bytes, Weak::new());
+        self.insert((dataset, number), path, bytes, Weak::new());
         self.evict();
     }
 
-    /// Forgets the files of a dataset's segments from `first` on, which are gone.
-    pub(crate) fn forget(&self, dataset: DatasetId, first: usize) {
+    /// Forgets the files of a dataset's segments except those of these numbers: they are gone.
+    pub(crate) fn forget(&self, dataset: DatasetId, published: &BTreeSet<u32>) {
         let mut state = self.state.lock();
         let State { files, bytes, .. } = &mut *state;
-        files.retain(|(of, index), file| {
-            let stays = *of != dataset || (*index as usize) < first;
+        files.retain(|(of, number), file| {
+            let stays = *of != dataset || published.contains(number);
             *bytes -= if stays { 0 } else { file.bytes };
             stays
         });
@@ -148,7 +148,7 @@ impl Cache {
         manifest: &Manifest,
         index: u32,
     ) -> Result<Arc<CachedSegment>, StoreError> {
-        let key = (manifest.dataset, index);
+        let key = (manifest.dataset, manifest.segments[index as usize].number);
         let already = self
             .state
             .lock()
@@ -242,7 +242,7 @@ impl CachedSegment {
             .open(path)
             .and_then(|file| file.set_len(entry.bytes).map(|()| file))
             .map_err(io_error("open", path))?;
-        let object = object_of(manifest.dataset, index);
+        let object = object_of(manifest.dataset, entry.number);
         let mut bytes = vec![0; SegmentHeader::bytes_of(manifest, index) as usize];
         let read = file.read_exact_at(&mut bytes, 0);
         let header = match SegmentHeader::decode(&bytes, manifest, index) {
@@ -278,7 +278,7 @@ impl CachedSegment {
         };
         Ok(Self {
             cache,
-            key: (manifest.dataset, index),
+            key: (manifest.dataset, entry.number),
             object,
             bytes: entry.bytes,
             file,

@@ -435,9 +435,10 @@ fn append_other(bundle: &Bundle) -> Bundle {
     let mut manifest = bundle.manifest().clone();
     let mut segment = description(&manifest.parameters, 2, manifest.block_count(), 1);
     segment.seeds[0].0[31] ^= 1;
-    let writer = bundle.append().unwrap();
+    let writer = bundle.change().unwrap();
     let entry = fill(writer.segment(segment).unwrap());
     manifest.segments.push(entry);
+    manifest.next_segment += 1;
     manifest.version += 1;
     writer.commit(&manifest, b"sealed", &[]).unwrap()
 }
