@@ -141,6 +141,9 @@ class Bench:
             _, compacting = timed(lambda: self.oboro.run("compact", grown))
             uploaded = self.oboro.run("upload", grown)
             self.oboro.run("upload", at_once)
+            # What reads the panels is not compared.
+            self.question(grown, whole)
+            self.question(at_once, whole)
             after, reference = [], []
             for _ in range(2 * self.size.pairs):
                 after.append(self.question(grown, whole))

@@ -112,7 +112,7 @@ class Encrypted:
         self,
         data: object,
         *,
-        new_items: Literal["refuse", "drop"] = "refuse",
+        new_items: Literal["refuse", "drop", "re-encrypt"] = "refuse",
         min_item_support: float | None = None,
         threads: int | None = None,
         progress: bool | None = None,
@@ -126,9 +126,10 @@ class Encrypted:
         Args:
             data: as for `encrypt`; columns in any order. Missing columns are 0. A file is read in
                 the same way as the first one of the dataset.
-            new_items: what becomes of items that the dataset does not have: "refuse" the data, or
-                "drop" them. Later minimum supports must then be above what they may have, which is
-                `min_item_support` of the dataset.
+            new_items: what becomes of items that the dataset does not have: "refuse" the data;
+                "drop" them, so that later minimum supports must be above what they may have, which
+                is `min_item_support` of the dataset; or "re-encrypt" everything with columns for
+                them.
             min_item_support: with "drop", refuse to leave out items that may reach this support, a
                 fraction of all transactions or a count.
             threads: how many threads encrypt; None for one per processor.
@@ -145,9 +146,11 @@ class Encrypted:
                 may reach `min_item_support`, a file of another format. The dataset is unchanged.
         """
         _check_counts(threads=(threads, 1))
-        if new_items not in ("refuse", "drop"):
-            raise InputError(f'new_items must be "refuse" or "drop", not {new_items!r}')
-        if min_item_support is not None and new_items == "refuse":
+        if new_items not in ("refuse", "drop", "re-encrypt"):
+            raise InputError(
+                f'new_items must be "refuse", "drop" or "re-encrypt", not {new_items!r}'
+            )
+        if min_item_support is not None and new_items != "drop":
             raise InputError('min_item_support bounds what is left out; give new_items="drop"')
         rows = _frames.rows(data, threads, reading, self._native)
         how = _how_read(rows)
@@ -157,7 +160,7 @@ class Encrypted:
                 below = _least_item_count(min_item_support, self.transactions + len(rows))
             self._native.append(
                 rows,
-                drop_new_items=new_items == "drop",
+                new_items=new_items,
                 below=below,
                 threads=threads,
                 progress=told,

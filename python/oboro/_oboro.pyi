@@ -49,7 +49,7 @@ class Encrypted:
         self,
         rows: Rows,
         *,
-        drop_new_items: bool = False,
+        new_items: str = "refuse",
         below: int | None = None,
         threads: int | None = None,
         progress: _Progress | None = None,

@@ -251,7 +251,7 @@ async def append(
     encrypted: _encrypt.Encrypted,
     data: object,
     *,
-    new_items: Literal["refuse", "drop"] = "refuse",
+    new_items: Literal["refuse", "drop", "re-encrypt"] = "refuse",
     min_item_support: float | None = None,
     threads: int | None = None,
     progress: bool | None = None,

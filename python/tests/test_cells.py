@@ -17,7 +17,7 @@ from pandas.testing import assert_frame_equal
 
 import oboro
 from conftest import Encrypt, Serving, public_data, random_frame
-from oboro.errors import FalseAnswerError, InputError, RevealsMoreWarning
+from oboro.errors import FalseAnswerError, InputError, KeysError, RevealsMoreWarning
 from oboro.frequent_patterns import association_rules
 
 # The columns of such a frame are in some 0.3, 0.42, 0.54, 0.66, 0.78 and 0.9 of the rows.
@@ -313,6 +313,50 @@ def test_row_ids_come_back(
         encrypted.append(more, row_ids=["somebody"])
         server.upload(encrypted, dataset.name)
         assert list(dataset.row_ids())[300:] == ["somebody"]
+
+
+def test_what_is_stored_is_compacted_erased_and_given_another_key(
+    tmp_path: Path, keys: oboro.Keys, server: oboro.Server
+) -> None:
+    frame = random_frame(90, COLUMNS)
+    ids = [f"2026-{1 + row // 30:02}-01/{row}" for row in range(90)]
+    encrypted = oboro.encrypt(frame[:30], keys, row_ids=ids[:30], path=tmp_path / "d.oboro")
+    assert not encrypted.compact()
+    for day in (slice(30, 60), slice(60, 90)):
+        encrypted.append(frame[day], row_ids=ids[day])
+    before = encrypted.stored_bytes
+    assert encrypted.compact()
+    assert 3 * encrypted.stored_bytes == before
+    dataset = server.upload(encrypted)
+
+    def check(there: pd.DataFrame, keys: oboro.Keys) -> None:
+        for answers in ("cells", "moments"):
+            found = dataset.apriori(keys, 0.1, max_len=2, answers=answers)  # type: ignore[arg-type]
+            assert found.attrs["oboro"]["answers"] == "verified"
+            expected = apriori(there, min_support=0.1, max_len=2)
+            assert_frame_equal(found, expected)
+
+    check(frame, keys)
+    with pytest.raises(InputError, match=r'2 of the ids are of no row, "nobody" for one'):
+        encrypted.erase(["nobody", "noone", ids[3]])
+    with pytest.raises(InputError, match="row_ids is a list of ids, not one"):
+        encrypted.erase(ids[3])
+    with pytest.raises(InputError, match="is no date"):
+        encrypted.erase(before="yesterday")
+    assert encrypted.erase([ids[40], ids[80]], before="2026-02-01") == 32
+    server.upload(encrypted, dataset.name)
+    left = [row for row in range(30, 90) if row not in (40, 80)]
+    check(frame.iloc[left], keys)
+    assert sorted(dataset.row_ids()) == [ids[row] for row in left]
+
+    other = oboro.Keys.generate()
+    encrypted.rotate(other)
+    with pytest.raises(KeysError):
+        encrypted.rotate(other)
+    with pytest.raises(KeysError):
+        oboro.Encrypted.open(tmp_path / "d.oboro", keys)
+    server.upload(encrypted, dataset.name)
+    check(frame.iloc[left], other)
 
 
 @pytest.mark.parametrize(

@@ -35,11 +35,11 @@ enum Command {
     Plan(commands::plan::Arguments),
     /// Encrypt transactions into a dataset directory, or append to one.
     Encrypt(commands::encrypt::Arguments),
-    /// Put the transactions of many small appends into as few blocks as there can be.
+    /// Put the transactions of many small appends into as few blocks as there can be; then upload.
     Compact(commands::rewriting::CompactArguments),
-    /// Erase transactions, found by their row ids, from a dataset directory and, with the next upload, from the server.
+    /// Erase transactions, found by their row ids; then upload, which erases them from the server.
     Erase(commands::rewriting::EraseArguments),
-    /// Encrypt a dataset directory with another key.
+    /// Change the key: encrypt a dataset again under another one; then upload.
     Rotate(commands::rewriting::RotateArguments),
     /// Send a dataset directory to a server; run again to resume.
     Upload(commands::upload::Arguments),

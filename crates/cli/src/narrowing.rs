@@ -80,7 +80,7 @@ const OPTIONS: &[(&str, Effect)] = &[
     (
         "erase --before",
         Narrows {
-            left_out: "from then on the transactions with these ids, in every result",
+            left_out: "from then on the transactions whose ids begin with an earlier date, in every result",
             said: "`erased` and `transactions`, which results are fractions of",
             test: "crates/cli/tests/cli/growing.rs::an_erased_row_is_in_no_byte_that_is_left",
         },
@@ -307,6 +307,7 @@ const HARMLESS: &[(&str, &[&str])] = &[
     (
         "encrypt",
         &[
+            "--dry-run",
             "--append-to",
             "--key",
             "--out",

@@ -275,7 +275,11 @@ impl Bundle {
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(damaged(Corruption::Missing));
+                // Another process may have changed the dataset meanwhile.
+                return Err(match self.present() {
+                    Ok(present) if present.manifest != self.manifest => self.changed(),
+                    _ => damaged(Corruption::Missing),
+                });
             }
             Err(error) => return Err(io_error("read", &path)(error)),
         };

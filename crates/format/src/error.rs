@@ -112,7 +112,7 @@ pub enum FormatError {
         what: &'static str,
         digits: usize,
     },
-    #[error("version {new} of dataset {dataset} does not extend version {old}: {reason}. {remedy}")]
+    #[error("version {new} of dataset {dataset} cannot follow version {old}: {reason}. {remedy}")]
     NotAnExtension {
         dataset: DatasetId,
         old: u64,

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const MAGIC: &str = "OBOROMAN";
 /// As long as segments were only ever appended.
-const VERSION: u32 = 3;
+const APPENDED: u32 = 3;
 /// From the first rewriting on: segments have numbers of their own.
 const REWRITTEN: u32 = 4;
 const ROOT_CONTEXT: &str = "oboro v1 dataset root";
@@ -29,10 +29,10 @@ pub const MAX_COLUMNS: u32 = 1 << 24;
 /// The most segments of a dataset.
 pub const MAX_SEGMENTS: usize = 1 << 20;
 /// The most earlier versions that a manifest names.
-const MAX_REPLACED: usize = 1 << 16;
+const MAX_EARLIER: usize = 1 << 12;
 /// The most bytes that an encoded manifest takes.
 pub const MAX_MANIFEST_BYTES: usize =
-    FIXED + 2 * NUMBER + (ENTRY + NUMBER) * MAX_SEGMENTS + DIGEST * (MAX_REPLACED + 1);
+    FIXED + 2 * NUMBER + (ENTRY + NUMBER) * MAX_SEGMENTS + DIGEST * (MAX_EARLIER + 1);
 
 // What to do about a version that does not follow another.
 const OTHER: &str = "Append to the dataset that is there, or upload this one under another name.";
@@ -86,7 +86,7 @@ pub struct Manifest {
     pub next_segment: u32,
     /// The roots of earlier versions, from the first rewriting on; the newest are kept. One that is published may be
     /// replaced by this version.
-    pub replaced: Vec<Digest>,
+    pub earlier_roots: Vec<Digest>,
     /// The segments, their blocks consecutive from 0.
     pub segments: Vec<SegmentEntry>,
 }
@@ -108,7 +108,8 @@ impl Manifest {
             .u64(self.version)
             .u32(self.segments.len() as u32);
         if format == REWRITTEN {
-            out.u32(self.next_segment).u32(self.replaced.len() as u32);
+            out.u32(self.next_segment)
+                .u32(self.earlier_roots.len() as u32);
         }
         for segment in &self.segments {
             if format == REWRITTEN {
@@ -120,7 +121,7 @@ impl Manifest {
                 .u32(segment.blocks)
                 .u64(segment.bytes);
         }
-        for root in &self.replaced {
+        for root in &self.earlier_roots {
             out.put(&root.0);
         }
         out.seal()
@@ -129,10 +130,10 @@ impl Manifest {
     /// The version of its encoding: the first that can say it.
     fn format(&self) -> u32 {
         let numbers = self.segments.iter().map(|segment| segment.number);
-        let appended = self.replaced.is_empty()
+        let appended = self.earlier_roots.is_empty()
             && numbers.eq(0..self.segments.len() as u32)
             && self.next_segment as usize == self.segments.len();
-        if appended { VERSION } else { REWRITTEN }
+        if appended { APPENDED } else { REWRITTEN }
     }
 
     /// Reads what [`encode`](Self::encode) wrote; anything else is an error.
@@ -147,8 +148,8 @@ impl Manifest {
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, Corruption> {
-        let format = match Reader::new(bytes).preamble(MAGIC, VERSION) {
-            Ok(()) => VERSION,
+        let format = match Reader::new(bytes).preamble(MAGIC, APPENDED) {
+            Ok(()) => APPENDED,
             Err(_) => Reader::new(bytes)
                 .preamble(MAGIC, REWRITTEN)
                 .map(|()| REWRITTEN)?,
@@ -165,17 +166,17 @@ impl Manifest {
         let version = reader.u64()?;
         let count = reader.u32()? as usize;
         let has_numbers = format == REWRITTEN;
-        let (next_segment, replaced, entry) = if has_numbers {
+        let (next_segment, earlier, entry) = if has_numbers {
             (reader.u32()?, reader.u32()? as usize, ENTRY + NUMBER)
         } else {
             (count as u32, 0, ENTRY)
         };
         let fit = count <= MAX_SEGMENTS
-            && replaced <= MAX_REPLACED
-            && count * entry + replaced * DIGEST == reader.remaining();
+            && earlier <= MAX_EARLIER
+            && count * entry + earlier * DIGEST == reader.remaining();
         if !fit {
             return Err(Corruption::Invalid(format!(
-                "{count} segments and {replaced} earlier versions do not fit its length"
+                "{count} segments and {earlier} earlier versions do not fit its length"
             )));
         }
         let segments = (0..count)
@@ -194,7 +195,7 @@ impl Manifest {
                 })
             })
             .collect::<Result<_, Corruption>>()?;
-        let replaced = (0..replaced)
+        let earlier_roots = (0..earlier)
             .map(|_| reader.array().map(Digest))
             .collect::<Result<_, Corruption>>()?;
         let parameters = Parameters::new(log_degree, limbs as usize, plaintext_modulus)
@@ -209,7 +210,7 @@ impl Manifest {
             row_id_bytes,
             version,
             next_segment,
-            replaced,
+            earlier_roots,
             segments,
         };
         if manifest.format() == format {
@@ -321,22 +322,30 @@ impl Manifest {
         self.segments.iter().map(|it| it.number).collect()
     }
 
-    /// Whether one of its segments is this one, wherever its blocks are.
-    pub fn has(&self, entry: &SegmentEntry) -> bool {
-        let mut segments = self.segments.iter();
-        segments.any(|it| (it.number, it.digest) == (entry.number, entry.digest))
+    /// The digest of each segment, by its number.
+    pub fn digests(&self) -> BTreeMap<u32, Digest> {
+        let segments = self.segments.iter();
+        segments.map(|it| (it.number, it.digest)).collect()
+    }
+
+    /// The indices of the segments that another version does not have.
+    pub fn segments_beyond(&self, other: &Self) -> Vec<u32> {
+        let known = other.digests();
+        let segments = (0..).zip(&self.segments);
+        let is_new = |entry: &SegmentEntry| known.get(&entry.number) != Some(&entry.digest);
+        segments.filter(|it| is_new(it.1)).map(|it| it.0).collect()
     }
 
     /// The version after this one, for more segments to be added.
     #[must_use]
     pub fn appended(&self) -> Self {
-        let replaced = match self.format() {
-            VERSION => Vec::new(),
-            _ => self.replaced_by_next(),
+        let earlier_roots = match self.format() {
+            APPENDED => Vec::new(),
+            _ => self.earlier_and_this(),
         };
         Self {
             version: self.version + 1,
-            replaced,
+            earlier_roots,
             ..self.clone()
         }
     }
@@ -346,41 +355,48 @@ impl Manifest {
     pub fn rewritten(&self) -> Self {
         Self {
             version: self.version + 1,
-            replaced: self.replaced_by_next(),
+            earlier_roots: self.earlier_and_this(),
             ..self.clone()
         }
     }
 
-    /// The roots of the versions before this one and of this one, as the next version names them if it is a rewriting or
-    /// comes after one. Of versions that were only appended those that there may have been: in each, only the last
-    /// segment may have fewer than 64 blocks.
-    fn replaced_by_next(&self) -> Vec<Digest> {
-        let mut roots = self.replaced.clone();
-        if self.format() == VERSION {
-            let (mut fewest, mut most) = (0, 0);
-            for (index, entry) in self.segments.iter().enumerate() {
-                // Versions that end with this segment or before it.
-                most += 1;
-                fewest += u64::from(entry.blocks < BLOCKS_PER_SEGMENT);
-                let left = (self.segments.len() - 1 - index) as u64;
-                let first = fewest.max(self.version.saturating_sub(left)).max(1);
-                for version in first..=most.min(self.version - 1) {
-                    let earlier = Self {
-                        version,
-                        next_segment: index as u32 + 1,
-                        segments: self.segments[..=index].to_vec(),
-                        ..self.clone()
-                    };
-                    roots.push(earlier.root());
-                    if roots.len() >= MAX_REPLACED {
-                        break;
-                    }
-                }
-            }
+    /// The roots of the versions before this one and of this one, the newest last. Of versions that were only appended
+    /// these are the ones that there may have been: in each, only the last segment may have fewer than 64 blocks.
+    fn earlier_and_this(&self) -> Vec<Digest> {
+        let mut newest_first = vec![self.root()];
+        if self.format() == APPENDED {
+            newest_first.extend(self.may_have_been().take(MAX_EARLIER - 1));
+        } else {
+            newest_first.extend(self.earlier_roots.iter().rev().take(MAX_EARLIER - 1));
         }
-        roots.push(self.root());
-        let first = roots.len().saturating_sub(MAX_REPLACED);
-        roots.split_off(first)
+        newest_first.reverse();
+        newest_first
+    }
+
+    /// The roots of versions that this one may have been appended to, the longest first.
+    fn may_have_been(&self) -> impl Iterator<Item = Digest> {
+        // The most and the fewest versions that may end with each segment or before it.
+        let short = |entry: &SegmentEntry| u64::from(entry.blocks < BLOCKS_PER_SEGMENT);
+        let mut fewest = self.segments.iter().map(short).sum::<u64>();
+        (0..self.segments.len()).rev().flat_map(move |last| {
+            let first = fewest
+                .max(
+                    self.version
+                        .saturating_sub((self.segments.len() - 1 - last) as u64),
+                )
+                .max(1);
+            fewest -= short(&self.segments[last]);
+            let most = (last as u64 + 1).min(self.version - 1);
+            (first..=most).rev().map(move |version| {
+                let earlier = Self {
+                    version,
+                    next_segment: last as u32 + 1,
+                    segments: self.segments[..=last].to_vec(),
+                    ..self.clone()
+                };
+                earlier.root()
+            })
+        })
     }
 
     /// Checks that this may come after `older`: with something appended, or rewritten.
@@ -388,17 +404,17 @@ impl Manifest {
     /// # Errors
     /// Something else; the error says what differs.
     pub fn follows(&self, older: &Manifest) -> Result<(), FormatError> {
-        if self.replaced.contains(&older.root()) {
+        if self.earlier_roots.contains(&older.root()) {
             return self.rewrites(older);
         }
         let was_rewritten = [self, older].iter().any(|it| it.format() == REWRITTEN);
         self.extends(older).map_err(|error| {
             if self.dataset != older.dataset || !was_rewritten {
                 error
-            } else if older.replaced.contains(&self.root()) {
-                self.follows_not(older, "it is not newer", NEWEST)
+            } else if older.earlier_roots.contains(&self.root()) {
+                self.refusal(older, "it is not newer", NEWEST)
             } else {
-                self.follows_not(older, "each was changed without the other", PARTED)
+                self.refusal(older, "each was changed without the other", PARTED)
             }
         })
     }
@@ -406,17 +422,15 @@ impl Manifest {
     /// Checks that a rewriting kept what it does not replace. The key may be another one.
     fn rewrites(&self, older: &Manifest) -> Result<(), FormatError> {
         let of_older = |it: &&SegmentEntry| it.number < older.next_segment;
-        let known: BTreeMap<u32, Digest> = older
-            .segments
-            .iter()
-            .map(|it| (it.number, it.digest))
-            .collect();
+        let known = older.digests();
         let is_known = |it: &SegmentEntry| known.get(&it.number) == Some(&it.digest);
+        let has_other_columns =
+            self.columns != older.columns || self.row_id_bytes != older.row_id_bytes;
         let (reason, remedy) = if self.dataset != older.dataset {
             ("it is another dataset", OTHER)
         } else if self.parameters != older.parameters || self.max_len != older.max_len {
             ("its parameters differ", OTHER)
-        } else if self.columns != older.columns || self.row_id_bytes != older.row_id_bytes {
+        } else if has_other_columns && self.segments.iter().any(|it| of_older(&it)) {
             ("its columns or the lengths of its row ids differ", OTHER)
         } else if self.version <= older.version {
             ("it is not newer", NEWEST)
@@ -427,7 +441,7 @@ impl Manifest {
         } else {
             return Ok(());
         };
-        Err(self.follows_not(older, reason, remedy))
+        Err(self.refusal(older, reason, remedy))
     }
 
     /// Checks that this is `older` with something appended, once or more often: the
@@ -446,7 +460,7 @@ impl Manifest {
             ("its parameters differ", OTHER)
         } else if self.columns != older.columns || self.row_id_bytes != older.row_id_bytes {
             ("its columns or the lengths of its row ids differ", OTHER)
-        } else if !self.replaced.starts_with(&older.replaced) {
+        } else if !self.earlier_roots.starts_with(&older.earlier_roots) {
             ("each was changed without the other", PARTED)
         } else if !self.segments.starts_with(&older.segments)
             && !older.segments.starts_with(&self.segments)
@@ -465,15 +479,10 @@ impl Manifest {
         } else {
             return Ok(());
         };
-        Err(self.follows_not(older, reason, remedy))
+        Err(self.refusal(older, reason, remedy))
     }
 
-    fn follows_not(
-        &self,
-        older: &Manifest,
-        reason: &'static str,
-        remedy: &'static str,
-    ) -> FormatError {
+    fn refusal(&self, older: &Manifest, reason: &'static str, remedy: &'static str) -> FormatError {
         FormatError::NotAnExtension {
             dataset: older.dataset,
             old: older.version,

@@ -106,7 +106,7 @@ pub fn manifest(parameters: &Parameters, segments: Vec<SegmentEntry>) -> Manifes
         row_id_bytes: ROW_ID_BYTES,
         version: 1,
         next_segment: segments.len() as u32,
-        replaced: Vec::new(),
+        earlier_roots: Vec::new(),
         segments,
     }
 }
@@ -155,7 +155,7 @@ pub fn append(bundle: &Bundle, blocks: &[u32]) -> Bundle {
 pub fn rewrite(bundle: &Bundle, index: usize, earlier: &[&Bundle]) -> Bundle {
     let mut next = bundle.manifest().rewritten();
     let earlier = earlier.iter().map(|it| it.manifest().root());
-    next.replaced.splice(0..0, earlier);
+    next.earlier_roots.splice(0..0, earlier);
     let SegmentEntry {
         first_block,
         blocks,

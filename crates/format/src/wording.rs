@@ -272,8 +272,6 @@ pub const SERVE: Action = Action::of_command("oboro serve");
 pub const BACKUP: Action = Action::of_command("oboro backup");
 /// Having a server check its store.
 pub const SCRUB_SERVER: Action = Action::of_command("oboro scrub --server URL");
-/// Listing row ids.
-pub const ROW_IDS_LISTED: Action = Action::new("oboro row-ids", "Dataset.row_ids()");
 /// Giving up an upload.
 pub const UPLOAD_CANCEL: Action = Action::of_command("oboro upload --cancel");
 /// Checking a bundle.

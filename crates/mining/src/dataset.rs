@@ -10,9 +10,7 @@ use crate::record::{Failure, Items, OwnerRecord, RecordError, Trust, bounds};
 use crate::shuffled::Shuffled;
 use crate::transactions::{MinSupport, TransactionsError};
 use oboro_format::files::free_bytes;
-use oboro_format::wording::{
-    MAX_LEN, MIN_ITEM_SUPPORT, MISSING, NEW_ITEMS, ROW_IDS, ROW_IDS_LISTED, TRUST_RESET,
-};
+use oboro_format::wording::{MAX_LEN, MIN_ITEM_SUPPORT, MISSING, NEW_ITEMS, ROW_IDS, TRUST_RESET};
 use oboro_format::{
     BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, FormatError, MAX_ROW_ID_BYTES, Manifest,
     segment_bytes,
@@ -53,8 +51,8 @@ pub enum DatasetError {
         wanted: KeyCheck,
     },
     #[error(
-        "{count} items are not columns of this dataset, {example:?} for one; leave them out with {} (later minimum supports must then be above theirs), or encrypt everything anew",
-        NEW_ITEMS.to("drop")
+        "{count} items are not columns of this dataset, {example:?} for one; leave them out with {} (later minimum supports must then be above theirs), or encrypt everything again with columns for them, {}",
+        NEW_ITEMS.to("drop"), NEW_ITEMS.to("re-encrypt")
     )]
     NewItems { count: usize, example: String },
     #[error(
@@ -65,6 +63,10 @@ pub enum DatasetError {
         support: u64,
         limit: u64,
     },
+    #[error(
+        "items in fewer than {0} transactions were left out of this dataset, and the new items may be among them; encrypt everything anew"
+    )]
+    ItemsMissing(u64),
     #[error(
         "{lacking} items of this dataset have no column in this table, {example:?} for one; add their columns, or give `{}` if the items are in none of its transactions",
         MISSING.to("absent")
@@ -120,10 +122,14 @@ pub enum DatasetError {
         "rows of this dataset have no ids, so none can be found; encrypt all data again with {ROW_IDS}"
     )]
     NoIdsToErase,
-    #[error("there is no such row; nothing was erased")]
+    #[error("no row is to be erased; give ids of rows, or a date")]
     NothingToErase,
     #[error(
-        "{count} of the ids are of no row, {example:?} for one; nothing was erased. Check them against {ROW_IDS_LISTED}; rows that were erased before have none"
+        "no row has the id {example:?}{}; nothing was erased. Check the spelling; a row that was erased before has no id any more",
+        match count {
+            1 => String::new(),
+            count => format!(", nor {} others of those given", count - 1),
+        }
     )]
     UnknownRowIds { count: usize, example: String },
     #[error(
@@ -313,6 +319,8 @@ pub enum NewItems {
         /// The append is refused if one of them may have this support, appends included.
         below: Option<MinSupport>,
     },
+    /// Everything is encrypted again with columns for them, one version before the append.
+    Reencrypt,
 }
 
 /// Called before the first and after every encrypted block-column: with the number done and the total. A break ends the
@@ -374,7 +382,7 @@ impl Dataset {
             row_id_bytes: plan.row_id_bytes,
             version: 1,
             next_segment: 0,
-            replaced: Vec::new(),
+            earlier_roots: Vec::new(),
             segments: Vec::new(),
         };
         let new = NewRows {
@@ -399,7 +407,7 @@ impl Dataset {
             progress,
         };
         let strata = new.keep(
-            NewStratum::after_append(&[], new.bounds, rows.len() as u64, 0)
+            NewStratum::extended(&[], new.bounds, rows.len() as u64, 0)
                 .ok_or(DatasetError::TooManyRanges)?,
             None,
             &mut writer,
@@ -481,8 +489,17 @@ impl Dataset {
         let (count, example) = (unknown.clone().count(), unknown.min().cloned());
         let mut left_out = Vec::new();
         if let Some(example) = example {
-            if new_items == NewItems::Refuse {
-                return Err(DatasetError::NewItems { count, example });
+            match new_items {
+                NewItems::Refuse => return Err(DatasetError::NewItems { count, example }),
+                NewItems::Reencrypt => {
+                    let known = |name: &&String| !by_name.contains_key(name.as_str());
+                    let mut names: Vec<String> =
+                        rows.names().iter().filter(known).cloned().collect();
+                    names.sort_unstable();
+                    let wider = self.with_items(&names, threads, progress)?;
+                    return wider.append(rows, NewItems::Refuse, threads, progress);
+                }
+                NewItems::Drop { .. } => {}
             }
             (rows, left_out) = rows.only(|name| by_name.contains_key(name));
         }
@@ -540,7 +557,7 @@ impl Dataset {
             progress,
         };
         let (before, count) = (&self.record.strata, rows.len() as u64);
-        let strata = NewStratum::after_append(before, new.bounds, count, trust.0)
+        let strata = NewStratum::extended(before, new.bounds, count, trust.0)
             .ok_or(DatasetError::TooManyRanges)?;
         let strata = new.keep(strata, Some(&self.bundle), &mut writer)?;
         let record = OwnerRecord::new(&manifest, strata, &order, items, noise, trust);

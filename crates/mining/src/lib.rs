@@ -36,7 +36,7 @@ pub struct Readme;
 
 pub use apriori::{AprioriError, AprioriOptions, LevelReport, SupportCounter, apriori};
 pub use bitmap::{Bitmap, PlaintextCounter};
-pub use dataset::{Dataset, DatasetError, DatasetPlan, NewItems, Target};
+pub use dataset::{Dataset, DatasetError, DatasetPlan, NewItems, Progress, Target};
 pub use deduction::{Bounds, Contradiction};
 pub use eclat::eclat;
 pub use frequent::{FrequentItemset, FrequentItemsets, ItemsetsDocument, ItemsetsError};

@@ -1,5 +1,5 @@
 //! The data that the owner keeps for each range of its dataset, to verify and read what a server counts there. It is
-//! computed from the segments just written, read back once, and sealed in one file per range (docs/cryptography.md,
+//! computed from the segments just written and, if they replace others, from those, read back once, and sealed in one file per range (docs/cryptography.md,
 //! "Verified sums").
 
 use crate::dataset::{DatasetError, Progress};
@@ -58,15 +58,17 @@ pub(crate) struct NewStratum {
 pub(crate) enum Change {
     /// It is as it was.
     Kept,
-    /// All its blocks but the first so many, which it had before, are new.
-    Added(u64),
+    /// All its blocks are new.
+    New,
+    /// It has got more blocks behind the first so many, which it had before.
+    Grown(u64),
     /// Some of its segments were replaced by others with as many blocks, at the same positions.
     Replaced,
 }
 
 impl NewStratum {
-    /// The strata after an append: `before`, and what they become with `transactions` more.
-    pub(crate) fn after_append(
+    /// The strata that `before` become with `transactions` more.
+    pub(crate) fn extended(
         before: &[StratumRecord],
         bounds: &Bounds,
         transactions: u64,
@@ -85,10 +87,10 @@ impl NewStratum {
                     secret_generation: extent.secret_generation,
                     ranges: old.map_or_else(Vec::new, |it| it.ranges.clone()),
                 },
-                change: if blocks == extent.blocks {
-                    Change::Kept
-                } else {
-                    Change::Added(blocks)
+                change: match blocks {
+                    0 => Change::New,
+                    same if same == extent.blocks => Change::Kept,
+                    fewer => Change::Grown(fewer),
                 },
             }
         };
@@ -115,8 +117,8 @@ impl NewBlocks<'_> {
             let end = first + record.blocks;
             let (new, old) = match change {
                 Change::Kept => (end..end, &[][..]),
-                Change::Added(0) => (first..end, &[][..]),
-                Change::Added(blocks) => (first + blocks..end, &record.ranges[..]),
+                Change::New => (first..end, &[][..]),
+                Change::Grown(blocks) => (first + blocks..end, &record.ranges[..]),
                 Change::Replaced => (first..end, &record.ranges[..]),
             };
             plans.push(Plan {
@@ -147,9 +149,7 @@ impl NewBlocks<'_> {
             && plans.iter().any(|plan| plan.replaces)
         {
             let replaced = self.sums(&pieces);
-            let segments = (0..).zip(&older.manifest().segments);
-            let is_gone = |it: &(u32, &SegmentEntry)| !self.manifest.has(it.1);
-            let segments: Vec<u32> = segments.filter(is_gone).map(|it| it.0).collect();
+            let segments = older.manifest().segments_beyond(self.manifest);
             let open = |index| older.open_segment(index);
             self.add_segments(older.manifest(), &segments, open, &pieces, &replaced)?;
             for (sums, replaced) in sums.iter_mut().zip(replaced) {

@@ -214,6 +214,34 @@ impl Items {
         }
     }
 
+    /// With the supports that are left, and the number of transactions: nothing else tells of what was erased.
+    pub(crate) fn after_erasure(mut self, supports: Vec<u64>, transactions: u64) -> Self {
+        self.supports = supports;
+        let read = self.read.take();
+        self.read = read.map(|it| it.recounted(transactions, &self.names, &self.supports));
+        self
+    }
+
+    /// Gives item `i` the column `numbers[i]`, where the present items come first, in the order of their columns, and then new
+    /// ones, which no transaction has.
+    pub(crate) fn renumbered(mut self, numbers: &[Column], new: &[String]) -> Self {
+        let known = self.names.len();
+        self.names.extend(new.iter().cloned());
+        self.supports.resize(self.names.len(), 0);
+        self.numbers &= new.iter().all(|name| name.parse::<i64>().is_ok());
+        let order = self.order.iter().map(|&column| numbers[column]);
+        self.order = order.chain(numbers[known..].iter().copied()).collect();
+        let mut items: Vec<_> = self
+            .names
+            .into_iter()
+            .zip(self.supports)
+            .enumerate()
+            .collect();
+        items.sort_unstable_by_key(|&(item, _)| numbers[item]);
+        (self.names, self.supports) = items.into_iter().map(|it| it.1).unzip();
+        self
+    }
+
     /// Adds the transactions of `rows`, whose `i`-th item has the column `columns[i]`.
     pub(crate) fn with(mut self, rows: &Shuffled, columns: &[Column]) -> Self {
         for (&column, support) in columns.iter().zip(rows.supports()) {

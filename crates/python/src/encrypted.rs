@@ -99,13 +99,13 @@ impl Encrypted {
     }
 
     /// Encrypts more transactions of the same items into the dataset.
-    #[pyo3(signature = (rows, *, drop_new_items = false, below = None, threads = None, progress = None, interrupt = None))]
+    #[pyo3(signature = (rows, *, new_items = "refuse", below = None, threads = None, progress = None, interrupt = None))]
     #[allow(clippy::too_many_arguments)]
     fn append(
         &self,
         py: Python<'_>,
         rows: &Rows,
-        drop_new_items: bool,
+        new_items: &str,
         below: Option<u64>,
         threads: Option<NonZeroUsize>,
         progress: Option<Bound<'_, PyAny>>,
@@ -116,16 +116,19 @@ impl Encrypted {
             return Ok(());
         }
         let threads = self::threads(threads);
-        let new_items = if drop_new_items {
-            NewItems::Drop {
+        let new_items = match new_items {
+            "drop" => NewItems::Drop {
                 below: below.map(MinSupport::Count),
-            }
-        } else {
-            NewItems::Refuse
+            },
+            "re-encrypt" => NewItems::Reencrypt,
+            _ => NewItems::Refuse,
         };
         call::run(py, progress, interrupt, |call| -> Result<_, Failure> {
             let advance = |done, total| call.advance(done, total);
             let after = before.append(rows, new_items, threads, &advance)?;
+            if new_items == NewItems::Reencrypt {
+                forget_kept(after.bundle())?;
+            }
             *self.0.lock() = Arc::new(after);
             Ok(())
         })

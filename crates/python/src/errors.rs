@@ -150,6 +150,7 @@ impl From<DatasetError> for Failure {
             DatasetError::Plan(_)
             | DatasetError::NewItems { .. }
             | DatasetError::ItemsLeftOut(_)
+            | DatasetError::ItemsMissing(_)
             | DatasetError::LeftOutTooOften { .. }
             | DatasetError::NoRowIds
             | DatasetError::LackingRowIds

@@ -4,7 +4,7 @@
 //! so mining again with another minimum support computes only moments that were never asked for. The cache holds a
 //! given number of bytes and evicts the entries of least value.
 
-use oboro_format::Digest;
+use oboro_format::{DatasetId, Digest};
 use oboro_ring::moment::MomentIndex;
 use oboro_ring::{Blocks, Column};
 use parking_lot::RwLock;
@@ -19,13 +19,14 @@ const OVERHEAD: usize = 160;
 /// Packed moments by key. With a size of 0 it is empty and does nothing.
 pub(crate) struct MomentCache {
     moments: Option<sync::Cache<Key, Bytes, Weight>>,
-    /// The roots of versions that their owners replaced: calls in progress may still count on them.
-    replaced: RwLock<HashSet<Digest>>,
+    /// Versions that their owners replaced, by dataset and root: calls in progress may still count on them.
+    replaced: RwLock<HashSet<(DatasetId, Digest)>>,
 }
 
 /// The parameters that the moments of a question depend on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kind {
+    pub(crate) dataset: DatasetId,
     /// Identifies the version of the dataset.
     pub(crate) root: Digest,
     pub(crate) limbs: usize,
@@ -33,6 +34,7 @@ pub(crate) struct Kind {
 
 #[derive(Clone, PartialEq, Eq)]
 struct Key {
+    dataset: DatasetId,
     root: Digest,
     limbs: u32,
     power: u32,
@@ -43,6 +45,7 @@ struct Key {
 /// A key that owns nothing.
 #[derive(Clone, Copy)]
 struct BorrowedKey<'a> {
+    dataset: DatasetId,
     root: Digest,
     limbs: u32,
     power: u32,
@@ -54,6 +57,7 @@ impl<'a> BorrowedKey<'a> {
     fn new(kind: Kind, index: &'a MomentIndex, moment: usize, range: Blocks) -> Self {
         let (power, columns) = index.get(moment);
         Self {
+            dataset: kind.dataset,
             root: kind.root,
             limbs: kind.limbs as u32,
             power: power as u32,
@@ -66,6 +70,7 @@ impl<'a> BorrowedKey<'a> {
 impl Key {
     fn key(&self) -> BorrowedKey<'_> {
         BorrowedKey {
+            dataset: self.dataset,
             root: self.root,
             limbs: self.limbs,
             power: self.power,
@@ -118,14 +123,14 @@ impl MomentCache {
         }
     }
 
-    /// Forgets everything of these versions, for ever.
-    pub(crate) fn forget(&self, roots: &[Digest]) {
+    /// Forgets everything of these versions of a dataset, for ever.
+    pub(crate) fn forget(&self, dataset: DatasetId, roots: &[Digest]) {
         let Some(moments) = self.moments.as_ref().filter(|_| !roots.is_empty()) else {
             return;
         };
         let mut replaced = self.replaced.write();
-        replaced.extend(roots);
-        moments.retain(|key, _| !replaced.contains(&key.root));
+        replaced.extend(roots.iter().map(|&root| (dataset, root)));
+        moments.retain(|key, _| !replaced.contains(&(key.dataset, key.root)));
     }
 
     /// A moment over every range, if all of them are cached.
@@ -155,11 +160,12 @@ impl MomentCache {
         let Some(cache) = &self.moments else { return };
         // Held until it is inserted, so that nothing comes after `forget`.
         let replaced = self.replaced.read();
-        if replaced.contains(&kind.root) {
+        if replaced.contains(&(kind.dataset, kind.root)) {
             return;
         }
         let key = BorrowedKey::new(kind, index, moment, range);
         let key = Key {
+            dataset: key.dataset,
             root: key.root,
             limbs: key.limbs,
             power: key.power,
@@ -181,6 +187,7 @@ mod tests {
     }
 
     const KIND: Kind = Kind {
+        dataset: DatasetId([1; 16]),
         root: Digest([3; 32]),
         limbs: 2,
     };
@@ -235,7 +242,9 @@ mod tests {
         for kind in [KIND, other] {
             cache.insert(kind, &index, 0, ranges[0], b"known");
         }
-        cache.forget(&[KIND.root]);
+        // Others do not bar them.
+        cache.forget(DatasetId([9; 16]), &[other.root]);
+        cache.forget(KIND.dataset, &[KIND.root]);
         // A call that began before.
         cache.insert(KIND, &index, 0, ranges[0], b"known");
         assert_eq!(cache.get(KIND, &index, 0, &ranges), None);

@@ -17,8 +17,8 @@ use crate::pool::{Job, Queue, Workspace};
 use crate::status;
 use crate::totals::{Shards, Totals};
 use oboro_engine::{Backend, EngineError, Job as CountJob, Moments, Plan, RunningJob, Step};
-use oboro_format::Digest;
 use oboro_format::wording::{ANSWERS, MAX_ITEMSETS, MAX_LEN, MIN_SUPPORT, QUERY_TIMEOUT};
+use oboro_format::{DatasetId, Digest};
 use oboro_protocol::v1::count_reply::Reply as Part;
 use oboro_protocol::{MOMENTS_CHUNK_BYTES, block_ranges, columns, digest, max_itemsets, v1};
 use oboro_ring::Blocks;
@@ -220,6 +220,7 @@ struct Unplanned {
 
 /// A query that was planned.
 struct Answer {
+    dataset: DatasetId,
     root: Digest,
     index: Arc<MomentIndex>,
     packing: Packing,
@@ -279,6 +280,7 @@ impl Answer {
         memory.take(index.bytes() as u64)?;
         let packing = spec.packing();
         let kind = Kind {
+            dataset: spec.snapshot.manifest().dataset,
             root,
             limbs: packing.limbs(),
         };
@@ -305,6 +307,7 @@ impl Answer {
             .then(|| count(&index, unknown, memory))
             .transpose()?;
         Ok(Self {
+            dataset: spec.snapshot.manifest().dataset,
             root,
             index,
             packing,
@@ -369,6 +372,7 @@ impl Answer {
         moments: Moments<'_>,
     ) -> ControlFlow<()> {
         let kind = Kind {
+            dataset: self.dataset,
             root: self.root,
             limbs: self.packing.limbs(),
         };

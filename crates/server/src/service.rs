@@ -151,7 +151,9 @@ impl Mining for Service {
                 Ok(published)
             })
             .await?;
-        self.counting.cache.forget(&published.replaced);
+        self.counting
+            .cache
+            .forget(published.dataset, &published.rewrote);
         tracing::info!(version = published.version, root = %published.root, "published");
         Ok(Response::new(v1::Published {
             version: published.version,

@@ -215,6 +215,14 @@ impl Catalogue {
         })
     }
 
+    /// Forgets a published dataset, without a tombstone.
+    pub(crate) fn withdraw(&mut self, id: DatasetId) -> Result<(), StoreError> {
+        self.change(|transaction| {
+            transaction.execute("DELETE FROM dataset WHERE id = ?1", [id.0])?;
+            Ok(())
+        })
+    }
+
     /// Ends an upload.
     pub(crate) fn cancel_upload(&mut self, id: DatasetId) -> Result<(), StoreError> {
         self.change(|transaction| {

@@ -92,13 +92,12 @@ impl SharedStore {
         let is_of_dataset = |it: &Arc<Snapshot>| it.manifest().dataset == manifest.dataset;
         let known = open.iter().filter(|it| is_of_dataset(it)).count();
         // Nobody counts on what its owner replaced.
-        open.retain(|it| !manifest.replaced.contains(&it.root()));
+        open.retain(|it| !is_of_dataset(it) || !manifest.earlier_roots.contains(&it.root()));
         let left = open.iter().filter(|it| is_of_dataset(it)).count();
         if left < known || known == 0 {
             self.forget_replaced(&manifest)?;
         }
-        let is_older = |it: &&Arc<Snapshot>| it.manifest().dataset == manifest.dataset;
-        let older = open.iter().rfind(is_older).map(|it| &**it);
+        let older = open.iter().rfind(|it| is_of_dataset(it)).map(|it| &**it);
         let segments = segments_of(&manifest, older, |index| {
             self.tier
                 .register(self.segment(&manifest, index)?, Arc::clone(&homes))

@@ -21,7 +21,7 @@ use oboro_format::{
 };
 use parking_lot::{Mutex, MutexGuard};
 use remote::{Remote, check_is_no_cache};
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::iter;
@@ -70,12 +70,14 @@ pub struct SegmentProgress {
 /// What has been published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Published {
+    /// The dataset.
+    pub dataset: DatasetId,
     /// The version of the dataset.
     pub version: u64,
     /// Its root hash, for the owner to compare.
     pub root: Digest,
-    /// The roots of the newest versions that it replaced, if it is rewritten: nothing of these may be kept.
-    pub replaced: Vec<Digest>,
+    /// The roots of the versions before it, if this call rewrote what they have: nothing of them may be kept.
+    pub rewrote: Vec<Digest>,
 }
 
 /// What a store holds.

@@ -186,7 +186,7 @@ fn bundle(directory: &Path, columns: u32, groups: u64) -> Result<Bundle, Failure
         row_id_bytes: 0,
         version: 1,
         next_segment: 0,
-        replaced: Vec::new(),
+        earlier_roots: Vec::new(),
         segments: Vec::new(),
         parameters,
     };

@@ -3,6 +3,7 @@
 use crate::Outcome;
 use crate::arguments::{InputArguments, KeyArguments, NameList, ThreadArguments, names};
 use crate::output::{Failure, Output, Unit, bytes, seconds};
+use oboro_client::forget_kept;
 use oboro_format::files::free_bytes;
 use oboro_mining::{
     Dataset, DatasetPlan, HowRead, MOST_PAIRED, MinSupport, Name, NewItems, Shuffled, Target,
@@ -11,6 +12,7 @@ use oboro_mining::{
 use serde_json::json;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Once;
 use std::time::Instant;
 
 #[derive(clap::Args)]
@@ -38,8 +40,9 @@ pub struct Arguments {
     /// items that may reach it.
     #[arg(long, value_name = "SUPPORT")]
     min_item_support: Option<MinSupport>,
-    /// With --append-to, what becomes of items that the dataset does not have: refuse the file, or leave them out (drop).
-    /// Later minimum supports must then be above what they may have.
+    /// With --append-to, what becomes of items that the dataset does not have: refuse the file; leave them out (drop), so
+    /// that later minimum supports must be above what they may have; or encrypt everything again with columns for them
+    /// (re-encrypt).
     #[arg(
         long,
         value_name = "WHAT",
@@ -51,6 +54,9 @@ pub struct Arguments {
     /// 1,024 items; otherwise `oboro pairs` works for every item.
     #[arg(long, value_name = "ITEMS", value_parser = names, conflicts_with = "append_to")]
     focus: Vec<NameList>,
+    /// Say what would be encrypted and how much space it takes, and write nothing.
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     threads: ThreadArguments,
 }
@@ -60,6 +66,7 @@ pub struct Arguments {
 enum NewItemsChoice {
     Refuse,
     Drop,
+    ReEncrypt,
 }
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
@@ -82,8 +89,13 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         read => read.map(|(transactions, how)| (transactions, Some(how)))?,
     };
     let items_read = transactions.item_count();
-    let left_out = match &appended_to {
+    let new_columns = match &appended_to {
         Some(dataset) => dataset.count_new_items(transactions.names()),
+        None => 0,
+    };
+    let left_out = match &appended_to {
+        Some(_) if new_items == NewItems::Reencrypt => 0,
+        Some(_) => new_columns,
         None => {
             if let Some(min_support) = arguments.min_item_support {
                 transactions = transactions.restrict(min_support);
@@ -98,6 +110,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     drop(transactions);
     let directory = arguments.directory();
     let expected_bytes = match &appended_to {
+        Some(dataset) if new_items == NewItems::Reencrypt && new_columns > 0 => {
+            dataset.reencrypted_bytes(new_columns, rows.len() as u64)?
+        }
         Some(dataset) => dataset.appended_bytes(rows.len() as u64)?,
         None => DatasetPlan::of(&rows, arguments.max_len)?.bytes,
     };
@@ -112,13 +127,34 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             escaped(&directory.display().to_string()),
         )
     };
+    if arguments.dry_run {
+        let value = json!({
+            "directory": directory,
+            "transactions": rows.len(),
+            "items": rows.names().len(),
+            "items_left_out": left_out,
+            "new_items": new_columns,
+            "expected_bytes": expected_bytes,
+            "free_bytes": free_bytes,
+            "read": how,
+        });
+        return output.result(&value, || {
+            format!(
+                "{}would encrypt {} transactions × {} items\n",
+                announcement(),
+                rows.len(),
+                rows.names().len()
+            )
+        });
+    }
     let begun = Instant::now();
     let bar = output.bar("encrypting", Unit::BlockColumns);
+    let announced = Once::new();
     let progress = |done, total| {
-        if done == 0 {
+        announced.call_once(|| {
             // If this cannot be printed, the result will fail as well.
             let _ = output.note(announcement);
-        }
+        });
         bar.set(done, total);
         ControlFlow::Continue(())
     };
@@ -139,6 +175,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     };
     bar.finish();
     let dataset = dataset?;
+    if new_items == NewItems::Reencrypt {
+        forget_kept(dataset.bundle())?;
+    }
     let (manifest, record) = (dataset.manifest(), dataset.record());
     let elapsed = begun.elapsed();
     let directory = dataset.bundle().directory();
@@ -232,10 +271,15 @@ impl Arguments {
     fn new_items(&self) -> Result<NewItems, Failure> {
         match (self.new_items, self.min_item_support) {
             (NewItemsChoice::Drop, below) => Ok(NewItems::Drop { below }),
-            (NewItemsChoice::Refuse, Some(_)) if self.append_to.is_some() => Err(Failure::from(
-                "--min-item-support with --append-to bounds what is left out; give --new-items drop as well",
-            )),
+            (NewItemsChoice::Refuse | NewItemsChoice::ReEncrypt, Some(_))
+                if self.append_to.is_some() =>
+            {
+                Err(Failure::from(
+                    "--min-item-support with --append-to bounds what is left out; give --new-items drop as well",
+                ))
+            }
             (NewItemsChoice::Refuse, _) => Ok(NewItems::Refuse),
+            (NewItemsChoice::ReEncrypt, _) => Ok(NewItems::Reencrypt),
         }
     }
 

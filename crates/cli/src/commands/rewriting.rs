@@ -4,7 +4,8 @@ use crate::Outcome;
 use crate::arguments::{KeyArguments, PassphraseArguments, ThreadArguments, read};
 use crate::output::{Bar, Failure, Output, OutputFile, Unit, bytes, seconds};
 use oboro_client::{forget_kept, utc};
-use oboro_mining::{Compaction, Dataset, RowSelection, escaped};
+use oboro_format::FormatError;
+use oboro_mining::{Compaction, Dataset, DatasetError, Progress, RowSelection, escaped};
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -37,24 +38,31 @@ struct Made {
     /// The bytes of segments that the server does not have yet.
     new_bytes: u64,
     elapsed: Duration,
+    /// Why something that earlier runs kept could not be removed.
+    left: Option<FormatError>,
 }
 
 impl Made {
-    /// Makes a change of `before`, and removes what was kept of it for later runs.
-    fn by<E: Into<Failure>>(
+    /// Makes a change of `before`, and removes what earlier runs kept of it.
+    fn by(
         before: &Dataset,
-        bar: Bar,
-        change: impl FnOnce(&Bar) -> Result<Dataset, E>,
+        bar: &Bar,
+        change: impl FnOnce(Progress<'_>) -> Result<Dataset, DatasetError>,
     ) -> Result<Self, Failure> {
         let begun = Instant::now();
-        let changed = change(&bar);
+        // Before as well, so that a crash leaves none of it.
+        forget_kept(before.bundle())?;
+        let changed = change(&|done, total| {
+            bar.set(done, total);
+            ControlFlow::Continue(())
+        });
         bar.finish();
-        let dataset = changed.map_err(Into::into)?;
-        forget_kept(dataset.bundle())?;
-        let segments = dataset.manifest().segments.iter();
-        let new = segments.filter(|it| !before.manifest().has(it));
+        let dataset = changed?;
+        let manifest = dataset.manifest();
+        let new = manifest.segments_beyond(before.manifest()).into_iter();
         Ok(Self {
-            new_bytes: new.map(|it| it.bytes).sum(),
+            new_bytes: new.map(|it| manifest.segments[it as usize].bytes).sum(),
+            left: forget_kept(dataset.bundle()).err(),
             dataset,
             elapsed: begun.elapsed(),
         })
@@ -72,6 +80,7 @@ impl Made {
             "stored_bytes": manifest.segment_bytes(),
             "new_bytes": self.new_bytes,
             "seconds": self.elapsed.as_secs_f64(),
+            "left": self.left.as_ref().map(FormatError::to_string),
         });
         for (name, value) in value.as_object().into_iter().flatten() {
             more[name] = value.clone();
@@ -80,14 +89,18 @@ impl Made {
     }
 
     fn text(&self) -> String {
+        let directory = self.dataset.bundle().directory().display().to_string();
+        let left = match &self.left {
+            Some(error) => format!("  what earlier runs kept is still there: {error}\n"),
+            None => String::new(),
+        };
         format!(
-            "  version {} in {}: {} blocks, {}; {} to upload (`oboro upload {}`), and until then the server has what was there before\n",
+            "  version {} in {}, {} in all\n{left}now run `oboro upload {}`, which sends {}: until then the server keeps what was there before, and mining is refused\n",
             self.dataset.manifest().version,
             seconds(self.elapsed),
-            self.dataset.manifest().block_count(),
             bytes(self.dataset.manifest().segment_bytes()),
+            escaped(&directory),
             bytes(self.new_bytes),
-            escaped(&self.dataset.bundle().directory().display().to_string()),
         )
     }
 }
@@ -111,6 +124,7 @@ pub fn compact(arguments: &CompactArguments, output: Output) -> Outcome {
         });
     };
     let value = json!({ "compaction": {
+        "transactions": plan.transactions,
         "strata": plan.strata,
         "strata_after": plan.strata_after,
         "blocks": plan.blocks,
@@ -125,18 +139,11 @@ pub fn compact(arguments: &CompactArguments, output: Output) -> Outcome {
         return output.result(&value, || text_of(&plan, "would put"));
     }
     let threads = changed.threads.count();
-    let made = Made::by(
-        &before,
-        output.bar("compacting", Unit::BlockColumns),
-        |bar| {
-            let advance = |done, total| {
-                bar.set(done, total);
-                ControlFlow::Continue(())
-            };
-            let after = before.compact(*all, threads, &advance)?;
-            Ok::<_, Failure>(after.expect("there is something to gain"))
-        },
-    )?;
+    let bar = output.bar("compacting", Unit::BlockColumns);
+    let made = Made::by(&before, &bar, |progress| {
+        let after = before.compact(*all, threads, progress)?;
+        Ok(after.expect("there is something to gain"))
+    })?;
     output.result(&made.value(value), || {
         format!("{}{}", text_of(&plan, "put"), made.text())
     })
@@ -144,15 +151,14 @@ pub fn compact(arguments: &CompactArguments, output: Output) -> Outcome {
 
 fn text_of(plan: &Compaction, put: &str) -> String {
     format!(
-        "{put} {} blocks in {} strata into {} in {}: {} instead of {}{}\n",
+        "{put} {} transactions from {} blocks into {}: {} instead of {}{}\n",
+        plan.transactions,
         plan.blocks,
-        plan.strata,
         plan.blocks_after,
-        plan.strata_after,
         bytes(plan.bytes_after),
         bytes(plan.bytes),
         if plan.sorts {
-            "; columns sorted by support"
+            "; columns are sorted by support"
         } else {
             ""
         }
@@ -189,39 +195,46 @@ pub fn erase(arguments: &EraseArguments, output: Output) -> Outcome {
         .transpose()?;
     let slots = before.select_rows(&arguments.rows()?, threads)?;
     let rows = slots.len() as u64;
-    let moved = before.erased_bytes(&slots);
-    if changed.dry_run {
-        let value = json!({ "directory": changed.directory, "erased": rows, "new_bytes": moved });
-        return output.result(&value, || {
-            format!(
-                "would erase {rows} transactions and upload {}\n",
-                bytes(moved)
-            )
+    if slots.is_empty() || changed.dry_run {
+        let moved = before.erased_bytes(&slots);
+        let erased = if changed.dry_run { rows } else { 0 };
+        let value = json!({ "directory": changed.directory, "erased": erased, "new_bytes": moved });
+        return output.result(&value, || match rows {
+            0 => "no row id begins with an earlier date; nothing is to be erased\n".to_owned(),
+            _ => format!("would erase {} and upload {}\n", of(rows), bytes(moved)),
         });
     }
-    let made = Made::by(&before, output.bar("erasing", Unit::BlockColumns), |bar| {
-        before.erase(&slots, threads, &|done, total| {
-            bar.set(done, total);
-            ControlFlow::Continue(())
-        })
+    let bar = output.bar("erasing", Unit::BlockColumns);
+    let made = Made::by(&before, &bar, |progress| {
+        before.erase(&slots, threads, progress)
     })?;
-    if let Some(file) = record {
-        let record = erasure_record(&before, &made.dataset, rows);
-        file.private().write(format!("{record:#}\n").as_bytes())?;
+    let document = erasure_record(&before, &made.dataset, rows);
+    let value = made.value(json!({ "erased": rows, "record": document }));
+    output.result(&value, || format!("erased {}\n{}", of(rows), made.text()))?;
+    match record {
+        Some(file) => file.private().write(format!("{document:#}\n").as_bytes()),
+        None => Ok(()),
     }
-    output.result(&made.value(json!({ "erased": rows })), || {
-        format!("erased {rows} transactions\n{}", made.text())
-    })
+}
+
+/// So many transactions.
+fn of(rows: u64) -> String {
+    match rows {
+        1 => "1 transaction".to_owned(),
+        _ => format!("{rows} transactions"),
+    }
 }
 
 /// What an erasure replaced by what, without anything of the data.
 fn erasure_record(before: &Dataset, after: &Dataset, rows: u64) -> Value {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let only = |of: &Dataset, not_of: &Dataset| -> Vec<Value> {
-        let segments = of.manifest().segments.iter();
-        let segments = segments.filter(|it| !not_of.manifest().has(it));
-        let segment = |it: &oboro_format::SegmentEntry| json!({ "number": it.number, "digest": it.digest.to_string() });
-        segments.map(segment).collect()
+        let segment = |index: u32| {
+            let entry = of.manifest().segments[index as usize];
+            json!({ "number": entry.number, "digest": entry.digest.to_string() })
+        };
+        let segments = of.manifest().segments_beyond(not_of.manifest());
+        segments.into_iter().map(segment).collect()
     };
     let version = |of: &Dataset| json!({ "version": of.manifest().version, "root": of.manifest().root().to_string() });
     json!({
@@ -281,20 +294,14 @@ pub fn rotate(arguments: &RotateArguments, output: Output) -> Outcome {
             )
         });
     }
-    let made = Made::by(
-        &before,
-        output.bar("encrypting again", Unit::BlockColumns),
-        |bar| {
-            before.rotate(&key, threads, &|done, total| {
-                bar.set(done, total);
-                ControlFlow::Continue(())
-            })
-        },
-    )?;
+    let bar = output.bar("encrypting again", Unit::BlockColumns);
+    let made = Made::by(&before, &bar, |progress| {
+        before.rotate(&key, threads, progress)
+    })?;
     let value = made.value(json!({ "key_check": key.check().to_string() }));
     output.result(&value, || {
         format!(
-            "encrypted with the key {} from now on; the old key opens nothing of it\n{}",
+            "encrypted with the key {} from now on; after the upload the old key opens nothing of it\n{}",
             key.check(),
             made.text()
         )

@@ -113,7 +113,10 @@ fn an_erased_row_is_in_no_byte_that_is_left() {
     let told = owner
         .run("erase rows.oboro --row-id 2026-01-01/1 --row-id nobody")
         .refusal();
-    says(&told, &["1 of the ids", "\"nobody\"", "nothing was erased"]);
+    says(
+        &told,
+        &["no row has the id \"nobody\";", "nothing was erased"],
+    );
     let told = owner.run("erase rows.oboro --before 2026-13-01").refusal();
     says(&told, &["is no date"]);
     let would = owner.json("erase rows.oboro --row-id 2026-01-01/1 --dry-run");
@@ -147,6 +150,11 @@ fn an_erased_row_is_in_no_byte_that_is_left() {
         holding(&operator.path("data"), of_old),
         Vec::<std::path::PathBuf>::new()
     );
+    let read = &owner.json("inspect rows.oboro --key oboro.key")["read"];
+    assert_eq!(
+        (&read["transactions"], &read["densest"]["transactions"]),
+        (&5.into(), &4.into())
+    );
     let left: Vec<_> = ROWS
         .into_iter()
         .filter(|it| it.0 != "2026-01-01/1")
@@ -157,10 +165,11 @@ fn an_erased_row_is_in_no_byte_that_is_left() {
     let told = owner
         .run("erase rows.oboro --row-id 2026-01-01/1")
         .refusal();
-    says(&told, &["rows that were erased before have none"]);
+    says(&told, &["a row that was erased before has no id any more"]);
 
     // A backup is restored, with the notes of what was rewritten since.
     drop(server);
+    assert!(!operator.path("monday/rewritten").exists());
     operator.copy("data/rewritten", "monday/rewritten");
     assert_eq!(holding(&operator.path("monday"), of_old).len(), 1);
     let server = operator.serve_from("monday", "");
@@ -182,11 +191,17 @@ fn an_erased_row_is_in_no_byte_that_is_left() {
     owner.json("upload rows.oboro");
     mines(&owner, &left, "oboro.key");
 
-    // Retention.
+    // Retention, and ids from a file.
+    owner.copy("rows.oboro", "copy.oboro");
+    owner.write("ids.txt", "2025-03-01/7\n2025-11-20/3\n\n2026-02-10/4\n");
+    let told = owner.json("erase copy.oboro --row-ids-file ids.txt");
+    assert_eq!(told["erased"], 3);
     let told = owner.json("erase rows.oboro --before 2026-02-11");
     assert_eq!(told["erased"], 3);
     owner.json("upload rows.oboro");
     mines(&owner, &ROWS[4..], "oboro.key");
+    let none = owner.json("erase rows.oboro --before 2026-02-11");
+    assert_eq!(none["erased"], 0);
     let told = owner.run("erase rows.oboro --before 2027-01-01").refusal();
     says(&told, &["erase every transaction", "delete the dataset"]);
     // What is empty goes with a compaction, and more can be appended.
@@ -195,6 +210,52 @@ fn an_erased_row_is_in_no_byte_that_is_left() {
     owner.json("compact rows.oboro --all");
     owner.json("upload rows.oboro");
     mines(&owner, &[&ROWS[4..], &ROWS[..2]].concat(), "oboro.key");
+}
+
+#[test]
+fn new_items_get_columns_when_everything_is_encrypted_again() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.write("rows.csv", table(&ROWS));
+    owner.json("encrypt rows.csv --row-ids id --max-len 3");
+    owner.json("upload rows.oboro");
+    mines(&owner, &ROWS, "oboro.key");
+    owner.write("more.csv", "id,d,a,b,c\n7,1,1,0,1\n8,1,0,0,1\n");
+    let append = "encrypt more.csv --append-to rows.oboro --row-ids id";
+    let told = owner.run(append).refusal();
+    says(
+        &told,
+        &["1 items are not columns", "--new-items re-encrypt"],
+    );
+    let appended = owner.json(&format!("{append} --new-items re-encrypt"));
+    assert_eq!(appended["items_left_out"], 0);
+    assert_eq!(
+        (&appended["items"], &appended["version"]),
+        (&4.into(), &3.into())
+    );
+    let uploaded = owner.json("upload rows.oboro");
+    assert_eq!(uploaded["sent_bytes"], appended["stored_bytes"]);
+    let line = |(id, [a, b, c]): &(&str, [u8; 3])| format!("{id},{a},{b},{c},0\n");
+    let lines: String = ROWS.iter().map(line).collect();
+    let more = "7,1,0,1,1\n8,0,0,1,1\n";
+    owner.write("all.csv", format!("id,a,b,c,d\n{lines}{more}"));
+    for options in ["--max-len 3 --answers moments", "--answers cells"] {
+        let line = format!("mine rows.oboro --min-support 1 {options} --verify all.csv");
+        owner.json(&line);
+    }
+    // What was left out may be among them.
+    owner.json("encrypt rows.csv --row-ids id --min-item-support 5 --out rare.oboro");
+    let told = owner
+        .run("encrypt more.csv --append-to rare.oboro --row-ids id --new-items re-encrypt")
+        .refusal();
+    says(
+        &told,
+        &[
+            "fewer than 5 transactions were left out",
+            "encrypt everything anew",
+        ],
+    );
 }
 
 #[test]

@@ -232,6 +232,7 @@ fn every_command_prints_one_value() {
         "stored_bytes",
         "new_bytes",
         "seconds",
+        "left",
     ];
     let compacted = owner.json("compact quest.oboro");
     has_fields(&compacted, &[&made[..], &["compaction"]].concat());
@@ -241,7 +242,7 @@ fn every_command_prints_one_value() {
     owner.write("ids.csv", "id,a,b\n1,1,1\n2,0,1\n");
     owner.json("encrypt ids.csv --row-ids id");
     let erased = owner.json("erase ids.oboro --row-id 2");
-    has_fields(&erased, &[&made[..], &["erased"]].concat());
+    has_fields(&erased, &[&made[..], &["erased", "record"]].concat());
     let scrubbed = [
         "datasets",
         "segments",

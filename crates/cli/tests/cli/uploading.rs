@@ -277,11 +277,11 @@ fn an_append_sends_only_what_is_new() {
     let message = owner.refused("mine old.oboro --name rows --min-support 15% --keep-cells 0");
     says(&message, &["version 2", "use the bundle that was uploaded"]);
     let message = owner.refused("upload old.oboro --name rows");
-    says(&message, &["does not extend version 2"]);
+    says(&message, &["cannot follow version 2"]);
     // Nor may a version with a different history.
     owner.json("encrypt rows.dat --append-to old.oboro");
     let message = owner.refused("upload old.oboro --name rows");
-    says(&message, &["does not extend version 2"]);
+    says(&message, &["cannot follow version 2"]);
     parties.assert_mines("rows.oboro", "both.dat");
 }
 
@@ -382,7 +382,7 @@ fn an_append_needs_the_same_items_and_the_same_key() {
     let message = owner.refused("encrypt new.dat --append-to rows.oboro");
     says(
         &message,
-        &["2 items are not columns", "encrypt everything anew"],
+        &["2 items are not columns", "--new-items re-encrypt"],
     );
     owner.json("keygen --key other.key");
     let message = owner.refused("encrypt rows.dat --append-to rows.oboro --key other.key");

@@ -22,10 +22,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 
-/// Sequences in `.ci/run`; `make test-abuse` has a hundred times as many.
+/// Sequences in `.ci/run`; `make test-growth` has a hundred times as many.
 const SEQUENCES: u64 = 100;
 /// Steps of each.
 const STEPS: usize = 14;
+/// Items of the first encryption; each later one is new in some append.
 const ITEMS: usize = 4;
 const NAME: &str = "patients";
 
@@ -40,6 +41,7 @@ struct Owned {
     image: Image,
     key: MasterKey,
     rows: Rows,
+    items: usize,
 }
 
 /// The mask seeds that were ever used, each with its block's segment.
@@ -53,6 +55,8 @@ struct World {
     rows: Rows,
     /// Row ids are never used again, so that restored copies do not repeat them.
     next_id: usize,
+    /// The items that the present version has columns for.
+    items: usize,
     server: Option<Local>,
     earlier: Vec<Owned>,
     earlier_stores: Vec<Image>,
@@ -101,6 +105,7 @@ impl World {
             key: MasterKey::generate().unwrap(),
             rows: Rows::new(),
             next_id: 0,
+            items: ITEMS,
             server: None,
             earlier: Vec::new(),
             earlier_stores: Vec::new(),
@@ -131,7 +136,8 @@ impl World {
 
     fn new_rows(&mut self, most: usize) -> Rows {
         let count = self.rng.random_range(1..=most);
-        let row = |rng: &mut StdRng| (0..ITEMS).filter(|_| rng.random_bool(0.5)).collect();
+        let items = self.items;
+        let row = |rng: &mut StdRng| (0..items).filter(|_| rng.random_bool(0.5)).collect();
         (0..count)
             .map(|_| {
                 self.next_id += 1;
@@ -159,6 +165,7 @@ impl World {
                 image: Image::read(&self.bundle()),
                 key: self.key.clone(),
                 rows: self.rows.clone(),
+                items: self.items,
             });
         }
         if self.rng.random_bool(0.3) && self.store().exists() {
@@ -212,6 +219,22 @@ impl World {
                     it.append(shuffled(&rows), NewItems::Refuse, two(), progress)
                 }) {
                     self.rows.extend(rows);
+                }
+            }
+            3 if self.items < ITEMS + 2 && self.rng.random() => {
+                let mut rows = self.new_rows(2);
+                for row in rows.values_mut() {
+                    row.insert(self.items);
+                }
+                let append = |it: &Dataset, progress: Progress<'_>| {
+                    it.append(shuffled(&rows), NewItems::Reencrypt, two(), progress)
+                };
+                if self.change(append) {
+                    self.rows.extend(rows);
+                    self.items += 1;
+                } else {
+                    // What was encrypted again may be there without what was to be appended.
+                    self.items = self.dataset().record().names.len();
                 }
             }
             3 => {
@@ -273,7 +296,7 @@ impl World {
             && let Some(owned) = self.earlier.choose(&mut self.rng).cloned()
         {
             replace(&self.bundle(), &owned.image);
-            (self.key, self.rows) = (owned.key, owned.rows);
+            (self.key, self.rows, self.items) = (owned.key, owned.rows, owned.items);
         }
         if which != 1
             && let Some(store) = self.earlier_stores.choose(&mut self.rng).cloned()

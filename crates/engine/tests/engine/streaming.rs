@@ -40,7 +40,7 @@ fn upload_columns(directory: &Path, segment_blocks: &[u32], columns: u32) {
         row_id_bytes: 0,
         version: 1,
         next_segment: segment_blocks.len() as u32,
-        replaced: Vec::new(),
+        earlier_roots: Vec::new(),
         segments: Vec::new(),
     };
     for (number, &blocks) in (0..).zip(segment_blocks) {

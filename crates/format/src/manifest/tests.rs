@@ -186,7 +186,10 @@ fn the_format_of_a_rewritten_version_is_the_golden_one() {
 #[test]
 fn a_rewriting_follows_the_versions_that_it_replaces() {
     let (old, new) = (sample(), rewritten());
-    assert_eq!((new.version, &new.replaced[..]), (2, &[old.root()][..]));
+    assert_eq!(
+        (new.version, &new.earlier_roots[..]),
+        (2, &[old.root()][..])
+    );
     new.follows(&old).unwrap();
     assert!(new.extends(&old).is_err());
     assert!(old.follows(&new).is_err());
@@ -255,10 +258,10 @@ fn a_rewriting_names_all_versions_before_it() {
     }
     let new = all[versions.len()].rewritten();
     for older in &all[1..] {
-        assert!(new.replaced.contains(&older.root()));
+        assert!(new.earlier_roots.contains(&older.root()));
     }
-    assert!(new.replaced.len() < 20, "{}", new.replaced.len());
-    assert_eq!(new.replaced.last(), Some(&all[versions.len()].root()));
+    assert!(new.earlier_roots.len() < 20, "{}", new.earlier_roots.len());
+    assert_eq!(new.earlier_roots.last(), Some(&all[versions.len()].root()));
 }
 
 proptest! {
@@ -304,7 +307,7 @@ proptest! {
             manifest.segments.push(entry);
             manifest.next_segment += 1 + skipped;
         }
-        manifest.replaced = replaced.into_iter().map(Digest).collect();
+        manifest.earlier_roots = replaced.into_iter().map(Digest).collect();
         (manifest.version, manifest.max_len, manifest.key_check) = (version, max_len, key_check);
         prop_assert_eq!(Manifest::decode(&manifest.encode()).unwrap(), manifest);
     }

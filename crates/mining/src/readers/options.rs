@@ -375,11 +375,7 @@ impl HowRead {
         transactions: &Transactions,
     ) -> Self {
         let supports = transactions.item_supports();
-        let item = |place: usize| ItemSupport {
-            item: transactions.names()[place].clone(),
-            transactions: supports[place],
-        };
-        let places = || 0..supports.len();
+        let (sparsest, densest) = extremes(transactions.names(), &supports);
         Self {
             options,
             given,
@@ -389,11 +385,38 @@ impl HowRead {
             columns_dropped,
             transactions: transactions.len(),
             empty_transactions: transactions.iter().filter(|it| it.is_empty()).count(),
-            items: supports.len(),
-            sparsest: item(places().min_by_key(|&it| supports[it]).unwrap_or(0)),
-            densest: item(places().rev().max_by_key(|&it| supports[it]).unwrap_or(0)),
+            items: transactions.item_count(),
+            sparsest,
+            densest,
         }
     }
+
+    /// The same with the counts of what a dataset has after an erasure.
+    #[must_use]
+    pub(crate) fn recounted(self, transactions: u64, names: &[String], supports: &[u64]) -> Self {
+        let (sparsest, densest) = extremes(names, supports);
+        let transactions = usize::try_from(transactions).unwrap_or(usize::MAX);
+        Self {
+            transactions,
+            empty_transactions: self.empty_transactions.min(transactions),
+            sparsest,
+            densest,
+            ..self
+        }
+    }
+}
+
+/// The items in the fewest and in the most transactions, the first ones of several.
+fn extremes(names: &[String], supports: &[u64]) -> (ItemSupport, ItemSupport) {
+    let item = |place: usize| ItemSupport {
+        item: names[place].clone(),
+        transactions: supports[place],
+    };
+    let places = || 0..supports.len();
+    (
+        item(places().min_by_key(|&it| supports[it]).unwrap_or(0)),
+        item(places().rev().max_by_key(|&it| supports[it]).unwrap_or(0)),
+    )
 }
 
 /// The first few names for a message, quoted.

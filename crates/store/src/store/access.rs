@@ -2,9 +2,6 @@
 
 use super::*;
 
-/// The most versions of which anything may be in memory: those of snapshots.
-const MOST_REPLACED: usize = 2 * REPLACED_SNAPSHOTS;
-
 /// A handle to the datasets of a store, by which callers reach them.
 #[derive(Clone)]
 pub struct Access {
@@ -28,6 +25,7 @@ impl Access {
         })?;
         let id = new.dataset;
         let mut state = self.shared.state();
+        let state = &mut *state;
         let catalogue = &mut state.catalogue;
         if catalogue.is_deleted(id)? {
             return Err(UploadError::Deleted { dataset: id }.into());
@@ -53,7 +51,7 @@ impl Access {
         }
         // Even if only an old copy of the store is here.
         if let Some(newest) = self.shared.noted(id)?
-            && newest.replaced.contains(&new.root())
+            && newest != new
         {
             new.follows(&newest)?;
         }
@@ -63,7 +61,7 @@ impl Access {
             .is_some_and(|published| published.manifest == manifest)
         {
             return Ok(UploadStatus {
-                segments: self.progress(&new, Some(&new))?,
+                segments: self.progress(&new, Some(&new), true)?,
                 dataset: id,
                 published: true,
             });
@@ -73,6 +71,7 @@ impl Access {
             new.follows(older)?;
         }
         let there = older.as_ref().map_or_else(BTreeSet::new, Manifest::numbers);
+        let is_whole = !state.outdated.contains(&id);
         match catalogue.by_id(Table::Upload, id)? {
             Some(pending) if pending.manifest != manifest => {
                 // A bundle that changed since its upload started keeps what has arrived of what it still has.
@@ -86,6 +85,16 @@ impl Access {
                 }
                 self.shared.ensure_dataset(id)?;
                 catalogue.change_upload(id, manifest)?;
+                // What it no longer names goes, and is not received any more.
+                let named = new.numbers();
+                for ((of, number), cancelled) in &state.receiving {
+                    if *of == id && !named.contains(number) {
+                        cancelled.store(true, Ordering::Release);
+                    }
+                }
+                let directory = self.shared.dataset(id);
+                sweep(&directory, &there, &(&named - &there))?;
+                self.shared.remove_objects(id, &(&there | &named));
             }
             Some(_) => {}
             None => {
@@ -101,21 +110,24 @@ impl Access {
             }
         }
         Ok(UploadStatus {
-            segments: self.progress(&new, older.as_ref())?,
+            segments: self.progress(&new, older.as_ref(), is_whole)?,
             dataset: id,
             published: false,
         })
     }
 
-    /// What has arrived of each segment; those of the `published` version are complete.
+    /// What has arrived of each segment; those of the `published` version are complete, if that is whole.
     fn progress(
         &self,
         manifest: &Manifest,
         published: Option<&Manifest>,
+        is_whole: bool,
     ) -> Result<Vec<SegmentProgress>, StoreError> {
+        let published = published.map_or_else(BTreeMap::new, Manifest::digests);
         let one = |(index, entry): (usize, &oboro_format::SegmentEntry)| {
             let path = self.shared.segment(manifest, index as u32);
-            let complete = published.is_some_and(|it| it.has(entry)) || length(&path)?.is_some();
+            let is_published = published.get(&entry.number) == Some(&entry.digest);
+            let complete = (is_published && is_whole) || length(&path)?.is_some();
             let received = if complete {
                 entry.bytes
             } else {
@@ -219,18 +231,19 @@ impl Access {
             .map(stored_manifest)
             .transpose()?;
         let Some(pending) = state.catalogue.by_id(Table::Upload, dataset)? else {
-            let manifest = published.ok_or(UploadError::NoUpload { dataset })?;
-            return Ok(Published {
-                version: manifest.version,
-                root: manifest.root(),
-                replaced: Vec::new(),
-            });
+            // Of an earlier attempt something may be left to do.
+            return self.finish(
+                &mut state,
+                published.ok_or(UploadError::NoUpload { dataset })?,
+            );
         };
         let manifest = stored_manifest(&pending)?;
-        let is_new = |entry| published.as_ref().is_none_or(|it| !it.has(entry));
-        let new = (0..).zip(&manifest.segments);
-        let new = new.filter(|(_, entry)| is_new(entry)).map(|it| it.0);
-        let new: Vec<u32> = new.collect();
+        let new: Vec<u32> = match &published {
+            Some(published) if !state.outdated.contains(&dataset) => {
+                manifest.segments_beyond(published)
+            }
+            _ => (0..manifest.segments.len() as u32).collect(),
+        };
         for &index in &new {
             if length(&self.shared.segment(&manifest, index))?.is_none() {
                 return Err(UploadError::NotComplete { dataset, index }.into());
@@ -248,35 +261,48 @@ impl Access {
         sync_directory(&self.shared.dataset(dataset))?;
         self.shared
             .make(&mut state.catalogue, Change::Publish(dataset))?;
-        let mut replaced = Vec::new();
-        if let Some(older) = published
-            && manifest.extends(&older).is_err()
-        {
-            self.shared.note_rewritten(&manifest)?;
-            // Only calls in progress still have what was rewritten.
+        self.finish(&mut state, manifest)
+    }
+
+    /// Forgets what a published version has rewritten, unless that was done: only calls in progress still have it.
+    fn finish(&self, state: &mut State, manifest: Manifest) -> Result<Published, StoreError> {
+        let dataset = manifest.dataset;
+        let is_done = |noted: Manifest| manifest == noted || manifest.extends(&noted).is_ok();
+        let rewrites =
+            !manifest.earlier_roots.is_empty() && !self.shared.noted(dataset)?.is_some_and(is_done);
+        let mut rewrote = Vec::new();
+        if rewrites {
             state.forget_snapshots(dataset);
             let numbers = manifest.numbers();
             self.shared.sweep(dataset, &numbers)?;
             self.shared.remove_objects(dataset, &numbers);
-            replaced.extend(manifest.replaced.iter().rev().take(MOST_REPLACED));
+            // Last, so that a failure before has all of this done again.
+            self.shared.note_rewritten(&manifest)?;
+            rewrote.clone_from(&manifest.earlier_roots);
         }
         state.outdated.remove(&dataset);
         Ok(Published {
+            dataset,
             version: manifest.version,
             root: manifest.root(),
-            replaced,
+            rewrote,
         })
     }
 
-    /// The published datasets. One whose manifest is damaged does not hide the others.
+    /// The published datasets. One whose manifest is damaged, or that must not be served, does not hide the others.
     ///
     /// # Errors
     /// A catalogue that fails.
     pub fn list(&self) -> Result<Listing, StoreError> {
-        let records = self.shared.state().catalogue.all(Table::Dataset)?;
+        let state = self.shared.state();
+        let (records, outdated) = (state.catalogue.all(Table::Dataset)?, state.outdated.clone());
+        drop(state);
         let info = |record: Record| -> Result<DatasetInfo, StoreError> {
             let manifest = stored_manifest(&record)?;
             check_name(&record.name)?;
+            if outdated.contains(&record.id) {
+                return Err(StoreError::Outdated { name: record.name });
+            }
             Ok(DatasetInfo {
                 name: record.name,
                 dataset: manifest.dataset,

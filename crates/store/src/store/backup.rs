@@ -104,9 +104,18 @@ impl Copying<'_> {
     /// Copies the catalogue as of one moment, without uploads in progress; returns its content.
     fn copy_catalogue(&self) -> Result<Vec<Manifest>, StoreError> {
         let copy = self.to.join(CATALOGUE);
-        let copy = Catalogue::copy_published(&self.from.join(CATALOGUE), &copy)?;
-        let records = copy.all(Table::Dataset)?;
-        records.iter().map(stored_manifest).collect()
+        let mut copy = Catalogue::copy_published(&self.from.join(CATALOGUE), &copy)?;
+        let mut published = Vec::new();
+        for record in copy.all(Table::Dataset)? {
+            let manifest = stored_manifest(&record)?;
+            if rewritten::is_replaced(self.from, &manifest)? {
+                // It was restored from an old copy, and nobody has uploaded it since.
+                copy.withdraw(record.id)?;
+            } else {
+                published.push(manifest);
+            }
+        }
+        Ok(published)
     }
 
     /// Removes what only an earlier catalogue named.

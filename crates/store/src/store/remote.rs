@@ -1,7 +1,7 @@
 //! A store whose bytes are objects, of which the directory is a cache.
 //!
 //! Everything published is below one prefix: `segments/DATASET/NUMBER.seg`, with the bytes of segment files, and
-//! `catalogue.sqlite`, which names them. The catalogue's object is written before the local one, and before the caller
+//! `catalogue.sqlite`, which names them; `rewritten/DATASET` are notes of what owners rewrote. The catalogue's object is written before the local one, and before the caller
 //! is told; segments come before it and go after it. So any server that is given an empty directory serves everything
 //! that was ever reported as published.
 //!
@@ -10,12 +10,13 @@
 //! cannot publish what the new one has deleted. A server removes a segment only together with its dataset or its
 //! upload: what the catalogue does not name may be newer than the catalogue.
 
+use super::rewritten::NOTES;
 use crate::catalogue::{Catalogue, Change, Table};
 use crate::error::{CatalogueError, ObjectStorageError, StoreError};
 use crate::location::{CATALOGUE, SEGMENTS};
 use crate::source::object::{Cache, ObjectError, Objects, PutError, object_of, segment_of};
 use object_store::UpdateVersion;
-use oboro_format::files::{Durability, remove_if_there, replace};
+use oboro_format::files::{Durability, io_error, remove_if_there, replace};
 use oboro_format::{DatasetId, Digest, Manifest, SegmentHeader};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -163,6 +164,27 @@ impl Remote {
         let name = object_of(dataset, number);
         let written = self.objects().put_file(&name, file);
         written.map_err(|error| self.objects().failed(&name, &error))
+    }
+
+    /// Writes the object of a note, which is in this file.
+    pub(super) fn put_note(&self, dataset: DatasetId, path: &Path) -> Result<(), StoreError> {
+        let name = format!("{NOTES}/{dataset}");
+        let file = File::open(path).map_err(io_error("open", path))?;
+        let written = self.objects().put_file(&name, file);
+        written.map_err(|error| self.objects().failed(&name, &error))
+    }
+
+    /// All notes.
+    pub(super) fn notes(&self) -> Result<Vec<(DatasetId, Vec<u8>)>, StoreError> {
+        let failed = |error: ObjectError| self.objects().failed(NOTES, &error);
+        let listed = self.objects().list(NOTES).map_err(failed)?.into_iter();
+        let named = listed.filter_map(|(name, _)| {
+            let id = name.strip_prefix(NOTES)?.strip_prefix('/')?.parse().ok()?;
+            Some((id, name))
+        });
+        let note = |(id, name): (DatasetId, String)| Ok((id, self.objects().get(&name)?.0));
+        let notes: Result<Vec<_>, ObjectError> = named.map(note).collect();
+        notes.map_err(failed)
     }
 
     /// The first of these segments of a dataset whose object is missing or different: the same dataset may have been

@@ -88,6 +88,14 @@ impl Scrub {
             let records = state.catalogue.all(table)?.into_iter();
             for record in records.filter(|record| name.is_none_or(|name| record.name == name)) {
                 let there: &mut BTreeSet<u32> = published.entry(record.id).or_default();
+                if table == Table::Dataset && state.outdated.contains(&record.id) {
+                    found.push_back(Damage {
+                        name: Some(record.name.clone()),
+                        dataset: Some(record.id),
+                        ..Damage::of(StoreError::Outdated { name: record.name })
+                    });
+                    continue;
+                }
                 let known = check_name(&record.name).and_then(|()| stored_manifest(&record));
                 match known {
                     Ok(manifest) => {
@@ -247,7 +255,9 @@ impl Scrub {
             .catalogue
             .by_id(Table::Dataset, target.manifest.dataset)?;
         let present = record.as_ref().map(stored_manifest).transpose()?;
-        Ok(present.is_none_or(|it| !it.has(target.entry())))
+        let entry = target.entry();
+        let is_here = |it: Manifest| it.digests().get(&entry.number) == Some(&entry.digest);
+        Ok(!present.is_some_and(is_here))
     }
 }
 

@@ -81,8 +81,9 @@ fn a_dataset_is_uploaded_published_listed_and_read() {
     assert_eq!(
         published,
         Published {
+            dataset: ID,
             version: 1,
-            replaced: Vec::new(),
+            rewrote: Vec::new(),
             root: manifest.root()
         }
     );

@@ -1,0 +1,131 @@
+//! What encrypts everything again: another key, or columns for new items.
+
+use super::Rewriting;
+use crate::dataset::{Dataset, DatasetError, Progress, column_order, stored_bytes};
+use crate::ranges::{Change, NewStratum};
+use crate::record::StratumRecord;
+use oboro_ring::{Column, sample};
+use oboro_rlwe::MasterKey;
+use std::num::NonZeroUsize;
+
+impl Dataset {
+    /// Encrypts everything again, under another master key: returns the new version, of which this key opens nothing.
+    /// Transactions stay in their slots; columns are sorted by support again.
+    ///
+    /// # Errors
+    /// A false answer that was not decided about, the same key, segments that are missing or damaged, too little disk
+    /// space, an interruption. The bundle is unchanged.
+    pub fn rotate(
+        &self,
+        master: &MasterKey,
+        threads: NonZeroUsize,
+        progress: Progress<'_>,
+    ) -> Result<Self, DatasetError> {
+        let manifest = self.manifest();
+        if master.check().0 == manifest.key_check {
+            return Err(DatasetError::SameKey(master.check()));
+        }
+        if self.trust()?.failure.is_some() {
+            return Err(DatasetError::Undecided);
+        }
+        let key = self.key.rotated(master)?;
+        let total = manifest.block_count() * u64::from(manifest.columns);
+        let needed = manifest.segment_bytes();
+        let mut new = Rewriting::begin(self, key, needed, threads, progress, total)?;
+        new.manifest.key_check = master.check().0;
+        new.manifest.generation = new.key.generation();
+        new.manifest.segments.clear();
+        // Secrets that a liar may have learned are no more.
+        (new.record.secret_generation, new.record.relied_on) = (0, false);
+        let columns: Vec<Column> = Column::first(manifest.sealed_columns()).collect();
+        for (index, entry) in (0..).zip(&manifest.segments) {
+            let bits = self.cells(index, &columns, threads)?;
+            let bits: Vec<&[u64]> = bits.iter().map(|it| &it[..]).collect();
+            let entries = new.encrypt(&bits, entry.first_block, 0)?;
+            new.manifest.segments.extend(entries);
+        }
+        let stratum = |it: &StratumRecord| NewStratum {
+            record: StratumRecord {
+                secret_generation: 0,
+                ..it.clone()
+            },
+            change: Change::New,
+        };
+        let strata = self.record.strata.iter().map(stratum).collect();
+        new.finish(strata, &self.sorted_columns()?, self.record.items())
+    }
+
+    /// The bytes of the dataset once everything is encrypted again with columns for so many more items, and `transactions`
+    /// are appended.
+    ///
+    /// # Errors
+    /// Too many columns.
+    pub fn reencrypted_bytes(&self, items: usize, transactions: u64) -> Result<u64, DatasetError> {
+        let manifest = self.manifest();
+        let columns = self.columns_with(items);
+        let bytes = |transactions| {
+            let ids = manifest.row_id_bytes;
+            stored_bytes(&manifest.parameters, columns, ids, transactions)
+        };
+        let slots = manifest.block_count() * manifest.parameters.degree() as u64;
+        Ok(bytes(slots)?.saturating_add(bytes(transactions)?))
+    }
+
+    fn columns_with(&self, items: usize) -> u32 {
+        let more = u32::try_from(items).unwrap_or(u32::MAX);
+        self.manifest().columns.saturating_add(more)
+    }
+
+    /// Encrypts everything again with columns for more items, which no present transaction has. All columns get other numbers.
+    ///
+    /// # Errors
+    /// A dataset of which items were left out: these may be among them. As [`compact`](Self::compact); too many columns.
+    pub(crate) fn with_items(
+        &self,
+        names: &[String],
+        threads: NonZeroUsize,
+        progress: Progress<'_>,
+    ) -> Result<Self, DatasetError> {
+        let (manifest, record) = (self.manifest(), &self.record);
+        if record.min_item_support > 1 {
+            return Err(DatasetError::ItemsMissing(record.min_item_support));
+        }
+        let known = manifest.columns;
+        let columns = self.columns_with(names.len());
+        let needed = self.reencrypted_bytes(names.len(), 0)?;
+        let total = manifest.block_count() * u64::from(columns);
+        let mut new = Rewriting::begin(self, self.key.clone(), needed, threads, progress, total)?;
+        new.manifest.columns = columns;
+        new.manifest.segments.clear();
+        // Of the present columns, then of the new ones.
+        let mut numbers: Vec<Column> = Column::first(columns).collect();
+        sample::shuffle(&mut sample::fresh_generator()?, &mut numbers);
+        let generation = new.record.secret_generation;
+        let old: Vec<Column> = Column::first(manifest.sealed_columns()).collect();
+        for (index, entry) in (0..).zip(&manifest.segments) {
+            let bits = self.cells(index, &old, threads)?;
+            let absent = vec![0; bits[0].len()];
+            let (items, ids) = bits.split_at(known as usize);
+            let mut arranged = vec![&absent[..]; columns as usize];
+            for (&column, bits) in numbers.iter().zip(items) {
+                arranged[column] = bits;
+            }
+            arranged.extend(ids.iter().map(|it| &it[..]));
+            let entries = new.encrypt(&arranged, entry.first_block, generation)?;
+            new.manifest.segments.extend(entries);
+        }
+        let stratum = |it: &StratumRecord| NewStratum {
+            record: StratumRecord {
+                secret_generation: generation,
+                ..it.clone()
+            },
+            change: Change::New,
+        };
+        let strata = record.strata.iter().map(stratum).collect();
+        let items = record.items().renumbered(&numbers, names);
+        let order = record.column_order()?;
+        let focus = order.focus().iter().map(|&it| numbers[order.columns()[it]]);
+        let order = column_order(&items.supports, focus.collect());
+        new.finish(strata, &order, items)
+    }
+}
