@@ -357,6 +357,13 @@ def test_what_is_stored_is_compacted_erased_and_given_another_key(
         oboro.Encrypted.open(tmp_path / "d.oboro", keys)
     server.upload(encrypted, dataset.name)
     check(frame.iloc[left], other)
+    with oboro.local() as local:
+        here = local.upload(encrypted)
+        encrypted.erase([ids[50]])
+        local.upload(encrypted, here.name)
+        left.remove(50)
+        found = here.apriori(other, 0.1, max_len=2)
+        assert_frame_equal(found, apriori(frame.iloc[left], min_support=0.1, max_len=2))
 
 
 @pytest.mark.parametrize(

@@ -1229,6 +1229,7 @@ fn answers_about_what_was_rewritten_are_refused() {
         mine("--answers cells"),
         mine("--max-len 2 --answers moments"),
         mine("--max-len 3 --answers moments"),
+        "row-ids table.oboro".to_owned(),
     ];
     let heard: Arc<Mutex<(Vec<Cells>, Vec<Replies>)>> = Arc::default();
     let mut kept: Vec<(Vec<Cells>, Vec<Replies>)> = vec![Default::default(); ways.len()];
