@@ -337,7 +337,7 @@ def test_what_is_stored_is_compacted_erased_and_given_another_key(
             assert_frame_equal(found, expected)
 
     check(frame, keys)
-    with pytest.raises(InputError, match=r'2 of the ids are of no row, "nobody" for one'):
+    with pytest.raises(InputError, match=r'no row has the id "nobody", one of 2 unknown ids'):
         encrypted.erase(["nobody", "noone", ids[3]])
     with pytest.raises(InputError, match="row_ids is a list of ids, not one"):
         encrypted.erase(ids[3])

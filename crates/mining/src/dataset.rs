@@ -128,7 +128,7 @@ pub enum DatasetError {
         "no row has the id {example:?}{}; nothing was erased. Check the spelling; a row that was erased before has no id any more",
         match count {
             1 => String::new(),
-            count => format!(", nor {} others of those given", count - 1),
+            _ => format!(", one of {count} unknown ids"),
         }
     )]
     UnknownRowIds { count: usize, example: String },
