@@ -1001,6 +1001,13 @@ mod tests {
         // Those of the newest version, and of the version before.
         let ranges = std::fs::read_dir(dataset.bundle().directory().join("ranges")).unwrap();
         assert!(ranges.count() <= 5);
+        let plan = dataset.compaction(false).unwrap().unwrap();
+        assert_eq!((plan.blocks, plan.blocks_after), (1 + APPENDS as u64, 1));
+        assert!(plan.pays());
+        let compacted = dataset.compact(false, threads, &go_on).unwrap().unwrap();
+        assert_eq!(compacted.record().supports, dataset.record().supports);
+        compacted.pair_reader().unwrap();
+        compacted.bundle().verify().unwrap();
     }
 
     #[test]

@@ -141,15 +141,15 @@ impl Dataset {
         new.finish(strata, &order, self.record.items()).map(Some)
     }
 
-    /// The strata that a compaction takes: all, or those of at most half the blocks that there can be, and those that
-    /// share a segment with one of them.
+    /// The strata that a compaction takes: all, or those whose transactions fill at most half of the blocks that a stratum
+    /// can have, and those that share a segment with one of them.
     fn to_compact(&self, all: bool) -> Result<Vec<usize>, DatasetError> {
         let most = self.record.strata(self.manifest())?.bounds().most_blocks();
         let strata = self.strata_blocks();
-        let mut chosen: Vec<bool> = strata
-            .iter()
-            .map(|it| all || it.len() <= most / 2)
-            .collect();
+        let degree = self.manifest().parameters.degree() as u64;
+        let is_small = |it: &StratumRecord| it.present().div_ceil(degree) <= most / 2;
+        let chosen = self.record.strata.iter().map(|it| all || is_small(it));
+        let mut chosen: Vec<bool> = chosen.collect();
         loop {
             let before = chosen.clone();
             for entry in &self.manifest().segments {
