@@ -288,7 +288,8 @@ def _least_item_count(min_item_support: object, transactions: int) -> int:
     elif isinstance(min_item_support, Integral):
         count = int(min_item_support)
         if count >= 1:
-            return count
+            # More than any transactions: what the core counts with has 64 bits.
+            return min(count, 2**63)
     elif isinstance(min_item_support, Real) and 0 < (fraction := float(min_item_support)) <= 1:
         # As apriori rounds it, so that the same fraction is possible there.
         return least_count(fraction, transactions)

@@ -96,6 +96,9 @@ impl Partial {
     }
 }
 
+/// The most characters of what a worker has an owner told.
+const MOST_TOLD: usize = 1024;
+
 /// A count that could not be done.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Failure {
@@ -123,11 +126,15 @@ impl Failure {
     pub(crate) fn log(self, worker: &str) -> Status {
         tracing::error!(worker, error = self.detail, "a worker failed");
         match Code::from_i32(self.code) {
-            // Which would end the query as if it were complete.
-            Code::Ok => Status::internal(format!(
+            // Which would end the query as if it were complete, or say nothing.
+            Code::Ok | Code::Unknown => Status::internal(format!(
                 "worker {worker} reported a failure without a cause; ask again, or ask the operator to look at its log"
             )),
-            code => Status::new(code, self.told),
+            code => {
+                // A sentence; what is longer is no answer of ours.
+                let told: String = self.told.chars().take(MOST_TOLD).collect();
+                Status::new(code, told)
+            }
         }
     }
 }
@@ -157,13 +164,16 @@ mod tests {
 
     #[test]
     fn a_failure_never_ends_a_query_well() {
-        for code in [Code::Ok, Code::DataLoss] {
-            let failure = Failure::new(&Status::new(code, "told"), &"detail");
+        for code in [Code::Ok, Code::Unknown, Code::DataLoss] {
+            let long = format!("told{}", "!".repeat(1 << 20));
+            let failure = Failure::new(&Status::new(code, long), &"detail");
             let sent = Partial::of_failure(failure).encode_to_vec();
             let failure = Partial::decode(&sent[..]).unwrap().failure.unwrap();
             let status = failure.log("node 7");
             assert_ne!(status.code(), Code::Ok);
-            let expected = if code == Code::Ok { "node 7" } else { "told" };
+            assert!(status.message().len() <= MOST_TOLD);
+            let is_told = code == Code::DataLoss;
+            let expected = if is_told { "told" } else { "node 7" };
             assert!(status.message().contains(expected), "{status}");
         }
     }
