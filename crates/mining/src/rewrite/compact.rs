@@ -8,7 +8,6 @@ use crate::record::{RecordError, StratumRecord};
 use crate::shuffled::{Bits, Cells, shuffle};
 use oboro_format::SegmentEntry;
 use oboro_ring::{Blocks, Column};
-use oboro_rlwe::Bounds;
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -44,6 +43,21 @@ impl Compaction {
     }
 }
 
+/// Strata that become one, or more if bounds ask for it, and how many transactions they have.
+struct Group {
+    strata: Vec<usize>,
+    transactions: u64,
+}
+
+/// The strata that a compaction takes, and what becomes of them.
+struct Plan {
+    /// All that are taken, ascending.
+    taken: Vec<usize>,
+    groups: Vec<Group>,
+    /// For each group the strata that it becomes.
+    after: Vec<Vec<NewStratum>>,
+}
+
 impl Dataset {
     /// What [`compact`](Self::compact) would do; `None` if nothing is to be gained.
     ///
@@ -51,25 +65,22 @@ impl Dataset {
     /// None for a dataset that was opened.
     pub fn compaction(&self, all: bool) -> Result<Option<Compaction>, DatasetError> {
         let strata = &self.record.strata;
-        let bounds = self.record.strata(self.manifest())?.bounds().clone();
-        let chosen = self.to_compact(all)?;
-        let of = |it: &usize| &strata[*it];
-        let transactions = chosen.iter().map(|it| of(it).present()).sum();
-        let after = self.compacted(&bounds, transactions, 0)?;
+        let plan = self.plan_compaction(all, 0)?;
+        let after = || plan.after.iter().flatten();
+        let manifest = self.manifest();
+        let bytes = |group: &Group| {
+            let (columns, ids) = (manifest.columns, manifest.row_id_bytes);
+            stored_bytes(&manifest.parameters, columns, ids, group.transactions)
+        };
         let compaction = Compaction {
-            transactions,
-            strata: chosen.len(),
-            strata_after: after.len(),
-            blocks: chosen.iter().map(|it| of(it).blocks).sum(),
-            blocks_after: after.iter().map(|it| it.record.blocks).sum(),
-            bytes: self.segments_of(&chosen).map(|it| it.1.bytes).sum(),
-            bytes_after: stored_bytes(
-                &self.manifest().parameters,
-                self.manifest().columns,
-                self.manifest().row_id_bytes,
-                transactions,
-            )?,
-            sorts: chosen.len() == strata.len(),
+            transactions: plan.groups.iter().map(|it| it.transactions).sum(),
+            strata: plan.taken.len(),
+            strata_after: after().count(),
+            blocks: plan.taken.iter().map(|&it| strata[it].blocks).sum(),
+            blocks_after: after().map(|it| it.record.blocks).sum(),
+            bytes: self.segments_of(&plan.taken).map(|it| it.1.bytes).sum(),
+            bytes_after: plan.groups.iter().map(bytes).sum::<Result<u64, _>>()?,
+            sorts: plan.taken.len() == strata.len(),
         };
         let gains = compaction.strata_after < compaction.strata
             || compaction.blocks_after < compaction.blocks
@@ -78,8 +89,8 @@ impl Dataset {
     }
 
     /// Puts the transactions of small strata, or of `all`, into as few strata and blocks as there can be, shuffled among
-    /// each other. If it has all strata, columns are sorted by support again. Returns the new version, or `None` if
-    /// nothing is to be gained.
+    /// those of their new stratum, one after another: at a time the bits of one are in memory, twice. If it has all strata,
+    /// columns are sorted by support again. Returns the new version, or `None` if nothing is to be gained.
     ///
     /// # Errors
     /// Segments that are missing or damaged, too little disk space, an interruption. The bundle is unchanged.
@@ -95,44 +106,38 @@ impl Dataset {
         let total = compaction.blocks_after * u64::from(self.manifest().columns);
         let needed = compaction.bytes_after;
         let mut new = Rewriting::begin(self, self.key.clone(), needed, threads, progress, total)?;
-        let chosen = self.to_compact(all)?;
-        let old_segments: Vec<(u32, SegmentEntry)> = self
-            .segments_of(&chosen)
-            .map(|(it, entry)| (it, *entry))
-            .collect();
-        let rows = self.rows_of(&old_segments, &chosen, threads)?;
-        if compaction.sorts {
-            let supports = rows.iter().map(|it| count_ones(it));
-            if !supports
-                .take(self.record.supports.len())
-                .eq(self.record.supports.iter().copied())
-            {
-                return Err(
-                    RecordError::Damaged("supports are not those of its cells".into()).into(),
-                );
-            }
-        }
-        let gone: BTreeSet<u32> = old_segments.iter().map(|(_, entry)| entry.number).collect();
-        new.manifest
-            .segments
-            .retain(|it| !gone.contains(&it.number));
-        place(&mut new.manifest.segments);
         let generation = new.record.secret_generation;
-        let words = compaction.blocks_after as usize * new.degree() / 64;
-        let bits: Vec<&[u64]> = rows.iter().map(|it| &it[..words]).collect();
-        let first_block = new.manifest.block_count();
-        let entries = new.encrypt(&bits, first_block, generation)?;
-        new.manifest.segments.extend(entries);
-        drop(rows);
-
-        let transactions = chosen
-            .iter()
-            .map(|&it| self.record.strata[it].present())
-            .sum();
-        let bounds = self.record.strata(self.manifest())?.bounds().clone();
-        let others = (self.record.strata.iter().enumerate()).filter(|(it, _)| !chosen.contains(it));
-        let mut strata: Vec<NewStratum> = others.map(|(_, it)| kept(it)).collect();
-        strata.extend(self.compacted(&bounds, transactions, generation)?);
+        let plan = self.plan_compaction(all, generation)?;
+        let replaced = self.segments_of(&plan.taken);
+        let replaced: BTreeSet<u32> = replaced.map(|(_, entry)| entry.number).collect();
+        let segments = &mut new.manifest.segments;
+        segments.retain(|it| !replaced.contains(&it.number));
+        place(segments);
+        let words = new.degree() / 64;
+        let mut supports = vec![0; self.record.supports.len()];
+        for (group, after) in plan.groups.iter().zip(&plan.after) {
+            let rows = self.rows_of(group, threads)?;
+            for (support, bits) in supports.iter_mut().zip(&rows) {
+                *support += count_ones(bits);
+            }
+            let blocks: u64 = after.iter().map(|it| it.record.blocks).sum();
+            let words = blocks as usize * words;
+            let bits: Vec<&[u64]> = rows.iter().map(|it| &it[..words]).collect();
+            let first_block = new.manifest.block_count();
+            let entries = new.encrypt(&bits, first_block, generation)?;
+            new.manifest.segments.extend(entries);
+        }
+        if compaction.sorts && supports != self.record.supports {
+            let what = "supports are not those of its cells";
+            return Err(RecordError::Damaged(what.into()).into());
+        }
+        let others = self.record.strata.iter().enumerate();
+        let others = others.filter(|(it, _)| plan.taken.binary_search(it).is_err());
+        let kept = others.map(|(_, record)| NewStratum {
+            record: record.clone(),
+            change: Change::Kept,
+        });
+        let strata = kept.chain(plan.after.into_iter().flatten()).collect();
         let order = if compaction.sorts {
             self.sorted_columns()?
         } else {
@@ -141,43 +146,55 @@ impl Dataset {
         new.finish(strata, &order, self.record.items()).map(Some)
     }
 
-    /// The strata that a compaction takes: all, or those whose transactions fill at most half of the blocks that a stratum
-    /// can have, and those that share a segment with one of them.
-    fn to_compact(&self, all: bool) -> Result<Vec<usize>, DatasetError> {
-        let most = self.record.strata(self.manifest())?.bounds().most_blocks();
-        let strata = self.strata_blocks();
+    /// Which strata a compaction takes, and how it groups them: all, or those whose transactions fill at most half of the
+    /// blocks that a stratum can have, and those that share a segment with one of them.
+    fn plan_compaction(&self, all: bool, secret_generation: u32) -> Result<Plan, DatasetError> {
+        let strata = self.record.strata(self.manifest())?;
+        let bounds = strata.bounds();
         let degree = self.manifest().parameters.degree() as u64;
+        let most = bounds.most_blocks();
         let is_small = |it: &StratumRecord| it.present().div_ceil(degree) <= most / 2;
-        let chosen = self.record.strata.iter().map(|it| all || is_small(it));
-        let mut chosen: Vec<bool> = chosen.collect();
+        let taken = self.record.strata.iter().map(|it| all || is_small(it));
+        let mut taken: Vec<bool> = taken.collect();
+        let blocks = self.strata_blocks();
         loop {
-            let before = chosen.clone();
+            let before = taken.clone();
             for entry in &self.manifest().segments {
                 let shares = |it: &Blocks| !it.intersection(entry.range()).is_empty();
-                let sharing = || (0..strata.len()).filter(|&it| shares(&strata[it]));
-                if sharing().any(|it| chosen[it]) {
-                    sharing().for_each(|it| chosen[it] = true);
+                let sharing = || (0..blocks.len()).filter(|&it| shares(&blocks[it]));
+                if sharing().any(|it| taken[it]) {
+                    sharing().for_each(|it| taken[it] = true);
                 }
             }
-            if chosen == before {
+            if taken == before {
                 break;
             }
         }
-        Ok((0..strata.len()).filter(|&it| chosen[it]).collect())
-    }
-
-    /// The strata into which a compaction puts this many transactions.
-    fn compacted(
-        &self,
-        bounds: &Bounds,
-        transactions: u64,
-        secret_generation: u32,
-    ) -> Result<Vec<NewStratum>, DatasetError> {
-        if transactions == 0 {
-            return Ok(Vec::new());
+        let taken: Vec<usize> = (0..blocks.len()).filter(|&it| taken[it]).collect();
+        let mut groups: Vec<Group> = Vec::new();
+        for &stratum in &taken {
+            let transactions = self.record.strata[stratum].present();
+            match groups.last_mut() {
+                Some(group) if group.transactions + transactions <= most * degree => {
+                    group.strata.push(stratum);
+                    group.transactions += transactions;
+                }
+                _ => groups.push(Group {
+                    strata: vec![stratum],
+                    transactions,
+                }),
+            }
         }
-        NewStratum::extended(&[], bounds, transactions, secret_generation)
-            .ok_or(DatasetError::TooManyRanges)
+        groups.retain(|it| it.transactions > 0);
+        let become_new = |it: &Group| {
+            NewStratum::extended(&[], bounds, it.transactions, secret_generation)
+                .ok_or(DatasetError::TooManyRanges)
+        };
+        Ok(Plan {
+            after: groups.iter().map(become_new).collect::<Result<_, _>>()?,
+            taken,
+            groups,
+        })
     }
 
     /// The segments of these strata, with their indices.
@@ -191,77 +208,88 @@ impl Dataset {
         })
     }
 
-    /// The transactions of strata, in random order: for each column that has cells its bits.
-    fn rows_of(
-        &self,
-        segments: &[(u32, SegmentEntry)],
-        strata: &[usize],
-        threads: NonZeroUsize,
-    ) -> Result<Vec<Bits>, DatasetError> {
+    /// The transactions of a group in random order: for each column that has cells its bits.
+    fn rows_of(&self, group: &Group, threads: NonZeroUsize) -> Result<Vec<Bits>, DatasetError> {
+        let transactions = usize::try_from(group.transactions).unwrap_or(usize::MAX);
         let sealed = self.manifest().sealed_columns();
         let columns: Vec<Column> = Column::first(sealed).collect();
-        let degree = self.manifest().parameters.degree();
-        let blocks: usize = segments.iter().map(|it| it.1.blocks as usize).sum();
-        let words = blocks * degree / 64;
-        let slots_fit = u32::try_from(blocks * degree).is_ok();
-        if !slots_fit {
-            return Err(DatasetError::TooManyRanges);
-        }
-        // Allocated at once: growing would leave copies in freed memory.
-        let empty = || Zeroizing::new(Vec::with_capacity(words));
-        let mut all: Vec<Bits> = columns.iter().map(|_| empty()).collect();
-        for (index, _) in segments {
-            for (all, bits) in all.iter_mut().zip(self.cells(*index, &columns, threads)?) {
-                all.extend_from_slice(&bits);
+        let words = self.manifest().parameters.degree() / 64;
+        let mut rows: Vec<Rows> = columns.iter().map(|_| Rows::new(transactions)).collect();
+        let blocks = self.strata_blocks();
+        for (index, entry) in self.segments_of(&group.strata) {
+            let all = entry.range();
+            let bits = self.cells(index, &columns, threads)?;
+            for &stratum in &group.strata {
+                let here = blocks[stratum].intersection(all);
+                if here.is_empty() {
+                    continue;
+                }
+                let here = here.indices_in(all);
+                for word in here.start * words..here.end * words {
+                    // Transactions without items are like empty slots.
+                    let there = bits.iter().fold(0, |there, it| there | it[word]);
+                    for (rows, bits) in rows.iter_mut().zip(&bits) {
+                        rows.push(bits[word], there);
+                    }
+                }
             }
         }
-        let mut slots = Vec::new();
-        for word in 0..words {
-            let any = all.iter().fold(0, |any, it| any | it[word]);
-            let set = (0..64).filter(|bit| any >> bit & 1 == 1);
-            slots.extend(set.map(|bit| (64 * word + bit) as u32));
+        if rows.first().is_some_and(|it| it.count > transactions) {
+            let what = "it has fewer transactions than its cells";
+            return Err(RecordError::Damaged(what.into()).into());
         }
-        // Transactions without items are like empty slots.
-        let transactions: u64 = strata
-            .iter()
-            .map(|&it| self.record.strata[it].present())
-            .sum();
-        if slots.len() as u64 > transactions {
-            return Err(
-                RecordError::Damaged("it has fewer transactions than its cells".into()).into(),
-            );
-        }
-        let taken = all.iter().map(|bits| Taken {
-            slots: &slots,
-            bits,
-        });
-        let taken: Vec<Taken<'_>> = taken.collect();
-        let taken: Vec<&dyn Cells> = taken.iter().map(|it| it as &dyn Cells).collect();
-        Ok(shuffle(transactions as usize, &taken, threads)?)
+        let rows: Vec<&dyn Cells> = rows.iter().map(|it| it as &dyn Cells).collect();
+        Ok(shuffle(transactions, &rows, threads)?)
     }
 }
 
-/// The bits of a column in some slots; rows after them are empty.
-struct Taken<'a> {
-    slots: &'a [u32],
-    bits: &'a [u64],
+/// A column's bits in rows; rows behind them are empty.
+struct Rows {
+    bits: Bits,
+    count: usize,
 }
 
-impl Cells for Taken<'_> {
+impl Rows {
+    /// No rows, with space for so many: growing would leave copies in freed memory.
+    fn new(most: usize) -> Self {
+        Self {
+            bits: Zeroizing::new(Vec::with_capacity(most / 64 + 2)),
+            count: 0,
+        }
+    }
+
+    /// Adds a row for each slot that `there` has, with its bit in `word`.
+    fn push(&mut self, word: u64, there: u64) {
+        let (mut packed, mut left, mut count) = (word, there, 0);
+        if there != u64::MAX {
+            packed = 0;
+            while left != 0 {
+                packed |= (word >> left.trailing_zeros() & 1) << count;
+                left &= left - 1;
+                count += 1;
+            }
+        }
+        let shift = self.count % 64;
+        match self.bits.last_mut() {
+            Some(last) if shift > 0 => {
+                *last |= packed << shift;
+                if shift + there.count_ones() as usize > 64 {
+                    self.bits.push(packed >> (64 - shift));
+                }
+            }
+            _ if there != 0 => self.bits.push(packed),
+            _ => {}
+        }
+        self.count += there.count_ones() as usize;
+    }
+}
+
+impl Cells for Rows {
     fn mark(&self, rows: Range<usize>, bit: u32, bytes: &mut [u8]) {
-        let end = rows.end.min(self.slots.len());
-        let slots = &self.slots[rows.start.min(end)..end];
-        for (byte, &slot) in bytes.iter_mut().zip(slots) {
-            *byte |= ((self.bits[slot as usize / 64] >> (slot % 64) & 1) as u8) << bit;
+        let here = rows.start..rows.end.min(self.count);
+        for (byte, row) in bytes.iter_mut().zip(here) {
+            *byte |= ((self.bits[row / 64] >> (row % 64) & 1) as u8) << bit;
         }
-    }
-}
-
-/// A stratum that stays as it is.
-fn kept(record: &StratumRecord) -> NewStratum {
-    NewStratum {
-        record: record.clone(),
-        change: Change::Kept,
     }
 }
 
@@ -271,5 +299,93 @@ fn place(segments: &mut [SegmentEntry]) {
     for segment in segments {
         segment.first_block = first;
         first += u64::from(segment.blocks);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::{NewItems, Target};
+    use crate::shuffled::Shuffled;
+    use oboro_rlwe::MasterKey;
+    use proptest::prelude::*;
+    use std::ops::ControlFlow;
+
+    /// A column that has every so many-th row.
+    struct Every(usize);
+
+    impl Cells for Every {
+        fn mark(&self, rows: Range<usize>, bit: u32, bytes: &mut [u8]) {
+            for (byte, row) in bytes.iter_mut().zip(rows) {
+                *byte |= u8::from(row.is_multiple_of(self.0)) << bit;
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_one_stratum_becomes_several() {
+        let threads = NonZeroUsize::new(2).unwrap();
+        let rows = |count| {
+            let mut rows = Shuffled::begin(count, threads).unwrap();
+            let names = ["a", "b"].map(str::to_owned).to_vec();
+            rows.push(names, &[&Every(2), &Every(3)]);
+            rows.finish().unwrap()
+        };
+        let go_on = |_, _| ControlFlow::Continue(());
+        let directory = tempfile::tempdir().unwrap();
+        let (key, target) = (
+            MasterKey::generate().unwrap(),
+            Target::Temporary(directory.path()),
+        );
+        let large = 2_000_000;
+        let mut dataset = Dataset::create(rows(large), &key, target, 2, threads, &go_on).unwrap();
+        for more in [large, 5, 7] {
+            let appended = dataset.append(rows(more), NewItems::Refuse, threads, &go_on);
+            dataset = appended.unwrap();
+        }
+        let (before, blocks) = (dataset.record().clone(), |it: &Dataset| {
+            it.manifest().block_count()
+        });
+        let check = |after: &Dataset| {
+            assert_eq!(after.record().supports, before.supports);
+            assert_eq!(after.record().transactions, before.transactions);
+            after.pair_reader().unwrap();
+            after.bundle().verify().unwrap();
+        };
+        // The small ones alone, then everything.
+        let small = dataset.compact(false, threads, &go_on).unwrap().unwrap();
+        assert_eq!(blocks(&small), blocks(&dataset) - 1);
+        check(&small);
+        let plan = small.compaction(true).unwrap().unwrap();
+        assert_eq!((plan.strata, plan.strata_after, plan.sorts), (3, 2, true));
+        let all = small.compact(true, threads, &go_on).unwrap().unwrap();
+        assert_eq!(blocks(&all), plan.blocks_after);
+        check(&all);
+    }
+
+    proptest! {
+        #[test]
+        fn rows_are_packed_without_empty_slots(
+            words in prop::collection::vec((any::<u64>(), prop_oneof![
+                Just(0), Just(u64::MAX), any::<u64>(), any::<u64>().prop_map(|it| it & it >> 7 & it >> 13)
+            ]), 0..40),
+        ) {
+            let slots = |there: u64| (0..64).filter(move |bit| there >> bit & 1 == 1);
+            let expected: Vec<bool> = words
+                .iter()
+                .flat_map(|&(word, there)| slots(there).map(move |bit| word >> bit & 1 == 1))
+                .collect();
+            let mut rows = Rows::new(expected.len());
+            for &(word, there) in &words {
+                rows.push(word & there, there);
+            }
+            prop_assert_eq!(rows.count, expected.len());
+            prop_assert_eq!(rows.bits.len(), expected.len().div_ceil(64));
+            // More rows than there are: these are empty.
+            let mut bytes = vec![0; expected.len() + 3];
+            rows.mark(0..bytes.len(), 2, &mut bytes);
+            let there = bytes.iter().map(|&byte| byte == 4);
+            prop_assert!(there.eq(expected.into_iter().chain([false; 3])));
+        }
     }
 }
