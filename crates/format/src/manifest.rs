@@ -336,6 +336,11 @@ impl Manifest {
         segments.filter(|it| is_new(it.1)).map(|it| it.0).collect()
     }
 
+    /// Whether an earlier version, or one that parted from this, has segments that this one lacks.
+    pub fn replaces(&self, older: &Self) -> bool {
+        older.version <= self.version && !older.segments_beyond(self).is_empty()
+    }
+
     /// The version after this one, for more segments to be added.
     #[must_use]
     pub fn appended(&self) -> Self {

@@ -448,19 +448,11 @@ impl Dataset {
         })
     }
 
-    /// Encrypts more transactions of the same items into new segments; returns the new dataset. Items missing in `rows`
-    /// are in none of these transactions; a table must have them all.
+    /// Checks that these transactions can be appended, whatever the disk.
     ///
     /// # Errors
-    /// New items, unless they are dropped; with a bound, one that is left out and may reach it; rows restricted before;
-    /// otherwise as [`Dataset::create`]. The bundle is unchanged.
-    pub fn append(
-        &self,
-        mut rows: Shuffled,
-        new_items: NewItems,
-        threads: NonZeroUsize,
-        progress: Progress<'_>,
-    ) -> Result<Self, DatasetError> {
+    /// Those of [`append`](Self::append) that are about the transactions.
+    pub fn check_append(&self, rows: &Shuffled, new_items: NewItems) -> Result<(), DatasetError> {
         if rows.is_empty() {
             return Err(DatasetError::Nothing {
                 transactions: 0,
@@ -478,38 +470,33 @@ impl Dataset {
             }
             _ => {}
         }
-        let names = &self.record.names;
-        let by_name: HashMap<&str, Column> = names
-            .iter()
-            .map(String::as_str)
-            .zip((0..).map(Column))
-            .collect();
-        let column = |name: &String| by_name.get(name.as_str()).copied();
-        let unknown = rows.names().iter().filter(|name| column(name).is_none());
-        let (count, example) = (unknown.clone().count(), unknown.min().cloned());
-        let mut left_out = Vec::new();
-        if let Some(example) = example {
+        let new = self.new_items(rows);
+        if let Some((example, _)) = new.iter().min() {
             match new_items {
-                NewItems::Refuse => return Err(DatasetError::NewItems { count, example }),
+                NewItems::Refuse => {
+                    return Err(DatasetError::NewItems {
+                        count: new.len(),
+                        example: example.clone(),
+                    });
+                }
+                NewItems::Reencrypt if self.record.min_item_support > 1 => {
+                    return Err(DatasetError::ItemsMissing(self.record.min_item_support));
+                }
                 NewItems::Reencrypt => {
-                    let known = |name: &&String| !by_name.contains_key(name.as_str());
-                    let mut names: Vec<String> =
-                        rows.names().iter().filter(known).cloned().collect();
-                    names.sort_unstable();
-                    let wider = self.with_items(&names, threads, progress)?;
-                    return wider.append(rows, NewItems::Refuse, threads, progress);
+                    self.reencrypted_bytes(new.len(), rows.len() as u64)?;
                 }
                 NewItems::Drop { .. } => {}
             }
-            (rows, left_out) = rows.only(|name| by_name.contains_key(name));
         }
         let options = rows.how_read().map(|it| &it.options);
         // A table without any item of the dataset is read in a wrong way, or another one.
-        let may_lack =
-            |it: &ReadOptions| it.missing == Some(Missing::Absent) && !rows.names().is_empty();
+        let may_lack = |it: &ReadOptions| {
+            it.missing == Some(Missing::Absent) && rows.names().len() > new.len()
+        };
         if options.is_some_and(|it| it.format.is_table() && !may_lack(it)) {
             let here: HashSet<&String> = rows.names().iter().collect();
-            let mut lacking = names.iter().filter(|name| !here.contains(name));
+            let names = self.record.names.iter();
+            let mut lacking = names.filter(|name| !here.contains(name));
             if let Some(example) = lacking.next() {
                 return Err(DatasetError::LackingItems {
                     lacking: 1 + lacking.count(),
@@ -517,16 +504,54 @@ impl Dataset {
                 });
             }
         }
-        let columns: Vec<Column> = rows.names().iter().filter_map(column).collect();
-        let items = self
-            .record
-            .items()
-            .leaving_out(&left_out)
-            .with(&rows, &columns);
         if let NewItems::Drop { below: Some(below) } = new_items {
             let transactions = self.record.transactions + rows.len() as u64;
-            items.check_left_out(&left_out, below.threshold(transactions))?;
+            let items = self.record.items().leaving_out(&new);
+            items.check_left_out(&new, below.threshold(transactions))?;
         }
+        Ok(())
+    }
+
+    /// The items that the dataset has no column for, with their supports in these transactions.
+    fn new_items(&self, rows: &Shuffled) -> Vec<(String, u64)> {
+        let here: HashSet<&String> = self.record.names.iter().collect();
+        let items = rows.names().iter().zip(rows.supports());
+        let new = items.filter(|(name, _)| !here.contains(name));
+        new.map(|(name, support)| (name.clone(), support)).collect()
+    }
+
+    /// Encrypts more transactions of the same items into new segments; returns the new dataset. Items missing in `rows`
+    /// are in none of these transactions; a table must have them all.
+    ///
+    /// # Errors
+    /// New items, unless they are dropped; with a bound, one that is left out and may reach it; rows restricted before;
+    /// otherwise as [`Dataset::create`]. The bundle is unchanged.
+    pub fn append(
+        &self,
+        mut rows: Shuffled,
+        new_items: NewItems,
+        threads: NonZeroUsize,
+        progress: Progress<'_>,
+    ) -> Result<Self, DatasetError> {
+        self.check_append(&rows, new_items)?;
+        let new = self.new_items(&rows);
+        if new_items == NewItems::Reencrypt && !new.is_empty() {
+            let mut names: Vec<String> = new.into_iter().map(|it| it.0).collect();
+            names.sort_unstable();
+            let wider = self.with_items(&names, rows.len() as u64, threads, progress)?;
+            return wider.append(rows, NewItems::Refuse, threads, progress);
+        }
+        let by_name: HashMap<&str, Column> = self
+            .record
+            .names
+            .iter()
+            .map(String::as_str)
+            .zip((0..).map(Column))
+            .collect();
+        rows = rows.only(|name| by_name.contains_key(name));
+        let column = |name: &String| by_name.get(name.as_str()).copied();
+        let columns: Vec<Column> = rows.names().iter().filter_map(column).collect();
+        let items = self.record.items().leaving_out(&new).with(&rows, &columns);
         let directory = self.bundle.directory();
         let needed = self.appended_bytes(rows.len() as u64)?;
         check_free_bytes(directory, needed, free_bytes(directory))?;

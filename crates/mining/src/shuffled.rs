@@ -212,14 +212,11 @@ impl Shuffled {
         self.min_item_support
     }
 
-    /// The same transactions without the items that are not in `kept`, and these with their supports.
-    pub(crate) fn only(mut self, kept: impl Fn(&str) -> bool) -> (Self, Vec<(String, u64)>) {
+    /// The same transactions without the items that are not in `kept`.
+    pub(crate) fn only(mut self, kept: impl Fn(&str) -> bool) -> Self {
         let items = self.names.into_iter().zip(self.columns);
-        let (here, others): (Vec<_>, Vec<_>) = items.partition(|(name, _)| kept(name));
-        (self.names, self.columns) = here.into_iter().unzip();
-        let others = others.into_iter();
-        let others = others.map(|(name, bits)| (name, count_ones(&bits)));
-        (self, others.collect())
+        (self.names, self.columns) = items.filter(|(name, _)| kept(name)).unzip();
+        self
     }
 
     /// The same transactions without the items below `min_support`. No transaction is dropped.
@@ -334,8 +331,8 @@ fn permute(order: &[u32], columns: &[&dyn Cells], threads: NonZeroUsize) -> Vec<
     columns.collect()
 }
 
-/// The row ids of slots, given their bits as [`Shuffled::row_id_bits`] has them, each with its slot; `None` if one is not
-/// UTF-8, which the owner cannot have sealed.
+/// The row ids of slots, each with its slot, given the sealed columns of their bits; `None` if one is not UTF-8, which the
+/// owner cannot have sealed.
 pub fn unpack_row_ids<B: AsRef<[u64]>>(bits: &[B]) -> Option<Vec<(u64, String)>> {
     let width = bits.len() / 8;
     let slots = bits.first().map_or(0, |it| 64 * it.as_ref().len());

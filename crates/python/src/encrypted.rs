@@ -125,8 +125,15 @@ impl Encrypted {
         };
         call::run(py, progress, interrupt, |call| -> Result<_, Failure> {
             let advance = |done, total| call.advance(done, total);
+            let reencrypts =
+                new_items == NewItems::Reencrypt && before.count_new_items(rows.names()) > 0;
+            if reencrypts {
+                before.check_append(&rows, new_items)?;
+                // Before as well, so that a crash leaves none of it.
+                forget_kept(before.bundle())?;
+            }
             let after = before.append(rows, new_items, threads, &advance)?;
-            if new_items == NewItems::Reencrypt {
+            if reencrypts {
                 forget_kept(after.bundle())?;
             }
             *self.0.lock() = Arc::new(after);

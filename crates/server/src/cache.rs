@@ -10,7 +10,7 @@ use oboro_ring::{Blocks, Column};
 use parking_lot::RwLock;
 use prost::bytes::Bytes;
 use quick_cache::{Equivalent, Weighter, sync};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 
 /// Approximate bytes of an entry besides its moment and columns.
@@ -19,8 +19,8 @@ const OVERHEAD: usize = 160;
 /// Packed moments by key. With a size of 0 it is empty and does nothing.
 pub(crate) struct MomentCache {
     moments: Option<sync::Cache<Key, Bytes, Weight>>,
-    /// Versions that their owners replaced, by dataset and root: calls in progress may still count on them.
-    replaced: RwLock<HashSet<(DatasetId, Digest)>>,
+    /// The roots of versions that their owners replaced: calls in progress may still count on them.
+    replaced: RwLock<HashMap<DatasetId, HashSet<Digest>>>,
 }
 
 /// The parameters that the moments of a question depend on.
@@ -123,14 +123,15 @@ impl MomentCache {
         }
     }
 
-    /// Forgets everything of these versions of a dataset, for ever.
+    /// Forgets everything of these versions of a dataset, all that its owner replaced, for ever.
     pub(crate) fn forget(&self, dataset: DatasetId, roots: &[Digest]) {
         let Some(moments) = self.moments.as_ref().filter(|_| !roots.is_empty()) else {
             return;
         };
         let mut replaced = self.replaced.write();
-        replaced.extend(roots.iter().map(|&root| (dataset, root)));
-        moments.retain(|key, _| !replaced.contains(&(key.dataset, key.root)));
+        let roots = roots.iter().copied().collect::<HashSet<_>>();
+        moments.retain(|key, _| key.dataset != dataset || !roots.contains(&key.root));
+        replaced.insert(dataset, roots);
     }
 
     /// A moment over every range, if all of them are cached.
@@ -160,7 +161,8 @@ impl MomentCache {
         let Some(cache) = &self.moments else { return };
         // Held until it is inserted, so that nothing comes after `forget`.
         let replaced = self.replaced.read();
-        if replaced.contains(&(kind.dataset, kind.root)) {
+        let of_dataset = replaced.get(&kind.dataset);
+        if of_dataset.is_some_and(|roots| roots.contains(&kind.root)) {
             return;
         }
         let key = BorrowedKey::new(kind, index, moment, range);

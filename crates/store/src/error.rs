@@ -64,6 +64,13 @@ pub enum StoreError {
          is not served. Have its owner upload the present version."
     )]
     Outdated { name: String },
+    #[error(
+        "{} is damaged, so that it is not known which versions of dataset {dataset} its owner replaced; it is not served. \
+         Restore that file from a newer backup of the store; or, if nothing here was restored from an older one, remove \
+         it. Then start the server again.",
+        path.display()
+    )]
+    DamagedNote { dataset: DatasetId, path: PathBuf },
 }
 
 /// What is wrong with the catalogue.
@@ -270,7 +277,9 @@ impl StoreError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Format(error) => error.kind(),
-            Self::Catalogue(CatalogueError::Damaged { .. }) => ErrorKind::DataLoss,
+            Self::Catalogue(CatalogueError::Damaged { .. }) | Self::DamagedNote { .. } => {
+                ErrorKind::DataLoss
+            }
             Self::Catalogue(_) => ErrorKind::Internal,
             Self::Upload(error) => error.kind(),
             Self::Object(error) => error.kind(),
@@ -286,6 +295,10 @@ impl StoreError {
     pub fn without_paths(&self) -> String {
         match self {
             Self::Format(error) => error.without_paths(),
+            Self::DamagedNote { dataset, .. } => format!(
+                "the server's note of what was rewritten of dataset {dataset} is damaged, and the dataset is not served. \
+                 Ask the operator to restore the note."
+            ),
             Self::Object(ObjectStorageError::Unavailable { .. }) => {
                 "the server's object storage cannot be reached. Nothing is lost; try again later. If it stays so, ask \
                  the operator, whose log names the object and the cause."

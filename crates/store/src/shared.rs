@@ -92,7 +92,7 @@ impl SharedStore {
         let is_of_dataset = |it: &Arc<Snapshot>| it.manifest().dataset == manifest.dataset;
         let known = open.iter().filter(|it| is_of_dataset(it)).count();
         // Nobody counts on what its owner replaced.
-        open.retain(|it| !is_of_dataset(it) || !manifest.earlier_roots.contains(&it.root()));
+        open.retain(|it| !is_of_dataset(it) || !manifest.replaces(it.manifest()));
         let left = open.iter().filter(|it| is_of_dataset(it)).count();
         if left < known || known == 0 {
             self.forget_replaced(&manifest)?;

@@ -127,6 +127,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             escaped(&directory.display().to_string()),
         )
     };
+    if let Some(dataset) = appended_to.as_ref().filter(|_| !rows.is_empty()) {
+        dataset.check_append(&rows, new_items)?;
+    }
     if arguments.dry_run {
         let value = json!({
             "directory": directory,
@@ -161,9 +164,16 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let threads = arguments.threads.count();
     let is_append = appended_to.is_some();
     let is_nothing = is_append && rows.is_empty();
+    let reencrypts = new_items == NewItems::Reencrypt && new_columns > 0;
     let dataset = match appended_to {
         Some(dataset) if rows.is_empty() => Ok(dataset),
-        Some(dataset) => dataset.append(rows, new_items, threads, &progress),
+        Some(dataset) => {
+            if reencrypts {
+                // Before as well, so that a crash leaves none of it.
+                forget_kept(dataset.bundle())?;
+            }
+            dataset.append(rows, new_items, threads, &progress)
+        }
         None => Dataset::create(
             rows,
             &key,
@@ -175,7 +185,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     };
     bar.finish();
     let dataset = dataset?;
-    if new_items == NewItems::Reencrypt {
+    if reencrypts {
         forget_kept(dataset.bundle())?;
     }
     let (manifest, record) = (dataset.manifest(), dataset.record());

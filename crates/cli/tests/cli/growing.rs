@@ -228,6 +228,15 @@ fn new_items_get_columns_when_everything_is_encrypted_again() {
         &told,
         &["1 items are not columns", "--new-items re-encrypt"],
     );
+    // A column of the dataset is lacking: nothing is encrypted, and a dry run says so as well.
+    owner.write("lacking.csv", "id,d,a,b\n7,1,1,0\n");
+    for dry in ["", " --dry-run"] {
+        let lacking = append.replace("more.csv", "lacking.csv");
+        let told = owner
+            .run(&format!("{lacking} --new-items re-encrypt{dry}"))
+            .refusal();
+        says(&told, &["have no column"]);
+    }
     let appended = owner.json(&format!("{append} --new-items re-encrypt"));
     assert_eq!(appended["items_left_out"], 0);
     assert_eq!(
@@ -246,16 +255,19 @@ fn new_items_get_columns_when_everything_is_encrypted_again() {
     }
     // What was left out may be among them.
     owner.json("encrypt rows.csv --row-ids id --min-item-support 5 --out rare.oboro");
-    let told = owner
-        .run("encrypt more.csv --append-to rare.oboro --row-ids id --new-items re-encrypt")
-        .refusal();
-    says(
-        &told,
-        &[
-            "fewer than 5 transactions were left out",
-            "encrypt everything anew",
-        ],
-    );
+    for dry in ["", " --dry-run"] {
+        let append = "encrypt more.csv --append-to rare.oboro --row-ids id";
+        let told = owner
+            .run(&format!("{append} --new-items re-encrypt{dry}"))
+            .refusal();
+        says(
+            &told,
+            &[
+                "fewer than 5 transactions were left out",
+                "encrypt everything anew",
+            ],
+        );
+    }
 }
 
 #[test]

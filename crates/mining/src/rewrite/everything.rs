@@ -76,13 +76,15 @@ impl Dataset {
         self.manifest().columns.saturating_add(more)
     }
 
-    /// Encrypts everything again with columns for more items, which no present transaction has. All columns get other numbers.
+    /// Encrypts everything again with columns for more items, which no present transaction has. All columns get other
+    /// numbers. On the disk there must be room for so many more transactions as well.
     ///
     /// # Errors
     /// A dataset of which items were left out: these may be among them. As [`compact`](Self::compact); too many columns.
     pub(crate) fn with_items(
         &self,
         names: &[String],
+        appended: u64,
         threads: NonZeroUsize,
         progress: Progress<'_>,
     ) -> Result<Self, DatasetError> {
@@ -92,7 +94,7 @@ impl Dataset {
         }
         let known = manifest.columns;
         let columns = self.columns_with(names.len());
-        let needed = self.reencrypted_bytes(names.len(), 0)?;
+        let needed = self.reencrypted_bytes(names.len(), appended)?;
         let total = manifest.block_count() * u64::from(columns);
         let mut new = Rewriting::begin(self, self.key.clone(), needed, threads, progress, total)?;
         new.manifest.columns = columns;

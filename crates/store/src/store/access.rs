@@ -1,5 +1,6 @@
 //! Everything that callers can do with datasets and uploads.
 
+use super::rewritten::is_newer;
 use super::*;
 
 /// A handle to the datasets of a store, by which callers reach them.
@@ -50,11 +51,7 @@ impl Access {
             }
         }
         // Even if only an old copy of the store is here.
-        if let Some(newest) = self.shared.noted(id)?
-            && newest != new
-        {
-            new.follows(&newest)?;
-        }
+        self.shared.check_is_not_replaced(&new)?;
         let published = catalogue.by_id(Table::Dataset, id)?;
         if published
             .as_ref()
@@ -224,20 +221,19 @@ impl Access {
     /// No such upload, segments that are missing, another server that writes to the objects, a disk that fails.
     pub fn publish(&self, dataset: DatasetId) -> Result<Published, StoreError> {
         let mut state = self.shared.state();
-        let published = state
-            .catalogue
-            .by_id(Table::Dataset, dataset)?
-            .as_ref()
-            .map(stored_manifest)
-            .transpose()?;
+        let record = state.catalogue.by_id(Table::Dataset, dataset)?;
+        let published = record.as_ref().map(stored_manifest).transpose()?;
         let Some(pending) = state.catalogue.by_id(Table::Upload, dataset)? else {
+            let record = record.ok_or(UploadError::NoUpload { dataset })?;
+            let manifest = stored_manifest(&record)?;
+            if state.outdated.contains(&dataset) {
+                self.shared.check_is_served(&manifest, &record.name)?;
+            }
             // Of an earlier attempt something may be left to do.
-            return self.finish(
-                &mut state,
-                published.ok_or(UploadError::NoUpload { dataset })?,
-            );
+            return self.finish(&mut state, manifest, None);
         };
         let manifest = stored_manifest(&pending)?;
+        self.shared.check_is_not_replaced(&manifest)?;
         let new: Vec<u32> = match &published {
             Some(published) if !state.outdated.contains(&dataset) => {
                 manifest.segments_beyond(published)
@@ -261,24 +257,33 @@ impl Access {
         sync_directory(&self.shared.dataset(dataset))?;
         self.shared
             .make(&mut state.catalogue, Change::Publish(dataset))?;
-        self.finish(&mut state, manifest)
+        self.finish(&mut state, manifest, published.as_ref())
     }
 
     /// Forgets what a published version has rewritten, unless that was done: only calls in progress still have it.
-    fn finish(&self, state: &mut State, manifest: Manifest) -> Result<Published, StoreError> {
+    /// `before` was published until now, if that is known.
+    fn finish(
+        &self,
+        state: &mut State,
+        manifest: Manifest,
+        before: Option<&Manifest>,
+    ) -> Result<Published, StoreError> {
         let dataset = manifest.dataset;
-        let is_done = |noted: Manifest| manifest == noted || manifest.extends(&noted).is_ok();
-        let rewrites =
-            !manifest.earlier_roots.is_empty() && !self.shared.noted(dataset)?.is_some_and(is_done);
+        let noted = self.shared.noted(dataset)?;
         let mut rewrote = Vec::new();
-        if rewrites {
-            state.forget_snapshots(dataset);
-            let numbers = manifest.numbers();
-            self.shared.sweep(dataset, &numbers)?;
-            self.shared.remove_objects(dataset, &numbers);
+        if is_newer(&manifest, noted.as_ref()) {
+            // Otherwise something may be left of a version in between, too.
+            let only_appended =
+                |before: &Manifest| noted.as_ref() == Some(before) && !manifest.replaces(before);
+            if !before.is_some_and(only_appended) {
+                state.forget_snapshots(dataset);
+                let numbers = manifest.numbers();
+                self.shared.sweep(dataset, &numbers)?;
+                self.shared.remove_objects(dataset, &numbers);
+                rewrote.clone_from(&manifest.earlier_roots);
+            }
             // Last, so that a failure before has all of this done again.
-            self.shared.note_rewritten(&manifest)?;
-            rewrote.clone_from(&manifest.earlier_roots);
+            self.shared.note(&manifest)?;
         }
         state.outdated.remove(&dataset);
         Ok(Published {
@@ -301,7 +306,7 @@ impl Access {
             let manifest = stored_manifest(&record)?;
             check_name(&record.name)?;
             if outdated.contains(&record.id) {
-                return Err(StoreError::Outdated { name: record.name });
+                self.shared.check_is_served(&manifest, &record.name)?;
             }
             Ok(DatasetInfo {
                 name: record.name,
@@ -338,10 +343,10 @@ impl Access {
             .catalogue
             .by_name(Table::Dataset, name)?
             .ok_or_else(|| StoreError::NoDataset { name: name.into() })?;
-        if state.outdated.contains(&record.id) {
-            return Err(StoreError::Outdated { name: name.into() });
-        }
         let manifest = stored_manifest(&record)?;
+        if state.outdated.contains(&record.id) {
+            self.shared.check_is_served(&manifest, name)?;
+        }
         let older = state.snapshots.get(&record.id);
         if let Some(same) = older.filter(|older| *older.manifest() == manifest) {
             return Ok(same.clone());

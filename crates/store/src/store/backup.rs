@@ -1,8 +1,10 @@
 //! A copy of what a store has published, which is a store itself.
 //!
 //! It may be taken while a server has the store open. The catalogue is copied first: files come before the rows that
-//! name them, so what the copy names exists, is complete, and no longer changes. Only a deletion or
-//! a rewriting takes files away; then the catalogue is copied again and no longer names them. The backup gets its name once all of it is on disk.
+//! name them, so what the copy names exists, is complete, and no longer changes. Only a deletion or a rewriting takes
+//! files away; then the catalogue is copied again and no longer names them. Notes of what was rewritten are copied last:
+//! if one is about a dataset that was copied as it was before, all of this is done again. The backup gets its name once
+//! all of it is on disk.
 
 use super::*;
 use oboro_format::FormatError;
@@ -93,8 +95,14 @@ impl Copying<'_> {
             }
             self.remove_all_but(&published)?;
             gone = self.copy_segments(&published)?;
-            if gone.is_none() {
-                rewritten::copy_notes(self.from, self.to)?;
+            if gone.is_some() {
+                continue;
+            }
+            rewritten::copy_notes(self.from, self.to)?;
+            let mut replaced = published
+                .iter()
+                .map(|it| rewritten::is_replaced(self.to, it));
+            if !replaced.try_fold(false, |any, it| Ok::<_, StoreError>(any | it?))? {
                 sync_directory(self.to)?;
                 return Ok(held_by(&published));
             }

@@ -1,9 +1,9 @@
 //! Notes of what owners rewrote. They outlive the catalogue: a backup that is older than an erasure is restored together
 //! with the newest notes at hand, and then does not bring back what was erased.
 //!
-//! A note is the manifest of the newest rewritten version of a dataset, in a file named by the dataset's id. It names
-//! every version that it replaced. A store that publishes one of these when it is opened removes the segments that the
-//! newer version does not have, and does not serve the dataset until its owner has uploaded it again.
+//! A note is the manifest of the newest published version of a dataset, in a file named by the dataset's id, from its
+//! first rewriting on. A store that has an earlier version when it is opened, with segments that this one lacks, removes
+//! these and does not serve the dataset until its owner has uploaded it again.
 
 use super::*;
 use oboro_format::files::{Durability, replace};
@@ -16,69 +16,144 @@ fn note(home: &Path, id: DatasetId) -> PathBuf {
 }
 
 /// The newest version of a dataset that is known to have replaced others.
+///
+/// # Errors
+/// A note that is damaged, a disk that fails.
 fn noted(home: &Path, id: DatasetId) -> Result<Option<Manifest>, StoreError> {
     let path = note(home, id);
     match fs::read(&path) {
-        // A damaged one is written anew with the next rewriting; until then `replay` has the dataset not served.
-        Ok(bytes) => Ok(Manifest::decode(&bytes).ok().filter(|it| it.dataset == id)),
+        Ok(bytes) => match decode(&bytes, id) {
+            None => Err(StoreError::DamagedNote { dataset: id, path }),
+            noted => Ok(noted),
+        },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(io_error("read", &path)(error).into()),
     }
 }
 
+fn decode(note: &[u8], id: DatasetId) -> Option<Manifest> {
+    let noted = Manifest::decode(note).ok();
+    noted.filter(|it| it.dataset == id)
+}
+
+/// The ids of the datasets of which there are notes.
+fn all(home: &Path) -> Result<Vec<DatasetId>, StoreError> {
+    let names = names(&home.join(NOTES))?;
+    Ok(names.iter().filter_map(|it| it.parse().ok()).collect())
+}
+
+/// Whether this version is to be noted.
+pub(super) fn is_newer(manifest: &Manifest, noted: Option<&Manifest>) -> bool {
+    !manifest.earlier_roots.is_empty() && noted.is_none_or(|it| it.version < manifest.version)
+}
+
+/// Whether the owner of a dataset is known to have replaced this version.
+///
+/// # Errors
+/// A note that is damaged, a disk that fails.
+pub(super) fn is_replaced(home: &Path, manifest: &Manifest) -> Result<bool, StoreError> {
+    let newest = noted(home, manifest.dataset)?;
+    Ok(newest.is_some_and(|it| it.replaces(manifest)))
+}
+
+/// Copies the notes of a store to a backup of it.
+///
+/// # Errors
+/// A disk that fails.
+pub(super) fn copy_notes(from: &Path, to: &Path) -> Result<(), StoreError> {
+    for id in all(from)? {
+        let path = note(from, id);
+        let bytes = fs::read(&path).map_err(io_error("read", &path))?;
+        write(to, id, &bytes)?;
+    }
+    Ok(())
+}
+
 /// Writes a note, and makes it durable.
-fn write(home: &Path, manifest: &[u8], id: DatasetId) -> Result<(), StoreError> {
+fn write(home: &Path, id: DatasetId, bytes: &[u8]) -> Result<(), StoreError> {
     ensure_directory(&home.join(NOTES))?;
-    replace(&note(home, id), manifest, Durability::Durable)?;
+    replace(&note(home, id), bytes, Durability::Durable)?;
     Ok(sync_directory(&home.join(NOTES))?)
 }
 
 impl Shared {
-    /// Notes that this version of a dataset replaced earlier ones.
-    pub(super) fn note_rewritten(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        write(&self.home, &manifest.encode(), manifest.dataset)?;
-        match &self.remote {
-            Some(remote) => remote.put_note(manifest.dataset, &note(&self.home, manifest.dataset)),
-            None => Ok(()),
+    /// Notes that this version of a dataset replaced earlier ones. The note is durable, as an object first.
+    ///
+    /// # Errors
+    /// A disk that fails, objects out of reach.
+    pub(super) fn note(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        let path = note(&self.home, manifest.dataset);
+        let staged = path.with_extension("new");
+        ensure_directory(&self.home.join(NOTES))?;
+        replace(&staged, &manifest.encode(), Durability::Durable)?;
+        if let Some(remote) = &self.remote {
+            remote.put_note(manifest.dataset, &staged)?;
         }
-    }
-
-    /// The notes in object storage.
-    fn remote_notes(&self) -> Result<Vec<(DatasetId, Vec<u8>)>, StoreError> {
-        match &self.remote {
-            Some(remote) => remote.notes(),
-            None => Ok(Vec::new()),
-        }
+        Ok(rename_durably(&staged, &path)?)
     }
 
     /// The newest version of a dataset that is known to have replaced others.
+    ///
+    /// # Errors
+    /// A note that is damaged, a disk that fails.
     pub(super) fn noted(&self, id: DatasetId) -> Result<Option<Manifest>, StoreError> {
         noted(&self.home, id)
     }
-}
 
-/// Whether the owner of a dataset is known to have replaced this version.
-pub(super) fn is_replaced(home: &Path, manifest: &Manifest) -> Result<bool, StoreError> {
-    let newest = noted(home, manifest.dataset)?;
-    Ok(newest.is_some_and(|it| it.earlier_roots.contains(&manifest.root())))
-}
-
-/// Copies the notes of a store to a backup of it.
-pub(super) fn copy_notes(from: &Path, to: &Path) -> Result<(), StoreError> {
-    let (from, to) = (from.join(NOTES), to.join(NOTES));
-    let notes: Vec<String> = names(&from)?;
-    let notes = notes
-        .iter()
-        .filter(|name| name.parse::<DatasetId>().is_ok());
-    for (index, name) in notes.enumerate() {
-        if index == 0 {
-            ensure_directory(&to)?;
+    /// Refuses to publish a version that its owner is known to have replaced, or that parted from the newest.
+    ///
+    /// # Errors
+    /// Such a version, a note that is damaged, a disk that fails.
+    pub(super) fn check_is_not_replaced(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        let Some(newest) = self.noted(manifest.dataset)? else {
+            return Ok(());
+        };
+        // An older version of which it has everything replaces nothing.
+        if newest.version > manifest.version && !newest.replaces(manifest) || newest == *manifest {
+            return Ok(());
         }
-        let path = from.join(name);
-        let bytes = fs::read(&path).map_err(io_error("read", &path))?;
-        replace(&to.join(name), &bytes, Durability::Durable)?;
+        Ok(manifest.follows(&newest)?)
     }
-    Ok(())
+
+    /// Refuses to serve a dataset of which this version is published, if its owner is known to have replaced it.
+    ///
+    /// # Errors
+    /// Such a version, a note that is damaged, a disk that fails.
+    pub(super) fn check_is_served(
+        &self,
+        published: &Manifest,
+        name: &str,
+    ) -> Result<(), StoreError> {
+        if is_replaced(&self.home, published)? {
+            return Err(StoreError::Outdated { name: name.into() });
+        }
+        Ok(())
+    }
+
+    /// Makes the notes here and those in object storage the same: the newest of each.
+    fn compare_notes(&self) -> Result<(), StoreError> {
+        let Some(remote) = &self.remote else {
+            return Ok(());
+        };
+        let objects: HashMap<DatasetId, Vec<u8>> = remote.notes()?.into_iter().collect();
+        let here = all(&self.home)?;
+        for &id in objects.keys().chain(&here).collect::<BTreeSet<_>>() {
+            let here = match noted(&self.home, id) {
+                Err(StoreError::DamagedNote { .. }) => None,
+                other => other?,
+            };
+            let object = objects.get(&id);
+            let there = object.and_then(|bytes| decode(bytes, id));
+            let version = |it: &Option<Manifest>| it.as_ref().map_or(0, |it| it.version);
+            if version(&here) > version(&there) {
+                remote.put_note(id, &note(&self.home, id))?;
+            } else if let Some(bytes) = object.filter(|_| here.is_none() || here != there) {
+                // A damaged one, too: then it is not known what was replaced.
+                write(&self.home, id, bytes)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Compares what is published with the notes: notes what they lack, and removes what they say was replaced. Returns the
@@ -87,52 +162,53 @@ pub(super) fn copy_notes(from: &Path, to: &Path) -> Result<(), StoreError> {
 /// # Errors
 /// A disk that fails, objects out of reach.
 pub(super) fn replay(shared: &Shared) -> Result<HashSet<DatasetId>, StoreError> {
+    shared.compare_notes()?;
     let mut outdated = HashSet::new();
-    for (id, bytes) in shared.remote_notes()? {
-        let Ok(newest) = Manifest::decode(&bytes) else {
-            continue;
-        };
-        if shared
-            .noted(id)?
-            .is_none_or(|it| it.version < newest.version)
-        {
-            write(&shared.home, &bytes, id)?;
-        }
-    }
     let catalogue = &shared.state.lock().catalogue;
-    let published = catalogue.all(Table::Dataset)?;
-    let pending = catalogue.all(Table::Upload)?;
-    for record in published {
-        // A damaged manifest is reported when its dataset is used.
-        let Ok(manifest) = stored_manifest(&record) else {
-            continue;
+    // A damaged manifest is reported when its dataset is used.
+    let manifests = |table| -> Result<Vec<Manifest>, StoreError> {
+        let records = catalogue.all(table)?;
+        Ok(records
+            .iter()
+            .filter_map(|it| stored_manifest(it).ok())
+            .collect())
+    };
+    let (published, pending) = (manifests(Table::Dataset)?, manifests(Table::Upload)?);
+    let here = published.iter().chain(&pending).map(|it| it.dataset);
+    for id in here.collect::<BTreeSet<_>>() {
+        let published = published.iter().find(|it| it.dataset == id);
+        let newest = match shared.noted(id) {
+            Err(StoreError::DamagedNote { .. }) => {
+                outdated.insert(id);
+                continue;
+            }
+            noted => noted?,
         };
-        let newest = shared.noted(record.id)?;
-        if newest.is_none() && exists(&note(&shared.home, record.id))? {
-            // It is damaged: what it replaced is not known.
-            outdated.insert(record.id);
+        if let Some(published) = published
+            && is_newer(published, newest.as_ref())
+        {
+            shared.note(published)?;
             continue;
         }
-        let replaces = |newer: &Manifest| newer.earlier_roots.contains(&manifest.root());
-        if let Some(newest) = newest.as_ref().filter(|newest| replaces(newest)) {
-            let pending = pending.iter().filter(|it| it.id == record.id);
-            let mut keep = &manifest.numbers() & &newest.numbers();
-            for upload in pending {
-                keep.extend(
-                    stored_manifest(upload).map_or_else(|_| BTreeSet::new(), |it| it.numbers()),
-                );
+        let Some(newest) = newest else { continue };
+        let replaced = published.filter(|it| newest.replaces(it));
+        let mut versions: Vec<&Manifest> = published.into_iter().collect();
+        versions.extend(pending.iter().filter(|it| it.dataset == id));
+        let mut keep = BTreeSet::new();
+        for version in &versions {
+            match shared.check_is_not_replaced(version) {
+                Ok(()) => keep.extend(version.numbers()),
+                Err(_) => keep.extend(&version.numbers() & &newest.numbers()),
             }
-            let directory = shared.dataset(record.id);
+        }
+        if versions.iter().any(|it| !it.numbers().is_subset(&keep)) {
+            let directory = shared.dataset(id);
             if exists(&directory)? {
                 sweep(&directory, &keep, &keep)?;
             }
-            shared.remove_objects(record.id, &keep);
-            outdated.insert(record.id);
-        } else if !manifest.earlier_roots.is_empty()
-            && newest.is_none_or(|it| it.version < manifest.version)
-        {
-            shared.note_rewritten(&manifest)?;
+            shared.remove_objects(id, &keep);
         }
+        outdated.extend(replaced.map(|it| it.dataset));
     }
     Ok(outdated)
 }
@@ -184,6 +260,11 @@ mod tests {
         assert!(!has_old("restored"));
         let error = store.access().snapshot("a").unwrap_err();
         assert!(matches!(error, StoreError::Outdated { .. }), "{error}");
+        // Publishing again makes no difference, and the note stays.
+        let error = store.access().publish(ID).unwrap_err();
+        assert!(matches!(error, StoreError::Outdated { .. }), "{error}");
+        let noted = store.shared.noted(ID).unwrap();
+        assert_eq!(noted.as_ref(), Some(second.manifest()));
         // The old version is not accepted either; the present one, with something appended, is.
         assert!(
             store
@@ -245,6 +326,121 @@ mod tests {
             );
         }
         assert!(published_before_it_failed > 0);
+    }
+
+    /// One with as many new segments as new versions looks like the noted one with appends.
+    #[test]
+    fn what_was_appended_since_is_forgotten_when_it_is_rewritten() {
+        let directory = scratch();
+        let path = |name: &str| directory.path().join(name);
+        let first = bundle(&path("bundle"), &one_limb(), &[1, 2]);
+        let store = Store::open(&path("store")).unwrap();
+        let publish = |bundle: &oboro_format::Bundle| {
+            send(&store, bundle);
+            let published = store.access().publish(ID).unwrap();
+            store.access().snapshot("a").unwrap();
+            published.rewrote
+        };
+        let root = |bundle: &oboro_format::Bundle| bundle.manifest().root();
+        publish(&first);
+        let second = rewrite(&first, 1, &[]);
+        assert_eq!(publish(&second), [root(&first)]);
+        let third = append(&second, &[64, 1]);
+        // Who counts on the second version may go on.
+        assert_eq!(publish(&third), []);
+        store.access().snapshot_at("a", root(&second)).unwrap();
+        let erased = fs::read(third.segment_path(3)).unwrap();
+        let fourth = rewrite(&third, 3, &[]);
+        assert!(!fourth.manifest().replaces(second.manifest()));
+        assert_eq!(publish(&fourth), [&first, &second, &third].map(root));
+        assert!(!has(&path("store"), &erased));
+        for older in [&second, &third] {
+            assert!(store.access().snapshot_at("a", root(older)).is_err());
+        }
+    }
+
+    #[test]
+    fn with_a_damaged_note_nothing_is_served_or_published() {
+        let directory = scratch();
+        let path = |name: &str| directory.path().join(name);
+        let first = bundle(&path("bundle"), &one_limb(), &[1, 2]);
+        let store = Store::open(&path("store")).unwrap();
+        send(&store, &first);
+        store.access().publish(ID).unwrap();
+        drop(store);
+        fs::create_dir(path("store/rewritten")).unwrap();
+        let note = note(&path("store"), ID);
+        fs::write(&note, [0; 100]).unwrap();
+        let store = Store::open(&path("store")).unwrap();
+        let is_damage = |error| assert!(matches!(error, StoreError::DamagedNote { .. }), "{error}");
+        is_damage(store.access().snapshot("a").unwrap_err());
+        is_damage(store.access().publish(ID).unwrap_err());
+        let manifest = first.manifest().encode();
+        is_damage(store.access().begin_upload("a", &manifest).unwrap_err());
+        is_damage(store.access().list().unwrap().damaged.remove(0));
+        let failed = backup::backup(&path("store"), &path("backup"), &|_, _| {});
+        is_damage(failed.unwrap_err());
+        drop(store);
+        let mut scrub = Scrub::of_directory(&path("store")).unwrap();
+        let mut parts = std::iter::from_fn(|| scrub.next_part().unwrap());
+        let damage = parts.find_map(|it| it.damage).unwrap();
+        assert!(damage.problem.contains("rewritten"), "{}", damage.problem);
+        drop(scrub);
+        // As the error says.
+        fs::remove_file(note).unwrap();
+        let store = Store::open(&path("store")).unwrap();
+        store.access().snapshot("a").unwrap();
+    }
+
+    #[test]
+    fn a_backup_has_no_version_that_its_notes_name_as_replaced() {
+        let directory = scratch();
+        let path = |name: &str| directory.path().join(name);
+        let first = bundle(&path("bundle"), &one_limb(), &[1, 2]);
+        let store = Store::open(&path("store")).unwrap();
+        send(&store, &first);
+        store.access().publish(ID).unwrap();
+        let second = rewrite(&first, 1, &[]);
+        send(&store, &second);
+        let publish = |done, total| {
+            // When all is copied but the notes.
+            if done == total {
+                store.access().publish(ID).unwrap();
+            }
+        };
+        backup::backup(&path("store"), &path("backup"), &publish).unwrap();
+        let copy = Store::open(&path("backup")).unwrap();
+        assert_eq!(
+            copy.access().snapshot("a").unwrap().root(),
+            second.manifest().root()
+        );
+    }
+
+    /// A restored upload that was never published may have what its successor erased.
+    #[test]
+    fn a_restored_upload_is_not_published() {
+        let directory = scratch();
+        let path = |name: &str| directory.path().join(name);
+        let first = bundle(&path("bundle"), &one_limb(), &[1, 2]);
+        let erased = fs::read(first.segment_path(1)).unwrap();
+        let store = Store::open(&path("store")).unwrap();
+        send(&store, &first);
+        let copy = Image::read(&path("store"));
+        store.access().publish(ID).unwrap();
+        let second = rewrite(&first, 1, &[]);
+        send(&store, &second);
+        store.access().publish(ID).unwrap();
+        drop(store);
+        fs::create_dir_all(path("restored/rewritten")).unwrap();
+        copy.write(&path("restored"));
+        Image::read(&path("store/rewritten")).write(&path("restored/rewritten"));
+        assert!(has(&path("restored"), &erased));
+        let store = Store::open(&path("restored")).unwrap();
+        assert!(!has(&path("restored"), &erased));
+        store.access().publish(ID).unwrap_err();
+        send(&store, &second);
+        store.access().publish(ID).unwrap();
+        store.access().snapshot("a").unwrap();
     }
 
     /// A version that was uploaded and never published may have what its successor does not.

@@ -81,6 +81,12 @@ impl Scrub {
                 ..Damage::of(error)
             });
         }
+        let is_of_catalogue = |error: &StoreError| {
+            !matches!(
+                error,
+                StoreError::Outdated { .. } | StoreError::DamagedNote { .. }
+            )
+        };
         let mut waiting = VecDeque::new();
         // Segments that were published, and so are not part of an upload.
         let mut published = BTreeMap::new();
@@ -88,16 +94,14 @@ impl Scrub {
             let records = state.catalogue.all(table)?.into_iter();
             for record in records.filter(|record| name.is_none_or(|name| record.name == name)) {
                 let there: &mut BTreeSet<u32> = published.entry(record.id).or_default();
-                if table == Table::Dataset && state.outdated.contains(&record.id) {
-                    found.push_back(Damage {
-                        name: Some(record.name.clone()),
-                        dataset: Some(record.id),
-                        ..Damage::of(StoreError::Outdated { name: record.name })
-                    });
-                    continue;
-                }
                 let known = check_name(&record.name).and_then(|()| stored_manifest(&record));
-                match known {
+                let is_served = |manifest: Manifest| match table {
+                    Table::Dataset => shared
+                        .check_is_served(&manifest, &record.name)
+                        .map(|()| manifest),
+                    _ => Ok(manifest),
+                };
+                match known.and_then(is_served) {
                     Ok(manifest) => {
                         let mut numbers = manifest.numbers();
                         let targets = targets(table, &record.name, manifest);
@@ -107,7 +111,7 @@ impl Scrub {
                     Err(error) => found.push_back(Damage {
                         name: Some(record.name.escape_debug().to_string()),
                         dataset: Some(record.id),
-                        path: Some(shared.catalogue()),
+                        path: is_of_catalogue(&error).then(|| shared.catalogue()),
                         ..Damage::of(error)
                     }),
                 }

@@ -5,9 +5,10 @@ use super::super::*;
 use crate::error::ObjectStorageError;
 use crate::source::object::object_of;
 use crate::testing::{
-    COLUMNS, ID, append, bundle, description, files, fill, residues, send, two_limbs,
+    COLUMNS, ID, append, bundle, description, files, fill, residues, rewrite, send, two_limbs,
 };
 use crate::{Arrival, PanelKey, Snapshot, Stream, WorkUnit};
+use oboro_faults::Image;
 use oboro_format::{Bundle, ErrorKind};
 use oboro_ring::{Column, Limb};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -463,6 +464,49 @@ fn an_upload_does_not_pass_with_the_objects_of_another() {
     send(&store, &mine);
     store.access().publish(ID).unwrap();
     setting.check(&setting.open("third").access().snapshot("a").unwrap());
+}
+
+#[test]
+fn what_was_rewritten_is_noted_in_the_bucket() {
+    let setting = Setting::published();
+    let before = Image::read(&setting.path("objects"));
+    let store = setting.open("cache");
+    let newer = rewrite(&setting.bundle, 1, &[]);
+    send(&store, &newer);
+    let (notes, note) = ("objects/rewritten", format!("objects/rewritten/{ID}"));
+    fs::write(setting.path(notes), []).unwrap();
+    store.access().publish(ID).unwrap_err();
+    assert!(
+        !setting
+            .path("cache/rewritten")
+            .join(ID.to_string())
+            .exists()
+    );
+    fs::remove_file(setting.path(notes)).unwrap();
+    store.access().publish(ID).unwrap();
+    drop(store);
+    let noted = fs::read(setting.path(&note)).unwrap();
+    assert_eq!(noted, newer.manifest().encode());
+
+    // A note that is only in the cache is put there when the store is opened.
+    fs::remove_file(setting.path(&note)).unwrap();
+    drop(setting.open("cache"));
+    assert!(fs::read(setting.path(&note)).unwrap() == noted);
+
+    let is_refused = |cache: &str| setting.open(cache).access().snapshot("a").unwrap_err();
+    fs::remove_dir_all(setting.path("objects")).unwrap();
+    fs::create_dir(setting.path("objects")).unwrap();
+    before.write(&setting.path("objects"));
+    fs::create_dir_all(setting.path(notes)).unwrap();
+    fs::write(setting.path(&note), &noted[1..]).unwrap();
+    let error = is_refused("other");
+    assert!(matches!(error, StoreError::DamagedNote { .. }), "{error}");
+    // A sound one heals the copy.
+    fs::write(setting.path(&note), &noted).unwrap();
+    for cache in ["other", "third", "cache"] {
+        let error = is_refused(cache);
+        assert!(matches!(error, StoreError::Outdated { .. }), "{error}");
+    }
 }
 
 #[test]
