@@ -8,7 +8,6 @@ minute. Ratios are of one run: times are medians of interleaved pairs.
 import argparse
 import json
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -96,8 +95,8 @@ class Bench:
 
     def question(self, bundle: Path, data: Path, *how: str) -> dict[str, Any]:
         """All itemsets of two, counted on ciphertext and compared with plaintext."""
-        ask = ["mine", bundle, "--min-support", "1", "--max-len", "2", "--answers", "moments"]
-        run, seconds = timed(lambda: self.oboro.run(*ask, "--verify", data, *how))
+        ask = ["--min-support", "1", "--max-len", "2", "--answers", "moments", *how]
+        run, seconds = timed(lambda: self.oboro.run("mine", bundle, *ask, "--verify", data))
         assert run["matches_plaintext"], "supports are wrong"
         return {
             "answer_bytes": run["received_bytes"],
@@ -263,4 +262,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

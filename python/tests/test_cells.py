@@ -331,7 +331,7 @@ def test_what_is_stored_is_compacted_erased_and_given_another_key(
 
     def check(there: pd.DataFrame, keys: oboro.Keys) -> None:
         for answers in ("cells", "moments"):
-            found = dataset.apriori(keys, 0.1, max_len=2, answers=answers)  # type: ignore[arg-type]
+            found = dataset.apriori(keys, 0.1, max_len=2, answers=answers)
             assert found.attrs["oboro"]["answers"] == "verified"
             expected = apriori(there, min_support=0.1, max_len=2)
             assert_frame_equal(found, expected)
