@@ -311,7 +311,7 @@ def serve(
     cache: str | os.PathLike[str] | None = None,
     tls_cert: str | os.PathLike[str] | None = None,
     tls_key: str | os.PathLike[str] | None = None,
-    token_file: str | os.PathLike[str] | None = None,
+    tokens: str | os.PathLike[str] | None = None,
     moment_cache: int | None = None,
     interrupt: Interrupt | None = None,
 ) -> None:

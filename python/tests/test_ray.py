@@ -215,12 +215,12 @@ def test_only_the_command_speaks_of_options(setting: Setting) -> None:
     address, data = setting.cluster.address, str(setting.home / "exposed")
     command = ["-m", "oboro.ray", address, "--data", data, "--listen", "0.0.0.0:0"]
     said = refused(command)
-    assert "add --tls-cert, --tls-key and --token-file" in said
+    assert "add --tls-cert, --tls-key and --tokens" in said
     assert "Traceback" not in said
     said = refused([*command, "--max-queries", "0"])
     assert "--max-queries cannot be 0" in said
     call = f"import oboro.ray; oboro.ray.serve({data!r}, address={address!r}, listen='0.0.0.0:0')"
-    assert "add tls_cert, tls_key and token_file" in refused(["-c", call])
+    assert "add tls_cert, tls_key and tokens" in refused(["-c", call])
 
 
 def test_owners_do_without_ray() -> None:

@@ -130,7 +130,7 @@ def test_a_server_in_a_program_leaves_its_messages_in_python(
     tmp_path: Path, encrypt: Encrypt
 ) -> None:
     serve_briefly(tmp_path / "store")
-    with pytest.raises(oboro.errors.ServerError, match="add tls_cert, tls_key and token_file"):
+    with pytest.raises(oboro.errors.ServerError, match="add tls_cert, tls_key and tokens"):
         serve_briefly(tmp_path / "store", listen="0.0.0.0:0")
     keys = oboro.Keys.generate()
     frame = pd.DataFrame({"a": [True, True], "b": [True, False], "c": [True, False]})
@@ -148,4 +148,4 @@ def test_the_command_speaks_of_options(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path / "store")], capture_output=True, text=True
     )
-    assert "add --tls-cert, --tls-key and --token-file" in done.stderr
+    assert "add --tls-cert, --tls-key and --tokens" in done.stderr

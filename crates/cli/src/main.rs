@@ -56,6 +56,9 @@ enum Command {
     Rules(commands::rules::Arguments),
     /// Store and count encrypted datasets for others.
     Serve(commands::serve::Arguments),
+    /// Make, list and revoke the tokens of which callers of a server must present one.
+    #[command(subcommand)]
+    Token(commands::token::Command),
     /// List the datasets on a server.
     Datasets(commands::datasets::Arguments),
     /// Delete a dataset from a server permanently.
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Command::RowIds(arguments) => commands::row_ids::run(&arguments, output),
         Command::Rules(arguments) => commands::rules::run(&arguments, output),
         Command::Serve(arguments) => commands::serve::run(&arguments, output),
+        Command::Token(command) => commands::token::run(&command, output),
         Command::Datasets(arguments) => commands::datasets::list(&arguments, output),
         Command::Delete(arguments) => commands::datasets::delete(&arguments, output),
         Command::Inspect(arguments) => commands::inspect::run(&arguments, output),

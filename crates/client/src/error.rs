@@ -13,6 +13,8 @@ use oboro_protocol::{FieldError, PROTOCOL, PROTOCOL_KEY, max_itemsets};
 use oboro_ring::moment::RequestError;
 use oboro_rlwe::{CombineError, LONGEST_VERIFIED, PairsError, PrefixError};
 use thiserror::Error;
+use time::OffsetDateTime;
+use time::macros::format_description;
 use tonic::{Code, Status};
 
 /// A call that failed.
@@ -258,17 +260,11 @@ pub(crate) fn printable(words: &str) -> String {
 
 /// A UTC time to the minute: "2026-11-23 18:04 UTC".
 pub fn utc(unix_seconds: u64) -> String {
-    let (days, minutes) = (unix_seconds / 86_400, unix_seconds % 86_400 / 60);
-    // Years begin in March, as in Hinnant's "chrono-Compatible Low-Level Date Algorithms".
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (day, month) = (day - (153 * month + 2) / 5 + 1, (month + 2) % 12 + 1);
-    let year = era * 400 + year + u64::from(month <= 2);
-    let (hour, minute) = (minutes / 60, minutes % 60);
-    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+    let format = format_description!("[year]-[month]-[day] [hour]:[minute] UTC");
+    let time = i64::try_from(unix_seconds).ok();
+    let time = time.and_then(|it| OffsetDateTime::from_unix_timestamp(it).ok());
+    time.and_then(|it| it.format(format).ok())
+        .unwrap_or_else(|| format!("{unix_seconds} s after 1970-01-01 UTC"))
 }
 
 impl ClientError {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// Turns an I/O error into one that names the operation and the path.
@@ -96,6 +96,31 @@ pub fn parent(path: &Path) -> &Path {
 /// Replaces `path` by `bytes`, readable by its owner only: the old file or the new one,
 /// whatever happens. Which one after a power cut is open until the directory is synced.
 pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), FormatError> {
+    replace_after(path, bytes, durability, |_| Ok(()))
+}
+
+/// The same for a file that `before` describes: its owner, its group and its mode stay.
+pub fn replace_keeping(
+    path: &Path,
+    bytes: &[u8],
+    durability: Durability,
+    before: &fs::Metadata,
+) -> Result<(), FormatError> {
+    replace_after(path, bytes, durability, |file| {
+        let made = file.metadata()?;
+        if (made.uid(), made.gid()) != (before.uid(), before.gid()) {
+            fchown(file, Some(before.uid()), Some(before.gid()))?;
+        }
+        file.set_permissions(before.permissions())
+    })
+}
+
+fn replace_after(
+    path: &Path,
+    bytes: &[u8],
+    durability: Durability,
+    prepare: impl FnOnce(&File) -> io::Result<()>,
+) -> Result<(), FormatError> {
     let partial = partial_path(path);
     let write = || {
         let mut file = OpenOptions::new()
@@ -105,6 +130,7 @@ pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), 
             .mode(0o600)
             .open(&partial)?;
         file.write_all(bytes)?;
+        prepare(&file)?;
         durability.sync_file(&file)
     };
     write().map_err(io_error("write", &partial))?;
@@ -150,6 +176,48 @@ pub fn lock(path: &Path, holder: &Path, what: &str) -> Result<File, FormatError>
             what: what.to_owned(),
         }),
         Err(TryLockError::Error(source)) => Err(io_error("lock", path)(source)),
+    }
+}
+
+/// What a file has while it is the same one with the same bytes: another file, or a change, gives another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    device: u64,
+    inode: u64,
+    changed: (i64, i64),
+    length: u64,
+}
+
+impl Identity {
+    /// `None` where no file has the name.
+    ///
+    /// # Errors
+    /// A path that cannot be looked at.
+    pub fn of(path: &Path) -> Result<Option<Self>, FormatError> {
+        match fs::metadata(path) {
+            Ok(metadata) => Ok(Some(Self::from(&metadata))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io_error("look at", path)(error)),
+        }
+    }
+
+    /// Of an open file, whether it still has its name or not.
+    ///
+    /// # Errors
+    /// A file that cannot be looked at.
+    pub fn of_file(file: &File) -> io::Result<Self> {
+        file.metadata().map(|metadata| Self::from(&metadata))
+    }
+}
+
+impl From<&fs::Metadata> for Identity {
+    fn from(metadata: &fs::Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            length: metadata.len(),
+        }
     }
 }
 

@@ -139,11 +139,15 @@ pub const TLS_CERT: Setting = Setting::new("tls_cert");
 /// The key of the server's certificate.
 pub const TLS_KEY: Setting = Setting::new("tls_key");
 /// The tokens that the server accepts.
-pub const SERVER_TOKENS: Setting = Setting::new("token_file");
+pub const SERVER_TOKENS: Setting = Setting::new("tokens");
 /// The largest message.
 pub const MAX_MESSAGE: Setting = Setting::new("max_message");
 /// The largest dataset.
 pub const MAX_DATASET: Setting = Setting::new("max_dataset");
+/// Connections at a time.
+pub const MAX_CONNECTIONS: Setting = Setting::of_server("max_connections");
+/// Connections from one address at a time.
+pub const MAX_CONNECTIONS_PER_ADDRESS: Setting = Setting::of_server("max_connections_per_address");
 /// Queries at a time.
 pub const MAX_QUERIES: Setting = Setting::new("max_queries");
 /// Queries of one client at a time.
@@ -272,6 +276,10 @@ pub const SERVE: Action = Action::of_command("oboro serve");
 pub const BACKUP: Action = Action::of_command("oboro backup");
 /// Having a server check its store.
 pub const SCRUB_SERVER: Action = Action::of_command("oboro scrub --server URL");
+/// Making a token for a caller.
+pub const TOKEN_NEW: Action = Action::of_command("oboro token new NAME");
+/// Seeing which tokens there are.
+pub const TOKEN_LIST: Action = Action::of_command("oboro token list");
 /// Giving up an upload.
 pub const UPLOAD_CANCEL: Action = Action::of_command("oboro upload --cancel");
 /// Checking a bundle.

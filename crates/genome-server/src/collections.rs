@@ -7,15 +7,15 @@ use crate::error::GenomeError;
 use crate::frame::Frame;
 use crate::{Alphabet, HaplotypePanel, Reference};
 use oboro_format::files::{
-    ensure_directories, io_error, lock, names, partial_path, remove_if_there, rename_durably,
-    sync_directory,
+    Identity, ensure_directories, io_error, lock, names, partial_path, remove_if_there,
+    rename_durably, sync_directory,
 };
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -315,29 +315,6 @@ impl Drop for Loading {
     fn drop(&mut self) {
         // If this fails, the next load sweeps.
         let _ = remove_if_there(&self.partial);
-    }
-}
-
-/// The identity of the file with a name: another file has another one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Identity {
-    device: u64,
-    inode: u64,
-    changed: (i64, i64),
-}
-
-impl Identity {
-    /// `None` where no file has the name.
-    fn of(path: &Path) -> Result<Option<Self>, GenomeError> {
-        match fs::metadata(path) {
-            Ok(metadata) => Ok(Some(Self {
-                device: metadata.dev(),
-                inode: metadata.ino(),
-                changed: (metadata.ctime(), metadata.ctime_nsec()),
-            })),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(io_error("look at", path)(error).into()),
-        }
     }
 }
 

@@ -7,11 +7,10 @@ use oboro_format::wording::{
     MAX_DATASET, MAX_ITEMSETS, MAX_MESSAGE, MAX_QUERIES, MAX_QUERIES_PER_CLIENT, MAX_SEARCH,
     MOMENT_CACHE, QUERY_TIMEOUT, Setting, TLS_CERT, TLS_KEY, Vocabulary,
 };
-use oboro_server::{Dispatch, GenomeOptions, Limits, Options, ServeError, Server, Tokens};
+use oboro_server::{Certificates, Dispatch, GenomeOptions, Limits, Options, Server, Tokens};
 use oboro_store::Location;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use std::fs;
 use std::net::SocketAddr;
 use std::num::NonZero;
 use std::ops::RangeInclusive;
@@ -193,6 +192,7 @@ impl LimitArguments {
             )?,
             query_time: Duration::from_secs(seconds),
             search_bytes: size(MAX_SEARCH, self.max_search, usual.search_bytes)?,
+            connections: usual.connections,
         })
     }
 }
@@ -218,13 +218,13 @@ fn number(
         })
 }
 
-/// A certificate chain and its private key, in PEM.
-type Tls = (Vec<u8>, Vec<u8>);
-
 /// The server's certificate and key, read from files, if it has them.
-fn tls(cert: Option<&Path>, key: Option<&Path>) -> Result<Option<Tls>, Failure> {
+fn tls(cert: Option<&Path>, key: Option<&Path>) -> Result<Option<Arc<Certificates>>, Failure> {
     match (cert, key) {
-        (Some(cert), Some(key)) => Ok(Some((read(cert)?, read(key)?))),
+        (Some(cert), Some(key)) => {
+            let opened = Certificates::open(cert, key).map_err(Failure::input)?;
+            Ok(Some(Arc::new(opened)))
+        }
         (None, None) => Ok(None),
         _ => Err(Failure::input(format!(
             "a server with TLS needs a certificate and its key; give both {TLS_CERT} and {TLS_KEY}, or neither"
@@ -232,16 +232,8 @@ fn tls(cert: Option<&Path>, key: Option<&Path>) -> Result<Option<Tls>, Failure> 
     }
 }
 
-fn tokens(path: &Path) -> Result<Tokens, Failure> {
-    let text = String::from_utf8_lossy(&read(path)?).into_owned();
-    Tokens::parse(&text).map_err(Failure::input)
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    fs::read(path).map_err(|error| {
-        let path = path.display();
-        Failure::input(format!("cannot read {path}: {error}; check the path"))
-    })
+fn accepted(tokens: &Path) -> Result<Arc<Tokens>, Failure> {
+    Tokens::open(tokens).map(Arc::new).map_err(Failure::input)
 }
 
 /// Has messages of this process name options of a command line from now on. For `python -m oboro.ray`, whose
@@ -254,7 +246,7 @@ pub fn speak_as_command() {
 /// Runs a server that calls `start` to count until the interrupt is set; `listening` is called with its URL.
 #[pyfunction]
 #[pyo3(signature = (
-    data, start, listening, *, listen, limits, cache = None, tls_cert = None, tls_key = None, token_file = None,
+    data, start, listening, *, listen, limits, cache = None, tls_cert = None, tls_key = None, tokens = None,
     moment_cache = None, interrupt = None
 ))]
 #[expect(clippy::too_many_arguments, reason = "they are Python's keywords")]
@@ -268,7 +260,7 @@ pub fn serve(
     cache: Option<PathBuf>,
     tls_cert: Option<PathBuf>,
     tls_key: Option<PathBuf>,
-    token_file: Option<PathBuf>,
+    tokens: Option<PathBuf>,
     moment_cache: Option<i128>,
     interrupt: Option<&Interrupt>,
 ) -> PyResult<()> {
@@ -283,7 +275,7 @@ pub fn serve(
         data: location(data, cache)?,
         listen,
         tls,
-        tokens: token_file.as_deref().map(tokens).transpose()?,
+        tokens: tokens.as_deref().map(accepted).transpose()?,
         threads: rows::threads(None),
         limits: limits.limits()?,
         moment_cache: number(
@@ -301,17 +293,21 @@ pub fn serve(
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .map_err(|error| ServeError::Failed(error.to_string()))
-            .map_err(Failure::from)?;
+            .map_err(|error| {
+                Failure::input(format!(
+                    "cannot start the server's threads: {error}; check the limits of this process"
+                ))
+            })?;
         let served: Result<(), Failure> = runtime.block_on(async {
             let server = Server::bind(options).await?;
             let url = format!("{scheme}://{}", server.address());
             Python::attach(|py| listening.call1(py, (url,))).map_err(Failure::raised)?;
             let server = server.counted_by(Arc::new(Function(start)));
             let interrupt = call.interrupt();
-            Ok(server
+            server
                 .serve(async move { interrupt.cancelled().await })
-                .await?)
+                .await;
+            Ok(())
         });
         served
     })

@@ -1,59 +1,215 @@
 //! Who may call: the protocol's number and, where the operator asks for one, a bearer token.
 
-use crate::clients::{Client, Tokens};
+use crate::clients::Client;
+use crate::connections::Connection;
+use crate::guesses::Guesses;
+use crate::limits::Limits;
+use crate::received::{Received, longest};
+use crate::tokens::{Bearer, Tokens};
+use http_body::{Frame, SizeHint};
 use oboro_format::wording::TOKEN_FILE;
 use oboro_protocol::{PROTOCOL, PROTOCOL_KEY};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+use tokio_util::sync::WaitForCancellationFutureOwned;
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, Bytes, Service, StdError, http};
 use tonic::metadata::MetadataMap;
-use tonic::{Code, Request, Status, service::Interceptor};
+use tonic::server::NamedService;
+use tonic::{Code, Status};
+use tracing::{Span, field};
 
 /// This release, named in the error about another one.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
-/// Checks every call before any of it is read, and notes its client.
-#[derive(Clone)]
-pub(crate) struct Gate {
+/// What decides who may call, for all services.
+pub(crate) struct Doors {
+    limits: Limits,
     tokens: Option<Arc<Tokens>>,
+    guesses: Guesses,
 }
 
-impl Gate {
-    pub(crate) fn new(tokens: Option<Tokens>) -> Self {
-        Self {
-            tokens: tokens.map(Arc::new),
-        }
+impl Doors {
+    pub(crate) fn new(limits: Limits, tokens: Option<Arc<Tokens>>) -> Arc<Self> {
+        Arc::new(Self {
+            limits,
+            tokens,
+            guesses: Guesses::default(),
+        })
     }
 
-    fn identify(&self, request: &Request<()>) -> Result<Client, Status> {
-        let connected = Client::Connected(request.remote_addr());
+    /// The caller, and its token if it needs one.
+    fn identify<B>(&self, request: &http::Request<B>) -> Result<(Client, Option<Bearer>), Status> {
         let Some(tokens) = &self.tokens else {
-            return Ok(connected);
+            return Ok((Client::Connected(peer(request)), None));
         };
-        let given = text(request, "authorization")
-            .and_then(|value| value.strip_prefix("Bearer "))
-            .unwrap_or_default();
-        tokens.bearer(given, connected).ok_or_else(|| {
-            Status::unauthenticated(format!(
-                "this server wants a token and got none or a wrong one; give the right one with {TOKEN_FILE}"
-            ))
+        let given = text(request, "authorization").and_then(|value| value.strip_prefix("Bearer "));
+        match given.and_then(|secret| tokens.bearer(secret)) {
+            Some(bearer) => Ok((Client::Named(Arc::clone(&bearer.name)), Some(bearer))),
+            None => Err(Status::unauthenticated(format!(
+                "this server wants a token and got none or one that is not valid, or not any more; give the right one with {TOKEN_FILE}, or ask its operator for one"
+            ))),
+        }
+    }
+}
+
+/// A service of which every call is checked before any of it is read; its handler finds the [`Client`] in the request.
+#[derive(Clone)]
+pub(crate) struct Gate<S> {
+    service: S,
+    doors: Arc<Doors>,
+}
+
+impl<S> Gate<S> {
+    pub(crate) fn new(service: S, doors: &Arc<Doors>) -> Self {
+        Self {
+            service,
+            doors: Arc::clone(doors),
+        }
+    }
+}
+
+impl<S: NamedService> NamedService for Gate<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S, B> Service<http::Request<Body>> for Gate<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<B>, Error = Infallible>,
+    S::Future: Send + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<StdError>,
+{
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
+        let peer = peer(&request);
+        let identified = self.doors.identify(&request);
+        let connected = Client::Connected(peer);
+        let caller = identified.as_ref().map_or(&connected, |it| &it.0);
+        Span::current().record("client", field::display(caller));
+        let (client, bearer) = match identified {
+            Ok(identified) => identified,
+            Err(refusal) => {
+                let wait = |peer: SocketAddr| self.doors.guesses.wait(peer.ip(), Instant::now());
+                let wait = peer.map(wait).unwrap_or_default();
+                return Box::pin(async move {
+                    if !wait.is_zero() {
+                        tokio::time::sleep(wait).await;
+                    }
+                    Ok(refusal.into_http())
+                });
+            }
+        };
+        if let Err(refusal) = check_protocol(text(&request, PROTOCOL_KEY)) {
+            return Box::pin(async move { Ok(refusal.into_http()) });
+        }
+        if let Some(connection) = request.extensions().get::<Arc<Connection>>() {
+            let revoked = bearer.as_ref().map(|it| it.revoked.clone());
+            connection.admit(revoked.unwrap_or_default());
+        }
+        request.extensions_mut().insert(client);
+        let longest = longest(request.uri().path(), &self.doors.limits);
+        let request = request.map(|body| Body::new(Received::new(body, longest)));
+        let Some(bearer) = bearer else {
+            let response = self.service.call(request);
+            return Box::pin(async move { Ok(response.await?.map(Body::new)) });
+        };
+        Span::current().record("token", field::display(&bearer.id));
+        let request = request.map(|body| Body::new(Watched::new(body, &bearer, Err)));
+        let response = self.service.call(request);
+        Box::pin(async move {
+            let response = tokio::select! {
+                response = response => response?,
+                () = bearer.revoked.cancelled() => return Ok(revoked().into_http()),
+            };
+            Ok(response.map(|body| {
+                Body::new(Watched::new(Body::new(body), &bearer, |status| {
+                    Ok(last_words(&status))
+                }))
+            }))
         })
     }
 }
 
-impl Interceptor for Gate {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        let identified = self.identify(&request);
-        let connected = Client::Connected(request.remote_addr());
-        let caller = identified.as_ref().unwrap_or(&connected);
-        tracing::Span::current().record("client", tracing::field::display(caller));
-        let client = identified?;
-        check_protocol(text(&request, PROTOCOL_KEY))?;
-        request.extensions_mut().insert(client);
-        Ok(request)
+/// What is sent or received in a call, until the caller's token is revoked.
+struct Watched {
+    body: Body,
+    revoked: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// How it ends then.
+    end: fn(Status) -> Result<Frame<Bytes>, Status>,
+    has_ended: bool,
+}
+
+impl Watched {
+    fn new(body: Body, bearer: &Bearer, end: fn(Status) -> Result<Frame<Bytes>, Status>) -> Self {
+        Self {
+            body,
+            revoked: Box::pin(bearer.revoked.clone().cancelled_owned()),
+            end,
+            has_ended: false,
+        }
     }
 }
 
-fn text<'r>(request: &'r Request<()>, key: &str) -> Option<&'r str> {
-    request.metadata().get(key)?.to_str().ok()
+/// The end of an answer, which the caller can read.
+fn last_words(status: &Status) -> Frame<Bytes> {
+    let mut trailers = http::HeaderMap::new();
+    // It is plain text.
+    let _ = status.add_header(&mut trailers);
+    Frame::trailers(trailers)
+}
+
+fn revoked() -> Status {
+    Status::unauthenticated(
+        "the token of this call has been revoked; ask the server's operator for another one",
+    )
+}
+
+impl http_body::Body for Watched {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        if self.revoked.as_mut().poll(context).is_ready() {
+            self.has_ended = true;
+            return Poll::Ready(Some((self.end)(revoked())));
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.has_ended || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The other end of the connection, unless it is in this process.
+fn peer<B>(request: &http::Request<B>) -> Option<SocketAddr> {
+    request.extensions().get::<Arc<Connection>>()?.peer
+}
+
+fn text<'r, B>(request: &'r http::Request<B>, key: &str) -> Option<&'r str> {
+    request.headers().get(key)?.to_str().ok()
 }
 
 /// Refuses callers of another protocol. The refusal carries this server's number, for programs.
@@ -87,55 +243,212 @@ fn check_protocol(spoken: Option<&str>) -> Result<(), Status> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tokens::TokenFile;
+    use std::future::{Ready, ready};
+    use tempfile::TempDir;
+    use tokio_stream::StreamExt;
+    use tokio_stream::iter;
+    use tonic::codegen::http::{HeaderMap, Request, Response};
 
-    fn call(tokens: Option<&str>, metadata: &[(&'static str, &str)]) -> Result<String, Status> {
-        let mut request = Request::new(());
-        for (key, value) in metadata {
-            request.metadata_mut().insert(*key, value.parse().unwrap());
+    /// Answers with the name of its client, and then with what it was sent.
+    #[derive(Clone)]
+    struct Echo;
+
+    impl Service<Request<Body>> for Echo {
+        type Response = Response<Body>;
+        type Error = Infallible;
+        type Future = Ready<Result<Response<Body>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
         }
-        let tokens = tokens.map(|tokens| Tokens::parse(tokens).unwrap());
-        let request = Gate::new(tokens).call(request)?;
-        Ok(request.extensions().get::<Client>().unwrap().to_string())
+
+        fn call(&mut self, request: Request<Body>) -> Self::Future {
+            let client = request.extensions().get::<Client>().unwrap().to_string();
+            let mut response = Response::new(request.into_body());
+            let client = client.parse().unwrap();
+            response.headers_mut().insert("client", client);
+            ready(Ok(response))
+        }
+    }
+
+    struct Setting {
+        _directory: TempDir,
+        file: TokenFile,
+    }
+
+    impl Setting {
+        fn new() -> Self {
+            let directory = TempDir::new().unwrap();
+            let file = TokenFile::at(&directory.path().join("tokens"));
+            Self {
+                _directory: directory,
+                file,
+            }
+        }
+
+        fn tokens(&self) -> Option<Arc<Tokens>> {
+            Some(Arc::new(Tokens::open(self.file.path()).unwrap()))
+        }
+    }
+
+    async fn answer(
+        tokens: Option<Arc<Tokens>>,
+        headers: &[(&'static str, &str)],
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
+        let mut request = Request::new(body);
+        for (key, value) in headers {
+            request.headers_mut().insert(*key, value.parse().unwrap());
+        }
+        let mut gate = Gate::new(Echo, &Doors::new(Limits::default(), tokens));
+        let response = gate.call(request).await.unwrap();
+        match Status::from_header_map(response.headers()) {
+            Some(refusal) => Err(refusal),
+            None => Ok(response),
+        }
+    }
+
+    async fn call(
+        tokens: Option<Arc<Tokens>>,
+        headers: &[(&'static str, &str)],
+    ) -> Result<String, Status> {
+        let answer = answer(tokens, headers, Body::empty()).await?;
+        let client = |headers: &HeaderMap| headers["client"].to_str().unwrap().to_owned();
+        Ok(client(answer.headers()))
     }
 
     fn spoken(protocol: u32) -> String {
         protocol.to_string()
     }
 
-    #[test]
-    fn the_right_token_and_protocol_pass() {
+    #[tokio::test]
+    async fn the_right_token_and_protocol_pass_and_wrong_ones_do_not() {
         let protocol = ("oboro-protocol", &*spoken(PROTOCOL));
-        assert_eq!(call(None, &[protocol]).unwrap(), "unknown");
-        let with = |token| [protocol, ("authorization", token)];
-        let tokens = Some("abc\nward def\n");
-        assert_eq!(call(tokens, &with("Bearer abc")).unwrap(), "unknown");
-        assert_eq!(call(tokens, &with("Bearer def")).unwrap(), "ward");
-    }
-
-    #[test]
-    fn wrong_tokens_are_refused() {
-        let protocol = ("oboro-protocol", &*spoken(PROTOCOL));
-        for wrong in [
-            "abc",
-            "Bearer ab",
-            "Bearer abcd",
-            "Bearer ABC",
-            "bearer abc",
+        assert_eq!(call(None, &[protocol]).await.unwrap(), "unknown");
+        let setting = Setting::new();
+        let (_, secret) = setting.file.add("ward", None).unwrap();
+        let right = format!("Bearer {}", *secret);
+        let tokens = setting.tokens();
+        let with =
+            async |token: &str| call(tokens.clone(), &[protocol, ("authorization", token)]).await;
+        assert_eq!(with(&right).await.unwrap(), "ward");
+        let longer = format!("{right}0");
+        let lower = right.replace("Bearer", "bearer");
+        let wrong = [
+            "Bearer",
             "Bearer ",
-        ] {
-            let refused = call(Some("abc"), &[protocol, ("authorization", wrong)]);
-            assert_eq!(
-                refused.unwrap_err().code(),
-                Code::Unauthenticated,
-                "{wrong}"
-            );
+            "Bearer ward",
+            &secret,
+            &right[..70],
+            &longer,
+            &lower,
+        ];
+        for wrong in wrong {
+            let code = with(wrong).await.unwrap_err().code();
+            assert_eq!(code, Code::Unauthenticated, "{wrong}");
         }
-        let refused = call(Some("abc"), &[protocol]);
+        let refused = call(tokens.clone(), &[protocol]).await;
         assert_eq!(refused.unwrap_err().code(), Code::Unauthenticated);
     }
 
-    #[test]
-    fn other_protocols_are_told_both_numbers_and_what_to_update() {
+    #[tokio::test]
+    async fn a_revoked_token_ends_calls_in_progress() {
+        let setting = Setting::new();
+        let (token, secret) = setting.file.add("ward", None).unwrap();
+        let tokens = setting.tokens();
+        let authorization = format!("Bearer {}", *secret);
+        let headers = [
+            ("oboro-protocol", &*spoken(PROTOCOL)),
+            ("authorization", &*authorization),
+        ];
+        let chunks = iter([1u8, 2].map(|it| Ok::<_, Status>(Bytes::from(vec![it]))));
+        let body = Body::new(http_body_util::StreamBody::new(
+            chunks.map(|it| it.map(Frame::data)),
+        ));
+        let mut answer = answer(tokens.clone(), &headers, body)
+            .await
+            .unwrap()
+            .into_body();
+        let mut next = async || {
+            let frame = std::future::poll_fn(|context| {
+                http_body::Body::poll_frame(Pin::new(&mut answer), context)
+            });
+            frame.await.unwrap()
+        };
+        assert_eq!(next().await.unwrap().into_data().unwrap()[..], [1]);
+        setting.file.revoke(&token.id()).unwrap();
+        tokens.unwrap().refresh();
+        let trailers = next().await.unwrap().into_trailers().unwrap();
+        let ended = Status::from_header_map(&trailers).unwrap();
+        assert_eq!(ended.code(), Code::Unauthenticated);
+        assert!(ended.message().contains("revoked"), "{ended}");
+    }
+
+    /// Never answers, or never ends its answer.
+    #[derive(Clone)]
+    struct Silent {
+        answers: bool,
+    }
+
+    impl Service<Request<Body>> for Silent {
+        type Response = Response<Body>;
+        type Error = Infallible;
+        type Future = BoxFuture<Response<Body>, Infallible>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<Body>) -> Self::Future {
+            let answers = self.answers;
+            Box::pin(async move {
+                if !answers {
+                    std::future::pending::<()>().await;
+                }
+                let frames = tokio_stream::pending::<Result<Frame<Bytes>, Status>>();
+                let body = Body::new(http_body_util::StreamBody::new(frames));
+                Ok(Response::new(body))
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_revoked_token_ends_calls_in_which_nothing_happens() {
+        for answers in [false, true] {
+            let setting = Setting::new();
+            let (token, secret) = setting.file.add("ward", None).unwrap();
+            let tokens = setting.tokens().unwrap();
+            let doors = Doors::new(Limits::default(), Some(Arc::clone(&tokens)));
+            let mut request = Request::new(Body::empty());
+            for (key, value) in [
+                ("oboro-protocol", spoken(PROTOCOL)),
+                ("authorization", format!("Bearer {}", *secret)),
+            ] {
+                request.headers_mut().insert(key, value.parse().unwrap());
+            }
+            let call = Gate::new(Silent { answers }, &doors).call(request);
+            let ending = tokio::spawn(async move {
+                let mut response = call.await.unwrap();
+                if let Some(status) = Status::from_header_map(response.headers()) {
+                    return status;
+                }
+                let frame = std::future::poll_fn(|context| {
+                    http_body::Body::poll_frame(Pin::new(response.body_mut()), context)
+                });
+                let trailers = frame.await.unwrap().unwrap().into_trailers().unwrap();
+                Status::from_header_map(&trailers).unwrap()
+            });
+            tokio::task::yield_now().await;
+            setting.file.revoke(&token.id()).unwrap();
+            tokens.refresh();
+            let ended = ending.await.unwrap();
+            assert_eq!(ended.code(), Code::Unauthenticated, "{answers}");
+        }
+    }
+
+    #[tokio::test]
+    async fn other_protocols_are_told_both_numbers_and_what_to_update() {
         let (older, newer) = (spoken(PROTOCOL - 1), spoken(PROTOCOL + 1));
         for (metadata, phrases) in [
             (
@@ -155,7 +468,7 @@ mod tests {
             ),
             (&[], ["an unknown one", "client library"]),
         ] {
-            let status = call(None, metadata).unwrap_err();
+            let status = call(None, metadata).await.unwrap_err();
             assert_eq!(status.code(), Code::FailedPrecondition);
             let own = format!("speaks protocol {PROTOCOL},");
             for phrase in [&*own, phrases[0], phrases[1]] {

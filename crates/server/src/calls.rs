@@ -4,7 +4,6 @@
 //! went. Neither has a token, a dataset's name or any of its content.
 
 use http_body::{Frame, SizeHint};
-use oboro_format::wording::MAX_MESSAGE;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,17 +20,14 @@ use tracing::{Instrument, Span, field};
 #[derive(Clone)]
 pub(crate) struct Logged<S> {
     service: S,
-    /// Bytes of one message to the server, for those that sent more.
-    message_bytes: usize,
     calls: Arc<AtomicU64>,
 }
 
 impl<S> Logged<S> {
     /// Calls are numbered in `calls`, which services may share.
-    pub(crate) fn new(service: S, message_bytes: usize, calls: &Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(service: S, calls: &Arc<AtomicU64>) -> Self {
         Self {
             service,
-            message_bytes,
             calls: Arc::clone(calls),
         }
     }
@@ -61,8 +57,9 @@ where
         let span = tracing::info_span!(
             "call",
             request = self.calls.fetch_add(1, Ordering::Relaxed) + 1,
-            call = path.rsplit('/').next(),
+            call = name(path),
             client = field::Empty,
+            token = field::Empty,
             dataset = field::Empty,
             level = field::Empty,
             itemsets = field::Empty,
@@ -74,14 +71,9 @@ where
         );
         let mut call = Call::new(span.clone());
         let response = span.in_scope(|| self.service.call(request));
-        let message_bytes = self.message_bytes;
         Box::pin(async move {
-            let mut response = response.instrument(span).await?.map(Body::new);
-            if let Some(mut status) = Status::from_header_map(response.headers()) {
-                if status.code() == Code::OutOfRange {
-                    status = too_long(&status, message_bytes);
-                    response = status.clone().into_http();
-                }
+            let response = response.instrument(span).await?.map(Body::new);
+            if let Some(status) = Status::from_header_map(response.headers()) {
                 call.outcome = status.code();
             }
             Ok(response.map(|body| Body::new(LoggedBody { body, call })))
@@ -89,12 +81,11 @@ where
     }
 }
 
-/// What tonic refuses by itself, worded like every other refusal.
-fn too_long(status: &Status, message_bytes: usize) -> Status {
-    Status::resource_exhausted(format!(
-        "this server takes messages of up to {message_bytes} bytes ({}); send less at once, or ask its operator to raise {MAX_MESSAGE}",
-        status.message()
-    ))
+/// The name of a call, unless a caller made it up.
+fn name(path: &str) -> &str {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let is_name = name.len() <= 32 && name.chars().all(|it| it.is_ascii_alphanumeric());
+    if is_name { name } else { "unknown" }
 }
 
 /// A call in progress; logged when it ends, which is when it is dropped.

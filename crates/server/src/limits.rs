@@ -1,6 +1,7 @@
 //! Limits on what one caller, or all together, may ask of the server.
 
 use crate::clients::Client;
+use crate::connections::ConnectionLimits;
 use oboro_format::wording::{MAX_QUERIES, MAX_QUERIES_PER_CLIENT};
 use oboro_protocol::{MAX_MESSAGE_BYTES, SEGMENT_CHUNK_BYTES, max_itemsets, v1};
 use parking_lot::Mutex;
@@ -27,6 +28,8 @@ pub struct Limits {
     pub query_time: Duration,
     /// Bytes of one search in genomes, query and answers of all windows together.
     pub search_bytes: u64,
+    /// How callers may keep connections.
+    pub connections: ConnectionLimits,
 }
 
 impl Default for Limits {
@@ -39,6 +42,7 @@ impl Default for Limits {
             queries_per_client: 16,
             query_time: Duration::from_secs(3600),
             search_bytes: 1 << 30,
+            connections: ConnectionLimits::default(),
         }
     }
 }

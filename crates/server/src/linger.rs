@@ -11,7 +11,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
-use tonic::transport::server::{Connected, TcpConnectInfo};
 
 /// After this time the connection is closed even if the caller has not closed its side.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -89,13 +88,5 @@ impl AsyncWrite for Lingering {
                 _ => return Poll::Ready(Ok(())),
             }
         }
-    }
-}
-
-impl Connected for Lingering {
-    type ConnectInfo = TcpConnectInfo;
-
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.stream.connect_info()
     }
 }

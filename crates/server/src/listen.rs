@@ -1,17 +1,19 @@
 //! The server: what answers calls, the socket that they come from, and the refusal to expose it unprotected.
 
-use crate::auth::Gate;
+use crate::auth::{Doors, Gate};
 use crate::cache::MomentCache;
 use crate::calls::Logged;
-use crate::clients::Tokens;
+use crate::connections::{Accepted, Connections, accepted};
 use crate::counting::Counting;
 use crate::genome::{GenomeOptions, Genomes};
+use crate::health::{Health, say_farewell};
 use crate::limits::{Admission, Limits};
-use crate::linger::Lingering;
 use crate::memory::{MemoryBudget, SUMS_PARTS, for_ciphertext, split};
 use crate::pool::Pool;
 use crate::remote::{Dispatch, RemoteExecutor};
 use crate::service::Service;
+use crate::tls::Certificates;
+use crate::tokens::Tokens;
 use oboro_arena::{CpuAssignment, Topology};
 use oboro_engine::{Backend, Cpu};
 use oboro_format::wording::{
@@ -21,28 +23,23 @@ use oboro_format::wording::{
 use oboro_protocol::MAX_MESSAGE_BYTES;
 use oboro_protocol::v1::{genome_server::GenomeServer, mining_server::MiningServer};
 use oboro_store::{Access, Location, Placement, ResidencyError, Snapshot, Store, StoreError};
-use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use tokio_stream::{Stream, StreamExt};
+use tokio_stream::Stream;
 use tonic::server::NamedService;
-use tonic::service::interceptor::InterceptedService;
-use tonic::transport::server::{Connected, TcpIncoming};
-use tonic::transport::{Identity, ServerTlsConfig};
-use tonic_health::ServingStatus;
-use tonic_health::server::HealthReporter;
+use tonic::service::Routes;
 
 /// The time that calls in flight have to finish when the server is told to stop.
 const GRACE: Duration = Duration::from_secs(10);
-/// A connection whose peer does not answer a ping for this long is closed.
-const KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// How often it is seen whether the files of tokens and certificate have changed, if nobody calls.
+const REFRESH: Duration = Duration::from_secs(1);
 
 /// How to serve.
 #[derive(Clone)]
@@ -51,10 +48,10 @@ pub struct Options {
     pub data: Location,
     /// The address to listen on; port 0 takes any free one.
     pub listen: SocketAddr,
-    /// Certificate chain and private key, in PEM.
-    pub tls: Option<(Vec<u8>, Vec<u8>)>,
-    /// The tokens of which callers must bear one.
-    pub tokens: Option<Tokens>,
+    /// Certificate chain and private key.
+    pub tls: Option<Arc<Certificates>>,
+    /// The tokens of which callers must present one.
+    pub tokens: Option<Arc<Tokens>>,
     /// Threads that compute, for all queries together.
     pub threads: NonZero<usize>,
     /// What callers may ask.
@@ -125,10 +122,6 @@ pub enum ServeError {
         address: SocketAddr,
         source: io::Error,
     },
-    #[error(
-        "the TLS certificate or key cannot be used: {0}; give a PEM certificate chain with {TLS_CERT} and its PEM key with {TLS_KEY}"
-    )]
-    Tls(String),
     #[error("cannot start {threads} threads: {source}; choose fewer with {THREADS}")]
     Threads {
         threads: NonZero<usize>,
@@ -151,17 +144,6 @@ pub enum ServeError {
         MEMORY.to(Value::Mebibytes(*memory))
     )]
     WorkerMemory { memory: u64, besides: u64 },
-    #[error("the server failed: {0}; start it again")]
-    Failed(String),
-}
-
-/// The innermost cause is the one that helps: the outer ones say "transport error".
-fn cause(error: &tonic::transport::Error) -> String {
-    let mut cause: &dyn Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
 }
 
 /// A server that listens, but does not answer yet.
@@ -173,8 +155,9 @@ pub struct Server {
 
 /// What answers calls, wherever they come from.
 pub(crate) struct Answering {
-    transport: tonic::transport::Server,
-    tokens: Option<Tokens>,
+    connections: Arc<Connections>,
+    tls: Option<Arc<Certificates>>,
+    tokens: Option<Arc<Tokens>>,
     access: Access,
     pool: Pool,
     data: Location,
@@ -227,15 +210,9 @@ impl Server {
 
     /// Answers until `shutdown` completes; calls in flight then get some seconds to finish. The health service says
     /// `SERVING`, without a token, until then.
-    ///
-    /// # Errors
-    ///
-    /// A failing socket.
-    pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let incoming = TcpIncoming::from(self.listener)
-            .with_nodelay(Some(true))
-            .map(|accepted| accepted.map(Lingering::new));
-        self.answering.serve(incoming, shutdown).await
+    pub async fn serve(self, shutdown: impl Future<Output = ()>) {
+        let incoming = accepted(self.listener);
+        self.answering.serve(incoming, shutdown).await;
     }
 }
 
@@ -252,7 +229,6 @@ impl Answering {
             .map(|memory| for_ciphertext(memory, &options))
             .transpose()?;
         let (budget, sums) = split(budget, SUMS_PARTS);
-        let transport = transport(options.tls.clone())?;
         let topology = Topology::of_this_machine();
         let threads = options.threads;
         let open = |placement| open(&options, budget, placement);
@@ -269,7 +245,8 @@ impl Answering {
         };
         let budget = Arc::new(MemoryBudget::new(sums, wake));
         Ok(Self {
-            transport,
+            connections: Connections::new(options.limits.connections, options.tls.clone()),
+            tls: options.tls,
             tokens: options.tokens,
             access,
             pool,
@@ -289,14 +266,11 @@ impl Answering {
     }
 
     /// Answers calls from `incoming` until `shutdown` completes, as [`Server::serve`] does.
-    pub(crate) async fn serve<S>(
-        mut self,
-        incoming: impl Stream<Item = io::Result<S>>,
+    pub(crate) async fn serve(
+        self,
+        incoming: impl Stream<Item = io::Result<Accepted>>,
         shutdown: impl Future<Output = ()>,
-    ) -> Result<(), ServeError>
-    where
-        S: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
-    {
+    ) {
         let message_bytes = self.limits.message_bytes;
         let admission = Arc::new(Admission::new(self.limits));
         let genomes = Genomes::new(
@@ -323,32 +297,43 @@ impl Answering {
             .max_decoding_message_size(message_bytes)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let calls = Arc::default();
-        let gate = Gate::new(self.tokens);
-        let mining = InterceptedService::new(mining, gate.clone());
-        let genomes = InterceptedService::new(genomes, gate);
+        let doors = Doors::new(self.limits, self.tokens.clone());
+        let (mining, genomes) = (Gate::new(mining, &doors), Gate::new(genomes, &doors));
         let (mut health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<MiningServer<Service>>().await;
         health.set_serving::<GenomeServer<Genomes>>().await;
         let stopping = Notify::new();
-        let serving = self
-            .transport
-            .add_service(Logged::new(mining, message_bytes, &calls))
-            .add_service(Logged::new(genomes, message_bytes, &calls))
-            .add_service(health_service)
-            .serve_with_incoming_shutdown(incoming, async {
-                shutdown.await;
-                say_farewell(&mut health).await;
-                stopping.notify_one();
-            });
+        let routes = Routes::new(Logged::new(mining, &calls))
+            .add_service(Logged::new(genomes, &calls))
+            .add_service(Health::new(health_service));
+        let serving = self.connections.serve(routes, incoming, async {
+            shutdown.await;
+            let services = [
+                MiningServer::<Service>::NAME,
+                GenomeServer::<Genomes>::NAME,
+                "",
+            ];
+            say_farewell(&mut health, &services).await;
+            stopping.notify_one();
+        });
+        // Calls of revoked tokens end even if nobody else calls.
+        let refreshing = async {
+            let mut ticks = tokio::time::interval(REFRESH);
+            loop {
+                ticks.tick().await;
+                self.tokens.iter().for_each(|it| it.refresh());
+                self.tls.iter().for_each(|it| it.refresh());
+            }
+        };
         let patience = async {
             stopping.notified().await;
             tokio::time::sleep(GRACE).await;
         };
         tokio::select! {
-            served = serving => served.map_err(|error| ServeError::Failed(cause(&error))),
+            () = serving => {}
+            () = refreshing => unreachable!("it does not end"),
             () = patience => {
                 tracing::warn!("calls were still in progress; their callers will have to try again");
-                Ok(())
             }
         }
     }
@@ -396,35 +381,6 @@ fn open(options: &Options, budget: Option<u64>, placement: Placement) -> Result<
         );
     }
     Ok(store)
-}
-
-/// Tells watchers that nothing is served any more and ends their calls, which the server would otherwise wait for;
-/// whoever asks again is told the same.
-async fn say_farewell(health: &mut HealthReporter) {
-    let services = [MiningServer::<Service>::NAME, GenomeServer::<Genomes>::NAME];
-    for service in services.into_iter().chain([""]) {
-        let stopped = ServingStatus::NotServing;
-        health.set_service_status(service, stopped).await;
-        health.clear_service_status(service).await;
-        health.set_service_status(service, stopped).await;
-    }
-}
-
-/// HTTP/2, over TLS with this certificate chain and key if given.
-fn transport(tls: Option<(Vec<u8>, Vec<u8>)>) -> Result<tonic::transport::Server, ServeError> {
-    let server = tonic::transport::Server::builder()
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE))
-        // Uploads are limited by the round-trip time unless the windows are larger than a chunk.
-        .initial_stream_window_size(4 << 20)
-        .initial_connection_window_size(16 << 20);
-    let Some((certificate, key)) = tls else {
-        return Ok(server);
-    };
-    let identity = ServerTlsConfig::new().identity(Identity::from_pem(certificate, key));
-    server
-        .tls_config(identity)
-        .map_err(|error| ServeError::Tls(cause(&error)))
 }
 
 #[cfg(test)]

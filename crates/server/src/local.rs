@@ -1,16 +1,21 @@
 //! A server for the process that it is in: its calls come over streams in memory, from no socket.
 
+use crate::connections::{Accepted, ConnectionLimits};
+use crate::limits::Limits;
 use crate::listen::{Answering, Options, ServeError};
 use oboro_store::Access;
 use std::future::pending;
 use std::io;
 use std::num::NonZero;
+use std::time::Duration;
 use tokio::io::{DuplexStream, duplex};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
+/// Nobody else waits for a connection.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Bytes buffered in either direction of a stream.
 const BUFFER: usize = 1 << 20;
 
@@ -44,11 +49,24 @@ impl Local {
         let answering = Answering::open(Options {
             tls: None,
             tokens: None,
+            limits: Limits {
+                connections: ConnectionLimits {
+                    handshake: FOR_EVER,
+                    idle: FOR_EVER,
+                    ..options.limits.connections
+                },
+                ..options.limits
+            },
             ..options
         })?;
         let access = answering.access().clone();
         let (streams, incoming) = mpsc::unbounded_channel();
-        let incoming = UnboundedReceiverStream::new(incoming).map(Ok);
+        let incoming = UnboundedReceiverStream::new(incoming).map(|stream: DuplexStream| {
+            Ok(Accepted {
+                stream: Box::new(stream),
+                peer: None,
+            })
+        });
         runtime.spawn(answering.serve(incoming, pending()));
         Ok(Self {
             streams,

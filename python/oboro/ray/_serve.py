@@ -37,7 +37,7 @@ def serve(
     cache: Directory | None = None,
     tls_cert: File | None = None,
     tls_key: File | None = None,
-    token_file: File | None = None,
+    tokens: File | None = None,
     threads: Number | None = None,
     memory: Size | None = None,
     moment_cache: Size | None = None,
@@ -64,9 +64,8 @@ def serve(
             Workers put theirs beside it.
         tls_cert: The server's certificate chain, in PEM.
         tls_key: The certificate's private key, in PEM.
-        token_file: Callers must bear a token of this file, which has TOKEN or NAME TOKEN on each
-            line. Callers whose tokens have the same name share as one client; others do so by
-            connection.
+        tokens: Callers must present a token whose hash is in this file, made by `oboro token new`. It
+            is read again when it changes.
         threads: Threads of every worker; by default as many as Ray counts processors on its node.
         memory: Bytes that every worker may hold in memory; by default all that it has used.
         moment_cache: Bytes of computed moments that the server keeps, in case they are asked for
@@ -124,7 +123,7 @@ def serve(
             cache=own_cache,
             tls_cert=tls_cert,
             tls_key=tls_key,
-            token_file=token_file,
+            tokens=tokens,
             moment_cache=moment_cache,
             limits={
                 "max_message": max_message,

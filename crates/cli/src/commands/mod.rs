@@ -15,5 +15,6 @@ pub mod row_ids;
 pub mod rules;
 pub mod scrub;
 pub mod serve;
+pub mod token;
 pub mod trust;
 pub mod upload;

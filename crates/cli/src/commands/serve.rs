@@ -1,17 +1,20 @@
 //! `oboro serve`
 
 use crate::Outcome;
-use crate::arguments::{ThreadArguments, read};
+use crate::arguments::ThreadArguments;
 use crate::output::{Failure, Output};
 use bytesize::ByteSize;
 use clap::{ValueEnum, value_parser};
-use oboro_server::{GenomeOptions, Limits, Options, Pin, Server, Tokens};
+use oboro_server::{
+    Certificates, ConnectionLimits, GenomeOptions, Limits, Options, Pin, Server, Tokens,
+};
 use oboro_store::Location;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
-use std::fs;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -36,10 +39,9 @@ pub struct Arguments {
     /// The certificate's private key, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Callers must present a token from this file, which has TOKEN or NAME TOKEN on each line. Callers whose tokens
-    /// have the same name share as one client; others do so by connection.
+    /// Callers must present a token whose hash is in this file, made by `oboro token new`. It is read again when it changes.
     #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    tokens: Option<PathBuf>,
     #[command(flatten)]
     threads: ThreadArguments,
     /// Memory for cached moments, in case they are requested again; 0 for none.
@@ -102,6 +104,37 @@ struct LimitArguments {
     /// Bytes of one search in genomes, query and answers together.
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     max_search: ByteSize,
+    #[command(flatten)]
+    connections: ConnectionArguments,
+}
+
+/// Limits on connections.
+#[derive(clap::Args)]
+struct ConnectionArguments {
+    /// Connections at a time. For one more, one is closed on which no token was presented, or which is idle.
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = value_parser!(u32).range(1..))]
+    max_connections: u32,
+    /// Connections from one address at a time (of IPv6 from 64 bits of it), likewise.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = value_parser!(u32).range(1..))]
+    max_connections_per_address: u32,
+    /// Seconds from accepting a connection to its first call, the TLS handshake included.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = value_parser!(u32).range(1..))]
+    handshake_timeout: u32,
+    /// Seconds after which a connection without a call is closed.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = value_parser!(u32).range(1..))]
+    idle_timeout: u32,
+}
+
+impl ConnectionArguments {
+    fn limits(&self) -> ConnectionLimits {
+        ConnectionLimits {
+            all: self.max_connections as usize,
+            per_address: self.max_connections_per_address as usize,
+            handshake: Duration::from_secs(self.handshake_timeout.into()),
+            idle: Duration::from_secs(self.idle_timeout.into()),
+            ..ConnectionLimits::default()
+        }
+    }
 }
 
 /// Limits on genome searches.
@@ -170,6 +203,7 @@ impl LimitArguments {
             queries_per_client: self.max_queries_per_client as usize,
             query_time: Duration::from_secs(self.query_timeout.into()),
             search_bytes: self.max_search.as_u64(),
+            connections: self.connections.limits(),
         }
     }
 }
@@ -197,33 +231,33 @@ fn log(format: LogFormat) {
     }
 }
 
-fn tokens(path: &Path) -> Result<Tokens, Failure> {
-    let failed = |problem: String| {
-        Failure::from(format!(
-            "cannot use the token file {}: {problem}",
-            path.display()
-        ))
+/// Takes as many descriptors as the system allows: each connection has one, and so has each segment in use.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
     };
-    let text = fs::read_to_string(path)
-        .map_err(|error| failed(format!("{error}; check the path and that it is text")))?;
-    Tokens::parse(&text).map_err(|error| failed(error.to_string()))
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit on open files stays as it is");
+    }
 }
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     log(arguments.log_format);
     let tls = match (&arguments.tls_cert, &arguments.tls_key) {
-        (Some(certificate), Some(key)) => {
-            Some((read(certificate, "TLS certificate")?, read(key, "TLS key")?))
-        }
+        (Some(certificate), Some(key)) => Some(Arc::new(Certificates::open(certificate, key)?)),
         _ => None,
     };
-    let tokens = arguments.token_file.as_deref().map(tokens).transpose()?;
+    let tokens = arguments.tokens.as_deref().map(Tokens::open).transpose()?;
+    let tokens = tokens.map(Arc::new);
+    raise_file_limit();
     let scheme = if tls.is_some() { "https" } else { "http" };
     let options = Options {
         data: arguments.location()?,
         listen: arguments.listen,
-        tls,
-        tokens,
+        tls: tls.clone(),
+        tokens: tokens.clone(),
         threads: arguments.threads.count(),
         limits: arguments.limits.limits(),
         moment_cache: arguments.moment_cache.as_u64(),
@@ -241,6 +275,13 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         output.result(&json!({ "listening": url }), || {
             format!("listening on {url}\n")
         })?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        tokio::spawn(async move {
+            while hangup.recv().await.is_some() {
+                tokens.iter().for_each(|it| it.refresh());
+                tls.iter().for_each(|it| it.refresh());
+            }
+        });
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         server
@@ -259,7 +300,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
                     std::process::exit(1);
                 });
             })
-            .await?;
+            .await;
         Ok(())
     })
 }

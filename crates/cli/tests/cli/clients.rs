@@ -99,10 +99,10 @@ async fn drain(mut replies: Streaming<v1::CountReply>) -> Result<bool, Status> {
 #[test]
 fn a_small_query_ends_before_any_of_a_flood() {
     let (owner, operator) = (Home::with_key(), Home::new());
-    operator.write("tokens", "flood flood-token\nward ward-token\n");
-    let server = operator.serve("--token-file tokens --threads 1 --moment-cache 0");
+    let flood = operator.token("flood");
+    owner.write("token", operator.token("ward"));
+    let server = operator.serve("--tokens tokens --threads 1 --moment-cache 0");
     owner.talk_to(server.url());
-    owner.write("token", "ward-token\n");
     owner.write_fimi("large.dat", &random_baskets(40_000, 80, 24));
     owner.write_fimi("small.dat", &random_baskets(300, 6, 128));
     for name in ["large", "small"] {
@@ -111,7 +111,7 @@ fn a_small_query_ends_before_any_of_a_flood() {
     }
     // All triples of eighty items among forty thousand transactions, requested repeatedly.
     let runtime = Runtime::new().unwrap();
-    let mut client = bearer(&runtime, &server, "flood-token");
+    let mut client = bearer(&runtime, &server, &flood);
     let large = runtime.block_on(question(&mut client, "large", 3));
     let ended = Arc::new(AtomicUsize::new(0));
     for _ in 0..14 {
@@ -199,7 +199,7 @@ fn what_goes_beyond_a_limit_is_refused_with_the_limit() {
         assert_eq!(status.code(), Code::ResourceExhausted);
         says(
             status.message(),
-            &["up to 1048576 bytes", "found 10485", "--max-message"],
+            &["up to 1048576 bytes", "not of 10485", "--max-message"],
         );
     });
 }
@@ -312,8 +312,8 @@ fn servers_of_another_protocol_are_told_from_broken_ones() {
 #[test]
 fn health_is_told_to_anyone_and_ends_with_the_service() {
     let operator = Home::new();
-    operator.write("tokens", "sesame\n");
-    let server = operator.serve("--token-file tokens");
+    operator.token("ward");
+    let server = operator.serve("--tokens tokens");
     let runtime = Runtime::new().unwrap();
     let mut client = HealthClient::new(channel(&runtime, &server));
     let about = |service: &str| HealthCheckRequest {

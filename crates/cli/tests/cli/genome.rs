@@ -684,12 +684,10 @@ fn a_server_that_knows_nothing_of_genomes_is_told_from_a_broken_one() {
 #[test]
 fn budgets_are_counted_through_a_power_cut_until_they_are_reset() {
     let scene = Scene::new();
-    scene
-        .operator
-        .write("tokens", "alice a-secret\nbob b-secret\n");
-    scene.client.write("alice", "a-secret\n");
-    scene.client.write("bob", "b-secret\n");
-    let options = "--token-file tokens --genome-budget 5";
+    for name in ["alice", "bob"] {
+        scene.client.write(name, scene.operator.token(name));
+    }
+    let options = "--tokens tokens --genome-budget 5";
     let server = scene.serve(options);
     let query = |whose: &str, options: &str| {
         format!(

@@ -258,6 +258,13 @@ fn every_command_prints_one_value() {
     let copied = operator.json("backup data copy");
     has_fields(&copied, &["target", "datasets", "segments", "bytes"]);
     has_fields(&operator.json("scrub copy"), &scrubbed);
+    let token = ["name", "id", "until"];
+    let made = operator.json("token new ward");
+    has_fields(&made, &[&token[..], &["token", "out"]].concat());
+    for command in ["token list", "token revoke ward"] {
+        let tokens = operator.json(command);
+        has_fields(&tokens[0], &[&token[..], &["expired"]].concat());
+    }
     let deleted = owner.json("delete quest");
     has_fields(&deleted, &["name", "deleted"]);
     assert_eq!(owner.json("datasets"), serde_json::json!([]));

@@ -299,10 +299,9 @@ fn no_secret_shows_anywhere_but_where_it_belongs() {
         "sachertorte",
         "topfengolatsche",
     ];
-    const TOKEN: &str = "token-never-to-be-logged-8b1f";
     let (owner, operator) = (Home::with_key(), Home::new());
-    operator.write("token", format!("ward {TOKEN}\n"));
-    owner.write("token", format!("{TOKEN}\n"));
+    let token = operator.token("ward");
+    owner.write("token", format!("{token}\n"));
     operator.set("OBORO_LOG", "trace");
     owner.set("OBORO_LOG", "trace");
     let basket = |row: usize| {
@@ -312,7 +311,7 @@ fn no_secret_shows_anywhere_but_where_it_belongs() {
     owner.write("rows.csv", (0..300).map(basket).collect::<String>());
     let key = owner.read("oboro.key")[SECRET].to_vec();
 
-    let server = operator.serve("--token-file token");
+    let server = operator.serve("--tokens tokens");
     let proxy = Proxy::to(server.address());
     owner.talk_to(&proxy.url());
     let mut told = Vec::new();
@@ -387,7 +386,7 @@ fn no_secret_shows_anywhere_but_where_it_belongs() {
         }
         // The token is sent in the clear on loopback only, with or without HTTP/2 compression.
         if place != "the traffic" {
-            assert!(!has(content, TOKEN.as_bytes()), "the token in {place}");
+            assert!(!has(content, token.as_bytes()), "the token in {place}");
         }
     }
 }
@@ -395,14 +394,13 @@ fn no_secret_shows_anywhere_but_where_it_belongs() {
 #[test]
 fn the_log_tells_calls_by_numbers() {
     const NAME: &str = "confidential-name-of-a-study";
-    const TOKEN: &str = "token-never-to-be-logged-8b1f";
     for level in ["info", "debug"] {
         let (owner, operator) = (Home::with_key(), Home::new());
-        operator.write("tokens", format!("ward {TOKEN}\n"));
+        let token = operator.token("ward");
         operator.set("OBORO_LOG", level);
-        let server = operator.serve("--token-file tokens --log-format json");
+        let server = operator.serve("--tokens tokens --log-format json");
         owner.talk_to(server.url());
-        owner.write("token", TOKEN);
+        owner.write("token", &token);
         owner.write("rows.dat", "1 2 3\n1 2\n2 3\n");
         let dataset = owner.json("encrypt rows.dat --max-len 2")["dataset"].clone();
         for command in [
@@ -416,7 +414,7 @@ fn the_log_tells_calls_by_numbers() {
         owner.json(&format!("delete {NAME} --token-file token"));
         server.terminate();
         let log = server.ended().stderr;
-        assert!(!log.contains(TOKEN), "{log}");
+        assert!(!log.contains(&token), "{log}");
         assert_eq!(log.contains(NAME), level == "debug", "{log}");
 
         let lines = log.lines().map(|line| serde_json::from_str(line).unwrap());

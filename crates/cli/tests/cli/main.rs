@@ -24,6 +24,7 @@ mod plan;
 mod refusals;
 mod scrubbing;
 mod serving;
+mod strangers;
 mod terminal;
 mod uploading;
 mod workers;

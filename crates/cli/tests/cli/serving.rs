@@ -3,8 +3,11 @@
 
 use crate::common::plaintext::random_baskets;
 use crate::common::proxy::{Direction, Proxy};
-use crate::common::{Ended, Home, Server, says};
+use crate::common::{Ended, Home, Server, says, until};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use serde_json::Value;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 /// More than buffers between server and client hold, less than the answer about triples.
 const IN_THE_ANSWER: u64 = 8 << 20;
@@ -80,11 +83,10 @@ fn a_query_ends_when_its_client_goes_away() {
 #[test]
 fn one_client_is_one_however_many_connections_it_has() {
     let (owner, operator) = (Home::with_key(), Home::new());
-    operator.write("tokens", "ward sesame\nlab barley\nward oats\n");
-    let server = operator.serve("--token-file tokens --max-queries-per-client 1");
-    for token in ["sesame", "barley", "oats"] {
-        owner.write(token, token);
+    for (file, name) in [("sesame", "ward"), ("barley", "lab"), ("oats", "ward")] {
+        owner.write(file, operator.token(name));
     }
+    let server = operator.serve("--tokens tokens --max-queries-per-client 1");
     upload(&owner, &server, "--token-file sesame");
     let proxy = Proxy::to(server.address());
     proxy.stall_after(Direction::Down, IN_THE_ANSWER);
@@ -224,9 +226,9 @@ fn what_cannot_be_served_is_refused() {
     }
     // An address that this machine does not have (RFC 5737).
     certificates(&operator, "tls");
-    operator.write("token", "open-sesame\n");
+    operator.token("ward");
     let message = operator.refused(
-        "serve --data data --listen 192.0.2.1:0 --tls-cert tls.crt --tls-key tls.key --token-file token",
+        "serve --data data --listen 192.0.2.1:0 --tls-cert tls.crt --tls-key tls.key --tokens tokens",
     );
     says(
         &message,
@@ -238,17 +240,17 @@ fn what_cannot_be_served_is_refused() {
 fn beyond_loopback_takes_tls_and_a_token() {
     let operator = Home::new();
     certificates(&operator, "tls");
-    operator.write("token", "open-sesame\n");
+    operator.token("ward");
     let tls = "--tls-cert tls.crt --tls-key tls.key";
     for address in ["0.0.0.0:0", "[::]:0"] {
-        for options in ["", tls, "--token-file token"] {
+        for options in ["", tls, "--tokens tokens"] {
             let message =
                 operator.refused(&format!("serve --data data --listen {address} {options}"));
             says(
                 &message,
                 &[
                     "refusing to listen",
-                    "--tls-cert, --tls-key and --token-file",
+                    "--tls-cert, --tls-key and --tokens",
                     "127.0.0.1",
                 ],
             );
@@ -265,14 +267,14 @@ fn beyond_loopback_takes_tls_and_a_token() {
 #[test]
 fn a_token_is_wanted_and_checked() {
     let (owner, operator) = (Home::with_key(), Home::new());
-    operator.write("token", "open-sesame\n");
-    let server = operator.serve("--token-file token");
+    let right = operator.token("ward");
+    let server = operator.serve("--tokens tokens");
     owner.talk_to(server.url());
     owner.write_fimi("rows.dat", &random_baskets(100, 5, 128));
     owner.json("encrypt rows.dat");
-    owner.write("right", "open-sesame\n");
-    owner.write("wrong", "open-barley\n");
-    owner.write("longer", "open-sesame!\n");
+    owner.write("right", format!("{right}\n"));
+    owner.write("wrong", right.replace(&right[60..], &"0".repeat(10)));
+    owner.write("longer", format!("{right}0\n"));
     let mine = "mine rows.oboro --min-support 1";
     let calls = ["datasets", "upload rows.oboro", mine, "delete rows"];
     for call in calls {
@@ -282,16 +284,16 @@ fn a_token_is_wanted_and_checked() {
                 &message,
                 &["the server refused", "wants a token", "--token-file"],
             );
-            assert!(!message.contains("sesame") && !message.contains("barley"));
+            assert!(!message.contains(&right[..16]));
         }
     }
     for call in &calls[..3] {
         owner.json(&format!("{call} --token-file right"));
     }
-    owner.write("empty", "\nopen-sesame\n");
+    owner.write("empty", format!("\n{right}\n"));
     owner.write("binary", [b'a', 0xff, b'\n']);
     owner.write("control", "a\u{7}b\n");
-    owner.write("named", "ward open-sesame\n");
+    owner.write("named", format!("ward {right}\n"));
     for (file, phrase) in [
         ("none", "cannot read the token file"),
         ("empty", "its first line is empty"),
@@ -303,23 +305,96 @@ fn a_token_is_wanted_and_checked() {
         says(&message, &[phrase, "token"]);
     }
     for (file, phrases) in [
-        ("", ["holds no token", "a name and a token"]),
-        ("# nobody\n", ["holds no token", "a name and a token"]),
-        ("one two three\n", ["line 1", "NAME TOKEN"]),
-        ("one two\nthree two\n", ["line 2", "stands on line 1"]),
+        ("# nobody\n", ["holds no token", "oboro token new"]),
+        ("alice \n", ["line 1", "oboro token new"]),
+        ("alice two\n", ["line 1", "no hash"]),
     ] {
-        operator.write("tokens", file);
-        let message =
-            operator.refused("serve --data other --listen 127.0.0.1:0 --token-file tokens");
-        says(&message, &["cannot use the token file tokens"]);
+        operator.write("other", file);
+        let message = operator.refused("serve --data x --listen 127.0.0.1:0 --tokens other");
+        says(&message, &["token file other"]);
         says(&message, &phrases);
         assert!(!message.contains("two"), "{message}");
     }
-    let message = operator.refused("serve --data other --listen 127.0.0.1:0 --token-file none");
-    says(
-        &message,
-        &["cannot use the token file none", "check the path"],
+    let message = operator.refused("serve --data x --listen 127.0.0.1:0 --tokens none");
+    says(&message, &["open the token file none"]);
+}
+
+#[test]
+fn tokens_are_made_listed_and_revoked_while_a_server_runs() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    owner.write("first", operator.token("ward"));
+    let server = operator.serve("--tokens tokens");
+    upload(&owner, &server, "--token-file first");
+    // One that is made now is accepted now.
+    let made = operator.json("token new ward --until 2999-12-31 --out second");
+    assert_eq!(
+        (&made["token"], &made["out"]),
+        (&Value::Null, &"second".into())
     );
+    let mode = operator.path("second").metadata().unwrap().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    operator.refused("token new ward --out second");
+    owner.write("second", operator.read("second"));
+    let mine = format!("{MINE} --token-file");
+    owner.json(&format!("{mine} second"));
+    let listed = operator.json("token list");
+    let listed = listed.as_array().unwrap();
+    assert_eq!(listed.len(), 2);
+    let (first, second) = (&listed[0], &listed[1]);
+    assert_eq!(
+        (&first["name"], &first["until"]),
+        (&"ward".into(), &Value::Null)
+    );
+    assert_eq!(
+        (&second["id"], &second["until"]),
+        (&made["id"], &"2999-12-31".into())
+    );
+    assert_eq!(second["expired"], false);
+
+    // A call in progress ends with its token, and the other token's go on.
+    let proxy = Proxy::to(server.address());
+    proxy.stall_after(Direction::Down, IN_THE_ANSWER);
+    let stalled = owner.start(&format!("{mine} first --server {}", proxy.url()));
+    proxy.wait_until_stalled(1);
+    let revoked = operator.json(&format!("token revoke {}", first["id"].as_str().unwrap()));
+    assert_eq!(revoked[0]["name"], "ward");
+    let message = owner.refused(&format!("{mine} first"));
+    says(&message, &["wants a token", "not any more"]);
+    proxy.release();
+    says(
+        &stalled.ended().refusal(),
+        &["token of this call has been revoked"],
+    );
+    owner.json(&format!("{mine} second"));
+
+    let text = operator.done("token list");
+    says(&text, &["ward", "2999-12-31"]);
+    for (line, phrase) in [
+        ("token revoke carol", "no token of this name"),
+        ("token new al/ice", "no name for a token"),
+        ("token new ward --until tomorrow", "no date"),
+        ("token new ward --until 2020-01-01", "has passed"),
+        ("token new ward --out tokens", "is the file of hashes"),
+        (
+            "token new ward --tokens fresh --out ./fresh",
+            "is the file of hashes",
+        ),
+        ("token list --tokens none", "open the token file none"),
+    ] {
+        says(&operator.refused(line), &[phrase]);
+    }
+    // Nobody has the token that could not be shown.
+    let full = operator
+        .start_shell("exec \"$oboro\" token new lab > /dev/full")
+        .ended();
+    assert_eq!(full.code, Some(1));
+    assert!(!operator.done("token list").contains("lab"));
+    // A signal to read the file again ends nobody's server.
+    server.signal("HUP");
+    operator.json("token revoke ward");
+    owner.refused(&format!("{mine} second"));
+    owner.write("third", operator.token("lab"));
+    owner.json("datasets --token-file third");
 }
 
 /// Writes the CA certificate `NAME-ca.pem`, and `NAME.crt` and `NAME.key` for this machine, signed
@@ -337,18 +412,80 @@ fn certificates(home: &Home, name: &str) {
     home.write(&format!("{name}-ca.pem"), authority_certificate.pem());
     home.write(&format!("{name}.crt"), certificate.pem());
     home.write(&format!("{name}.key"), key.serialize_pem());
+    let private = Permissions::from_mode(0o600);
+    fs::set_permissions(home.path(&format!("{name}.key")), private).unwrap();
+}
+
+#[test]
+fn certificates_are_replaced_while_a_server_runs() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    for name in ["tls", "next"] {
+        certificates(&operator, name);
+        let ca = format!("{name}-ca.pem");
+        owner.write(&ca, operator.read(&ca));
+    }
+    owner.write("token", operator.token("ward"));
+    let server = operator.serve("--tls-cert tls.crt --tls-key tls.key --tokens tokens");
+    upload(&owner, &server, "--ca tls-ca.pem --token-file token");
+    let proxy = Proxy::to(server.address());
+    proxy.stall_after(Direction::Down, IN_THE_ANSWER);
+    let through_proxy = proxy.url().replace("http:", "https:");
+    let trusting = |name: &str| format!("--ca {name}-ca.pem --token-file token");
+    let stalled = owner.start(&format!(
+        "{MINE} {} --server {through_proxy}",
+        trusting("tls")
+    ));
+    proxy.wait_until_stalled(1);
+
+    operator.write("tls.crt", "nothing");
+    server.signal("HUP");
+    until("the log says so", || {
+        server.log().contains("cannot be used").then_some(())
+    });
+    owner.json(&format!("datasets {}", trusting("tls")));
+    for end in ["crt", "key"] {
+        operator.write(&format!("tls.{end}"), operator.read(&format!("next.{end}")));
+    }
+    server.signal("HUP");
+    until("the new certificate is shown", || {
+        (owner.run(&format!("datasets {}", trusting("next"))).code == Some(0)).then_some(())
+    });
+    owner
+        .run(&format!("datasets {}", trusting("tls")))
+        .refusal();
+    // Who was connected stays so.
+    proxy.release();
+    assert_eq!(stalled.ended().code, Some(0));
+}
+
+#[test]
+fn keys_and_token_files_that_are_open_to_others_are_refused() {
+    let operator = Home::new();
+    certificates(&operator, "tls");
+    operator.token("ward");
+    let serve = "serve --data data --listen 127.0.0.1:0 --tls-cert tls.crt --tls-key tls.key --tokens tokens";
+    for (file, mode, remedy) in [
+        ("tls.key", 0o644, "chmod o-rwx"),
+        ("tokens", 0o622, "chmod go-w"),
+    ] {
+        let path = operator.path(file);
+        let before = fs::metadata(&path).unwrap().permissions();
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        says(&operator.refused(serve), &[file, remedy]);
+        fs::set_permissions(&path, before).unwrap();
+    }
 }
 
 #[test]
 fn tls_from_end_to_end() {
     let (owner, operator) = (Home::with_key(), Home::new());
     certificates(&operator, "tls");
-    operator.write("token", "open-sesame\n");
-    let server = operator.serve("--tls-cert tls.crt --tls-key tls.key --token-file token");
+    let token = operator.token("ward");
+    let server = operator.serve("--tls-cert tls.crt --tls-key tls.key --tokens tokens");
     assert!(server.url().starts_with("https://127.0.0.1:"));
     owner.talk_to(server.url());
     owner.write("ca.pem", operator.read("tls-ca.pem"));
-    owner.write("token", "open-sesame\n");
+    owner.write("token", token);
     owner.write_fimi("rows.dat", &random_baskets(100, 5, 128));
     owner.json("encrypt rows.dat");
     let trust = "--ca ca.pem --token-file token";
@@ -400,6 +537,7 @@ fn certificates_that_cannot_be_used_are_refused() {
     certificates(&operator, "tls");
     certificates(&operator, "other");
     operator.write("garbage", "no certificate\n");
+    fs::set_permissions(operator.path("garbage"), Permissions::from_mode(0o600)).unwrap();
     let serve = "serve --data data --listen 127.0.0.1:0";
     for options in [
         "--tls-cert garbage --tls-key tls.key",
@@ -409,7 +547,12 @@ fn certificates_that_cannot_be_used_are_refused() {
         let message = operator.refused(&format!("{serve} {options}"));
         says(
             &message,
-            &["TLS certificate or key", "--tls-cert", "--tls-key"],
+            &[
+                "TLS certificate",
+                "cannot be used",
+                "--tls-cert",
+                "--tls-key",
+            ],
         );
     }
     for options in [
@@ -417,7 +560,10 @@ fn certificates_that_cannot_be_used_are_refused() {
         "--tls-cert tls.crt --tls-key none",
     ] {
         let message = operator.refused(&format!("{serve} {options}"));
-        says(&message, &["cannot read the TLS", "none", "check the path"]);
+        says(
+            &message,
+            &["could not read the TLS", "none", "Check the path"],
+        );
     }
     operator.misused(&format!("{serve} --tls-cert tls.crt"));
     operator.misused(&format!("{serve} --tls-key tls.key"));

@@ -7,7 +7,7 @@ use oboro_mining::{
     Format, ItemsetsDocument, Metric, MinSupport, ReadOptions, RuleOptions, Transactions,
     association_rules, read,
 };
-use oboro_server::Tokens;
+use oboro_server::Token;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
@@ -65,7 +65,11 @@ pub fn itemsets(json: &[u8]) -> Option<()> {
 
 /// A file of tokens.
 pub fn tokens(bytes: &[u8]) -> Option<()> {
-    decoded(Tokens::parse(str::from_utf8(bytes).ok()?)).map(drop)
+    let tokens = decoded(Token::parse_all(str::from_utf8(bytes).ok()?))?;
+    let lines: Vec<String> = tokens.iter().map(Token::to_string).collect();
+    let again = Token::parse_all(&lines.join("\n"));
+    assert_eq!(again.expect("it was written from tokens"), tokens);
+    Some(())
 }
 
 /// A value on a command line or in a document.

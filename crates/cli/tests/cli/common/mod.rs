@@ -201,6 +201,12 @@ impl Home {
         ended.stderr
     }
 
+    /// Makes a token whose hash is in the file `tokens` here.
+    pub fn token(&self, name: &str) -> String {
+        let made = self.json(&format!("token new {name}"));
+        made["token"].as_str().unwrap().to_owned()
+    }
+
     /// Starts a server on a free port of this machine; its data are in `data`.
     pub fn serve(&self, options: &str) -> Server {
         self.serve_from("data", options)
@@ -476,8 +482,12 @@ impl Server {
 
     /// Asks it to exit (SIGTERM).
     pub fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    pub fn signal(&self, name: &str) {
         let status = Command::new("sh")
-            .args(["-c", &format!("kill -TERM {}", self.id())])
+            .args(["-c", &format!("kill -{name} {}", self.id())])
             .status()
             .unwrap();
         assert!(status.success());

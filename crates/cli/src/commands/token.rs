@@ -1,0 +1,159 @@
+//! `oboro token`: the tokens of which callers of a server must present one.
+
+use crate::Outcome;
+use crate::output::{Output, OutputFile};
+use oboro_server::{Token, TokenFile, parse_date};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::{PathBuf, absolute};
+
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// Make a token for a caller; a server that has the file open accepts it at once.
+    New(NewArguments),
+    /// List the tokens in a file: names, ids and last days.
+    List(FileArguments),
+    /// Revoke tokens; a server that has the file open refuses them at once and ends their calls.
+    Revoke(RevokeArguments),
+}
+
+#[derive(clap::Args)]
+pub struct FileArguments {
+    /// The file of hashes that `oboro serve --tokens` has.
+    #[arg(long, value_name = "FILE", default_value = "tokens")]
+    tokens: PathBuf,
+}
+
+#[derive(clap::Args)]
+pub struct NewArguments {
+    /// Whose token it is. Callers whose tokens have the same name are the same to the server.
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    file: FileArguments,
+    /// The last day on which it is valid, in UTC, as 2027-03-31 [default: no end].
+    #[arg(long, value_name = "DATE")]
+    until: Option<String>,
+    /// Write the token to this file instead of showing it.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+pub struct RevokeArguments {
+    /// The name or the id of the tokens.
+    #[arg(value_name = "NAME|ID")]
+    which: String,
+    #[command(flatten)]
+    file: FileArguments,
+}
+
+pub fn run(command: &Command, output: Output) -> Outcome {
+    match command {
+        Command::New(arguments) => new(arguments, output),
+        Command::List(arguments) => list(arguments, output),
+        Command::Revoke(arguments) => revoke(arguments, output),
+    }
+}
+
+fn new(arguments: &NewArguments, output: Output) -> Outcome {
+    let until = arguments.until.as_deref().map(parse_date).transpose()?;
+    let tokens = &arguments.file.tokens;
+    if let Some(out) = &arguments.out
+        && absolute(out)? == absolute(tokens)?
+    {
+        return Err(format!(
+            "{} is the file of hashes; give the token another file with --out",
+            out.display()
+        )
+        .into());
+    }
+    let out = arguments
+        .out
+        .as_deref()
+        .map(OutputFile::prepare_new)
+        .transpose()?;
+    let file = TokenFile::at(tokens);
+    let (token, secret) = file.add(&arguments.name, until)?;
+    let told = tell(arguments, out, &token, &secret, output);
+    if told.is_err() {
+        // No token stays valid that nobody has.
+        file.revoke(&token.id())?;
+    }
+    told
+}
+
+/// Hands the token out.
+fn tell(
+    arguments: &NewArguments,
+    out: Option<OutputFile>,
+    token: &Token,
+    secret: &str,
+    output: Output,
+) -> Outcome {
+    let shown = out.is_none().then_some(secret);
+    if let Some(out) = out {
+        out.private().write(format!("{secret}\n").as_bytes())?;
+    }
+    let value = json!({
+        "name": token.name,
+        "id": token.id(),
+        "until": token.until.map(|it| it.to_string()),
+        "token": shown,
+        "out": arguments.out,
+    });
+    output.result(&value, || match &arguments.out {
+        Some(out) => format!(
+            "wrote token {} of {} to {}\n",
+            token.id(),
+            token.name,
+            out.display()
+        ),
+        None => format!("{secret}\n"),
+    })
+}
+
+fn list(arguments: &FileArguments, output: Output) -> Outcome {
+    let tokens = TokenFile::at(&arguments.tokens).tokens()?;
+    let value: Vec<Value> = tokens.iter().map(describe).collect();
+    output.result(&value, || table(&tokens))
+}
+
+fn revoke(arguments: &RevokeArguments, output: Output) -> Outcome {
+    let revoked = TokenFile::at(&arguments.file.tokens).revoke(&arguments.which)?;
+    let value: Vec<Value> = revoked.iter().map(describe).collect();
+    output.result(&value, || {
+        let ids: Vec<String> = revoked
+            .iter()
+            .map(|it| format!("{} of {}", it.id(), it.name))
+            .collect();
+        format!("revoked {}\n", ids.join(", "))
+    })
+}
+
+fn describe(token: &Token) -> Value {
+    json!({
+        "name": token.name,
+        "id": token.id(),
+        "until": token.until.map(|it| it.to_string()),
+        "expired": token.is_expired(),
+    })
+}
+
+fn table(tokens: &[Token]) -> String {
+    let width = tokens
+        .iter()
+        .map(|it| it.name.len())
+        .max()
+        .unwrap_or(0)
+        .max(4);
+    let mut text = format!("{:width$}  id        until\n", "name");
+    for token in tokens {
+        let until = token
+            .until
+            .map_or_else(|| "no end".to_owned(), |it| it.to_string());
+        let note = if token.is_expired() { ", expired" } else { "" };
+        let _ = writeln!(text, "{:width$}  {}  {until}{note}", token.name, token.id());
+    }
+    text
+}

@@ -1,0 +1,522 @@
+//! Connections: how many there may be, and how long they may keep the server waiting.
+//!
+//! Where a new one exceeds a limit, one is closed for it on which nobody has presented a token, any of them, or else the one
+//! that has had nothing to do for the longest; only if all others are in use is it refused. So connections that do nothing
+//! keep nobody out, however many there are.
+
+use crate::guarded::Guarded;
+use crate::linger::Lingering;
+use crate::rarely::Rarely;
+use crate::tls::Certificates;
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use oboro_format::wording::{MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_stream::{Stream, StreamExt};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::body::Body;
+use tonic::codegen::{Service, http};
+use tonic::service::Routes;
+
+/// A connection whose peer does not answer a ping for this long is closed.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+/// Bytes of the headers of a call.
+const HEADER_BYTES: u32 = 16 << 10;
+/// How long a connection that is to be closed has for its last bytes.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// The pause after the system could not accept a connection.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Limits on connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Connections at a time.
+    pub all: usize,
+    /// The most of these from one address; of IPv6 from one network of 64 bits.
+    pub per_address: usize,
+    /// Calls at a time on one connection.
+    pub streams: u32,
+    /// From its acceptance to its first call.
+    pub handshake: Duration,
+    /// Without any call in progress.
+    pub idle: Duration,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self {
+            all: 4096,
+            per_address: 256,
+            streams: 64,
+            handshake: Duration::from_secs(10),
+            idle: Duration::from_secs(300),
+        }
+    }
+}
+
+/// A stream of bytes in both directions.
+pub(crate) trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
+
+/// A stream that was accepted, and its other end, unless that is in this process.
+pub(crate) struct Accepted {
+    pub(crate) stream: Box<dyn Transport>,
+    pub(crate) peer: Option<SocketAddr>,
+}
+
+/// The connections that a socket accepts.
+pub(crate) fn accepted(listener: TcpListener) -> impl Stream<Item = io::Result<Accepted>> {
+    tokio_stream::wrappers::TcpListenerStream::new(listener).map(|stream| {
+        let stream = stream?;
+        stream.set_nodelay(true)?;
+        Ok(Accepted {
+            peer: stream.peer_addr().ok(),
+            stream: Box::new(Lingering::new(stream)),
+        })
+    })
+}
+
+/// What one guesser or one flooder has at least: of IPv6 a network of 64 bits.
+pub(crate) fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
+        address => address,
+    }
+}
+
+/// A connection, as its calls see it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    number: u64,
+    pub(crate) peer: Option<SocketAddr>,
+    activity: Mutex<Activity>,
+    /// Cancelled when it must go for another one.
+    evicted: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Activity {
+    /// Calls in progress.
+    calls: usize,
+    /// Whether a caller was let in, and until when.
+    admitted: Option<CancellationToken>,
+    /// When it was accepted, or its last call ended.
+    since: Instant,
+    was_called: bool,
+}
+
+impl Connection {
+    fn new(number: u64, peer: Option<SocketAddr>) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            peer,
+            activity: Mutex::new(Activity {
+                calls: 0,
+                admitted: None,
+                since: Instant::now(),
+                was_called: false,
+            }),
+            evicted: CancellationToken::new(),
+        })
+    }
+
+    /// Notes that a caller was let in, who counts until `revoked` is cancelled.
+    pub(crate) fn admit(&self, revoked: CancellationToken) {
+        self.activity.lock().admitted = Some(revoked);
+    }
+
+    fn begin_call(self: &Arc<Self>) -> CallInProgress {
+        let mut activity = self.activity.lock();
+        activity.calls += 1;
+        activity.was_called = true;
+        CallInProgress(Arc::clone(self))
+    }
+
+    fn has_calls(&self) -> bool {
+        self.activity.lock().calls > 0
+    }
+
+    /// When it will have had nothing to do for too long, if no call comes.
+    fn idle_at(&self, limits: &ConnectionLimits) -> Instant {
+        let activity = self.activity.lock();
+        let (from, most) = match (activity.calls, activity.was_called) {
+            (0, false) => (activity.since, limits.handshake),
+            (0, true) => (activity.since, limits.idle),
+            _ => (Instant::now(), limits.idle),
+        };
+        from + most
+    }
+
+    /// How willingly it is closed for another one; `None` if it is in use.
+    fn rank(&self) -> Option<Rank> {
+        let activity = self.activity.lock();
+        let is_admitted = |revoked: &CancellationToken| !revoked.is_cancelled();
+        if !activity.admitted.as_ref().is_some_and(is_admitted) {
+            return Some(Rank::Stranger);
+        }
+        (activity.calls == 0).then_some(Rank::Idle(activity.since))
+    }
+}
+
+/// What is closed for another one: strangers first, then what has been idle for the longest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Stranger,
+    Idle(Instant),
+}
+
+struct CallInProgress(Arc<Connection>);
+
+impl Drop for CallInProgress {
+    fn drop(&mut self) {
+        let mut activity = self.0.activity.lock();
+        activity.calls -= 1;
+        activity.since = Instant::now();
+    }
+}
+
+/// The other end, for the log.
+fn shown(peer: Option<SocketAddr>) -> tracing::field::DisplayValue<String> {
+    let peer = peer.map_or_else(|| "this process".to_owned(), |it| it.to_string());
+    tracing::field::display(peer)
+}
+
+/// The connections of a server.
+pub(crate) struct Connections {
+    limits: ConnectionLimits,
+    tls: Option<Arc<Certificates>>,
+    open: Mutex<Open>,
+    warnings: Rarely,
+    evictions: Rarely,
+    handshakes: Rarely,
+}
+
+#[derive(Default)]
+struct Open {
+    next: u64,
+    by_number: HashMap<u64, Arc<Connection>>,
+}
+
+impl Connections {
+    pub(crate) fn new(limits: ConnectionLimits, tls: Option<Arc<Certificates>>) -> Arc<Self> {
+        Arc::new(Self {
+            limits,
+            tls,
+            open: Mutex::default(),
+            warnings: Rarely::default(),
+            evictions: Rarely::default(),
+            handshakes: Rarely::default(),
+        })
+    }
+
+    /// Answers the calls of what comes in until `shutdown` completes, and then those in progress.
+    pub(crate) async fn serve(
+        self: Arc<Self>,
+        routes: Routes,
+        incoming: impl Stream<Item = io::Result<Accepted>>,
+        shutdown: impl Future<Output = ()>,
+    ) {
+        let (tasks, stopping) = (TaskTracker::new(), CancellationToken::new());
+        {
+            // Dropped before the wait: who calls now is told at once that nobody listens.
+            let (mut incoming, mut shutdown) = (pin!(incoming), pin!(shutdown));
+            loop {
+                let accepted = tokio::select! {
+                    () = &mut shutdown => break,
+                    accepted = incoming.next() => accepted,
+                };
+                match accepted {
+                    None => break,
+                    Some(Ok(accepted)) => {
+                        if let Some(connection) = self.admit(accepted.peer) {
+                            let served = Arc::clone(&self).run(
+                                connection,
+                                accepted.stream,
+                                routes.clone(),
+                                stopping.clone(),
+                            );
+                            tasks.spawn(served);
+                        }
+                    }
+                    Some(Err(error)) => {
+                        self.warnings.tell(|times| {
+                            tracing::warn!(%error, times, "a connection could not be accepted");
+                        });
+                        // Descriptors may be exhausted: then one that does nothing goes.
+                        self.evict(|_| true);
+                        sleep(PAUSE).await;
+                    }
+                }
+            }
+        }
+        stopping.cancel();
+        tasks.close();
+        tasks.wait().await;
+    }
+
+    /// Takes a connection up, for another one if there are too many; `None` if all others are in use.
+    fn admit(&self, peer: Option<SocketAddr>) -> Option<Arc<Connection>> {
+        let from = peer.map(|peer| network(peer.ip()));
+        let is_same = |other: &Connection| other.peer.map(|it| network(it.ip())) == from;
+        let open = self.open.lock();
+        let all = open.by_number.len();
+        // In this process there is one peer.
+        let same = match from {
+            Some(_) => open.by_number.values().filter(|it| is_same(it)).count(),
+            None => 0,
+        };
+        drop(open);
+        let refused = |most: usize, limit: &dyn std::fmt::Display| {
+            self.warnings.tell(|times| {
+                tracing::warn!(
+                    peer = shown(peer),
+                    times,
+                    "a connection was refused: {most} are in use, which is the most ({limit})"
+                );
+            });
+        };
+        if same >= self.limits.per_address && !self.evict(is_same) {
+            refused(self.limits.per_address, &MAX_CONNECTIONS_PER_ADDRESS);
+            return None;
+        }
+        if all >= self.limits.all && same < self.limits.per_address && !self.evict(|_| true) {
+            refused(self.limits.all, &MAX_CONNECTIONS);
+            return None;
+        }
+        let mut open = self.open.lock();
+        open.next += 1;
+        let connection = Connection::new(open.next, peer);
+        let number = connection.number;
+        open.by_number.insert(number, Arc::clone(&connection));
+        Some(connection)
+    }
+
+    /// Closes the connection among these that is missed the least; whether there was one.
+    fn evict(&self, among: impl Fn(&Connection) -> bool) -> bool {
+        let mut open = self.open.lock();
+        let candidates = open.by_number.values().filter(|it| among(it));
+        let ranked: Vec<(Rank, u64)> = candidates
+            .filter_map(|it| it.rank().map(|rank| (rank, it.number)))
+            .collect();
+        let Some(&(least, _)) = ranked.iter().min() else {
+            return false;
+        };
+        // Any of the strangers: with an order, a flood would have everyone's turn come before the first call.
+        let same: Vec<u64> = ranked
+            .iter()
+            .filter(|it| it.0 == least)
+            .map(|it| it.1)
+            .collect();
+        let chosen = getrandom::u64().unwrap_or_default() % same.len() as u64;
+        let number = same[chosen as usize];
+        let evicted = open.by_number.remove(&number).expect("it was found");
+        evicted.evicted.cancel();
+        self.evictions.tell(|times| {
+            tracing::info!(
+                peer = shown(evicted.peer),
+                times,
+                "a connection was closed for another one"
+            );
+        });
+        true
+    }
+
+    /// Serves one connection to its end.
+    async fn run(
+        self: Arc<Self>,
+        connection: Arc<Connection>,
+        stream: Box<dyn Transport>,
+        routes: Routes,
+        stopping: CancellationToken,
+    ) {
+        let served = async {
+            let Some(stream) = self.secure(stream, connection.peer).await else {
+                return;
+            };
+            self.answer(&connection, stream, routes, stopping).await;
+        };
+        tokio::select! {
+            () = served => {}
+            () = connection.evicted.cancelled() => {}
+        }
+        self.open.lock().by_number.remove(&connection.number);
+    }
+
+    /// The stream once it is encrypted, if it is to be.
+    async fn secure(
+        &self,
+        stream: Box<dyn Transport>,
+        peer: Option<SocketAddr>,
+    ) -> Option<Box<dyn Transport>> {
+        let Some(tls) = &self.tls else {
+            return Some(stream);
+        };
+        match timeout(self.limits.handshake, tls.acceptor().accept(stream)).await {
+            Ok(Ok(stream)) => Some(Box::new(stream)),
+            Ok(Err(error)) => {
+                self.handshakes.tell(|times| {
+                    tracing::info!(peer = shown(peer), %error, times, "a TLS handshake failed");
+                });
+                None
+            }
+            Err(_) => {
+                self.handshakes.tell(|times| {
+                    tracing::info!(peer = shown(peer), times, "a TLS handshake took too long");
+                });
+                None
+            }
+        }
+    }
+
+    /// Answers calls until the other end closes the connection, it has nothing to do for too long, or the server stops.
+    async fn answer(
+        &self,
+        connection: &Arc<Connection>,
+        stream: Box<dyn Transport>,
+        routes: Routes,
+        stopping: CancellationToken,
+    ) {
+        let service = service_fn(|request: http::Request<Incoming>| {
+            let call = connection.begin_call();
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(Arc::clone(connection));
+            let response = routes.clone().call(request);
+            async move {
+                let response = response.await?;
+                Ok::<_, Infallible>(response.map(|body| Guarded::new(Body::new(body), call)))
+            }
+        });
+        let mut http = http2::Builder::new(TokioExecutor::new());
+        http.timer(TokioTimer::new())
+            .keep_alive_interval(KEEPALIVE)
+            .keep_alive_timeout(KEEPALIVE)
+            // Uploads are limited by the round-trip time unless the windows are larger than a chunk.
+            .initial_stream_window_size(4 << 20)
+            .initial_connection_window_size(16 << 20)
+            .max_concurrent_streams(self.limits.streams)
+            .max_header_list_size(HEADER_BYTES);
+        let mut serving = pin!(http.serve_connection(TokioIo::new(stream), service));
+        let idle = async {
+            loop {
+                let at = connection.idle_at(&self.limits);
+                sleep_until(at).await;
+                if connection.idle_at(&self.limits) <= at {
+                    break;
+                }
+            }
+        };
+        let is_idle = tokio::select! {
+            served = serving.as_mut() => {
+                if let Err(error) = served {
+                    tracing::debug!(peer = shown(connection.peer), %error, "a connection failed");
+                }
+                return;
+            }
+            () = idle => true,
+            () = stopping.cancelled() => false,
+        };
+        serving.as_mut().graceful_shutdown();
+        if !is_idle {
+            let _ = serving.await;
+            return;
+        }
+        // A call may have come in the same moment.
+        while timeout(FAREWELL, serving.as_mut()).await.is_err() && connection.has_calls() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(all: usize, per_address: usize) -> Arc<Connections> {
+        let limits = ConnectionLimits {
+            all,
+            per_address,
+            ..ConnectionLimits::default()
+        };
+        Connections::new(limits, None)
+    }
+
+    fn from(address: &str) -> Option<SocketAddr> {
+        Some(SocketAddr::new(address.parse().unwrap(), 1))
+    }
+
+    fn numbers(table: &Connections) -> Vec<u64> {
+        let mut numbers: Vec<u64> = table.open.lock().by_number.keys().copied().collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    #[tokio::test]
+    async fn what_is_missed_the_least_goes_for_a_new_connection() {
+        let table = table(3, 3);
+        let [first, second, third] = [1, 2, 3].map(|_| table.admit(from("192.0.2.1")).unwrap());
+        // One with a call of a caller that was let in, one that is idle, one on which nobody was let in.
+        let revoked = CancellationToken::new();
+        first.admit(revoked.clone());
+        let call = first.begin_call();
+        second.admit(CancellationToken::new());
+        let watch = third.begin_call();
+        let fourth = table.admit(from("192.0.2.2")).unwrap();
+        assert!(third.evicted.is_cancelled());
+        assert_eq!(numbers(&table), [1, 2, 4]);
+        fourth.admit(CancellationToken::new());
+        let fourth_call = fourth.begin_call();
+        let fifth = table.admit(from("192.0.2.3")).unwrap();
+        assert!(second.evicted.is_cancelled());
+        fifth.admit(CancellationToken::new());
+        let fifth_call = fifth.begin_call();
+        // All are in use.
+        assert!(table.admit(from("192.0.2.4")).is_none());
+        assert_eq!(numbers(&table), [1, 4, 5]);
+        // Whose token was revoked is a stranger, whatever is in progress.
+        revoked.cancel();
+        assert!(table.admit(from("192.0.2.4")).is_some());
+        assert!(first.evicted.is_cancelled());
+        drop((call, watch, fourth_call, fifth_call));
+    }
+
+    #[tokio::test]
+    async fn an_address_takes_no_more_than_its_share() {
+        let table = table(10, 2);
+        let other = table.admit(from("2001:db8:1::1")).unwrap();
+        for last in 1..5 {
+            table.admit(from(&format!("2001:db8::{last}"))).unwrap();
+        }
+        assert!(!other.evicted.is_cancelled());
+        let numbers = numbers(&table);
+        assert_eq!((numbers.len(), numbers[0], numbers[2]), (3, 1, 5));
+        // Nor does this process, which has no address, keep to it.
+        for _ in 0..3 {
+            assert!(table.admit(None).is_some());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_without_calls_is_limited() {
+        let limits = ConnectionLimits::default();
+        let connection = Connection::new(1, None);
+        let begun = Instant::now();
+        assert_eq!(connection.idle_at(&limits), begun + limits.handshake);
+        let call = connection.begin_call();
+        tokio::time::advance(Duration::from_secs(1000)).await;
+        assert!(connection.idle_at(&limits) > Instant::now());
+        drop(call);
+        assert_eq!(connection.idle_at(&limits), Instant::now() + limits.idle);
+    }
+}

@@ -1,0 +1,80 @@
+//! Wrong tokens: whoever presents many waits longer for each refusal, by address. Nobody is locked out, for a right token
+//! never waits.
+
+use crate::connections::network;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// Refused at once: who has the wrong file has a few tries.
+const AT_ONCE: u32 = 10;
+/// From then on one refusal in this time.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The longest that one waits.
+const LONGEST: Duration = Duration::from_secs(10);
+/// Addresses that are remembered; above it those that would not wait are forgotten.
+const ADDRESSES: usize = 1 << 16;
+
+/// When each address will have been refused at its pace.
+#[derive(Debug, Default)]
+pub(crate) struct Guesses(Mutex<HashMap<IpAddr, Instant>>);
+
+impl Guesses {
+    /// How long the refusal of a wrong token from this address is to wait.
+    pub(crate) fn wait(&self, address: IpAddr, now: Instant) -> Duration {
+        let mut paced = self.0.lock();
+        if paced.len() >= ADDRESSES {
+            paced.retain(|_, until| *until > now);
+        }
+        if paced.len() >= ADDRESSES {
+            return LONGEST;
+        }
+        let until = paced.entry(network(address)).or_insert(now);
+        let owed = until.saturating_duration_since(now) + INTERVAL;
+        let wait = owed.saturating_sub(AT_ONCE * INTERVAL).min(LONGEST);
+        *until = now + owed.min(AT_ONCE * INTERVAL + LONGEST);
+        wait
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_wait_longer_and_longer_and_others_do_not() {
+        let guesses = Guesses::default();
+        let (now, zero) = (Instant::now(), Duration::ZERO);
+        let [one, same, other] = ["2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1"]
+            .map(|it| it.parse::<IpAddr>().unwrap());
+        for _ in 0..AT_ONCE {
+            assert_eq!(guesses.wait(one, now), zero);
+        }
+        assert_eq!(guesses.wait(same, now), INTERVAL);
+        assert_eq!(guesses.wait(one, now), 2 * INTERVAL);
+        for _ in 0..100 {
+            guesses.wait(one, now);
+        }
+        assert_eq!(guesses.wait(one, now), LONGEST);
+        assert_eq!(guesses.wait(other, now), zero);
+        // After some time it has tries again.
+        let later = now + LONGEST + (AT_ONCE + 1) * INTERVAL;
+        assert_eq!(guesses.wait(one, later), zero);
+        let mapped = "::ffff:192.0.2.1".parse().unwrap();
+        assert_eq!(network(mapped), "192.0.2.1".parse::<IpAddr>().unwrap());
+    }
+
+    #[test]
+    fn addresses_without_end_take_no_memory() {
+        let guesses = Guesses::default();
+        let now = Instant::now();
+        for number in 0..ADDRESSES as u32 {
+            guesses.wait(IpAddr::V4(number.into()), now);
+        }
+        let next = IpAddr::V4((ADDRESSES as u32).into());
+        assert_eq!(guesses.wait(next, now), LONGEST);
+        assert_eq!(guesses.wait(next, now + 2 * INTERVAL), Duration::ZERO);
+        assert_eq!(guesses.0.lock().len(), 1);
+    }
+}
