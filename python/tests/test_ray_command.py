@@ -26,7 +26,11 @@ OF_ONE_MACHINE = {
     "--genome-cache",
     "--genome-counts",
     "--genome-reference-limit",
+    "--handshake-timeout",
+    "--idle-timeout",
     "--log-format",
+    "--max-connections",
+    "--max-connections-per-address",
     "--pin",
 }
 USUAL: dict[str, int | None] = dict.fromkeys(

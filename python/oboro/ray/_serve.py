@@ -64,8 +64,8 @@ def serve(
             Workers put theirs beside it.
         tls_cert: The server's certificate chain, in PEM.
         tls_key: The certificate's private key, in PEM.
-        tokens: Callers must present a token whose hash is in this file, made by `oboro token new`. It
-            is read again when it changes.
+        tokens: Callers must present a token whose hash is in this file, made by `oboro token new`.
+            It is read again when it changes.
         threads: Threads of every worker; by default as many as Ray counts processors on its node.
         memory: Bytes that every worker may hold in memory; by default all that it has used.
         moment_cache: Bytes of computed moments that the server keeps, in case they are asked for
