@@ -38,16 +38,18 @@ impl Layout {
         row_id_bytes: u32,
         blocks: u32,
     ) -> Option<Self> {
-        let panels = u64::from(limbs) * u64::from(columns);
-        let sealed = u64::from(columns) + 8 * u64::from(row_id_bytes);
-        let parts = panels + sealed;
         let fits = (MIN_LOG_DEGREE..=MAX_LOG_DEGREE).contains(&log_degree)
             && (1..=MAX_LIMBS).contains(&limbs)
             && (1..=MAX_COLUMNS).contains(&columns)
             && row_id_bytes <= MAX_ROW_ID_BYTES
-            && (1..=BLOCKS_PER_SEGMENT).contains(&blocks)
-            && parts <= MAX_PARTS;
+            && (1..=BLOCKS_PER_SEGMENT).contains(&blocks);
         if !fits {
+            return None;
+        }
+        let panels = u64::from(limbs) * u64::from(columns);
+        let sealed = u64::from(columns) + 8 * u64::from(row_id_bytes);
+        let parts = panels + sealed;
+        if parts > MAX_PARTS {
             return None;
         }
         let digested = FIXED_HEADER + 4 * u64::from(limbs) + 32 * u64::from(blocks) + 32 * parts;
