@@ -218,15 +218,22 @@ mod tests {
     use super::*;
     use crate::testing::{ID, append, bundle, files, one_limb, rewrite, send};
     use oboro_faults::{Disk, EIO, Failure, Image, scratch};
+    use oboro_format::Bundle;
+
+    /// A store and a bundle in a directory, with one version published.
+    fn published(directory: &Path) -> (Store, Bundle) {
+        let first = bundle(&directory.join("bundle"), &one_limb(), &[1, 2]);
+        let store = Store::open(&directory.join("store")).unwrap();
+        send(&store, &first);
+        store.access().publish(ID).unwrap();
+        (store, first)
+    }
 
     #[test]
     fn a_restored_backup_does_not_bring_back_what_was_rewritten() {
         let directory = scratch();
         let path = |name: &str| directory.path().join(name);
-        let first = bundle(&path("bundle"), &one_limb(), &[1, 2]);
-        let store = Store::open(&path("store")).unwrap();
-        send(&store, &first);
-        store.access().publish(ID).unwrap();
+        let (store, first) = published(directory.path());
         drop(store);
         let backup = Image::read(&path("store"));
         let bytes = fs::read(first.segment_path(1)).unwrap();
@@ -335,13 +342,13 @@ mod tests {
         let path = |name: &str| directory.path().join(name);
         let first = bundle(&path("bundle"), &one_limb(), &[1, 2]);
         let store = Store::open(&path("store")).unwrap();
-        let publish = |bundle: &oboro_format::Bundle| {
+        let publish = |bundle: &Bundle| {
             send(&store, bundle);
             let published = store.access().publish(ID).unwrap();
             store.access().snapshot("a").unwrap();
             published.rewrote
         };
-        let root = |bundle: &oboro_format::Bundle| bundle.manifest().root();
+        let root = |bundle: &Bundle| bundle.manifest().root();
         publish(&first);
         let second = rewrite(&first, 1, &[]);
         assert_eq!(publish(&second), [root(&first)]);
@@ -363,10 +370,7 @@ mod tests {
     fn with_a_damaged_note_nothing_is_served_or_published() {
         let directory = scratch();
         let path = |name: &str| directory.path().join(name);
-        let first = bundle(&path("bundle"), &one_limb(), &[1, 2]);
-        let store = Store::open(&path("store")).unwrap();
-        send(&store, &first);
-        store.access().publish(ID).unwrap();
+        let (store, first) = published(directory.path());
         drop(store);
         fs::create_dir(path("store/rewritten")).unwrap();
         let note = note(&path("store"), ID);
@@ -396,10 +400,7 @@ mod tests {
     fn a_backup_has_no_version_that_its_notes_name_as_replaced() {
         let directory = scratch();
         let path = |name: &str| directory.path().join(name);
-        let first = bundle(&path("bundle"), &one_limb(), &[1, 2]);
-        let store = Store::open(&path("store")).unwrap();
-        send(&store, &first);
-        store.access().publish(ID).unwrap();
+        let (store, first) = published(directory.path());
         let second = rewrite(&first, 1, &[]);
         send(&store, &second);
         let publish = |done, total| {
@@ -492,12 +493,9 @@ mod tests {
         // An append to the old version.
         fs::create_dir(path("other")).unwrap();
         old.write(&path("other"));
-        let parted = append(&oboro_format::Bundle::open(&path("other")).unwrap(), &[1]);
+        let parted = append(&Bundle::open(&path("other")).unwrap(), &[1]);
         let store = Store::open(&path("restored")).unwrap();
-        for refused in [
-            &parted,
-            &oboro_format::Bundle::open(&path("other")).unwrap(),
-        ] {
+        for refused in [&parted, &Bundle::open(&path("other")).unwrap()] {
             let manifest = refused.manifest().encode();
             assert!(store.access().begin_upload("a", &manifest).is_err());
         }
