@@ -14,6 +14,7 @@ pub mod files;
 mod id;
 mod listing;
 mod manifest;
+mod roles;
 mod segment;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -24,6 +25,7 @@ pub use error::{Corruption, ErrorKind, FormatError};
 pub use id::{DatasetId, Digest};
 pub use listing::{Damage, DatasetInfo, Scrubbed};
 pub use manifest::{MAX_COLUMNS, MAX_MANIFEST_BYTES, MAX_SEGMENTS, Manifest, SegmentEntry};
+pub use roles::{Role, RoleError, Roles};
 pub use segment::{
     BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES, MAX_ROW_ID_BYTES, PanelReader, PartExtent, ReadError,
     Segment, SegmentDescription, SegmentFile, SegmentHeader, SegmentWriter, forget_cached,
