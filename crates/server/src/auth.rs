@@ -1,6 +1,6 @@
 //! Who may call: the protocol's number and, where the operator asks for one, a bearer token.
 
-use crate::clients::Client;
+use crate::clients::{Caller, Client};
 use crate::connections::Connection;
 use crate::guesses::Guesses;
 use crate::limits::Limits;
@@ -27,13 +27,13 @@ use tracing::{Span, field};
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
 /// What decides who may call, for all services.
-pub(crate) struct Doors {
+pub(crate) struct Authentication {
     limits: Limits,
     tokens: Option<Arc<Tokens>>,
     guesses: Guesses,
 }
 
-impl Doors {
+impl Authentication {
     pub(crate) fn new(limits: Limits, tokens: Option<Arc<Tokens>>) -> Arc<Self> {
         Arc::new(Self {
             limits,
@@ -43,13 +43,13 @@ impl Doors {
     }
 
     /// The caller, and its token if it needs one.
-    fn identify<B>(&self, request: &http::Request<B>) -> Result<(Client, Option<Bearer>), Status> {
+    fn identify<B>(&self, request: &http::Request<B>) -> Result<(Caller, Option<Bearer>), Status> {
         let Some(tokens) = &self.tokens else {
-            return Ok((Client::Connected(peer(request)), None));
+            return Ok((Caller::connected(peer(request)), None));
         };
         let given = text(request, "authorization").and_then(|value| value.strip_prefix("Bearer "));
         match given.and_then(|secret| tokens.bearer(secret)) {
-            Some(bearer) => Ok((Client::Named(Arc::clone(&bearer.name)), Some(bearer))),
+            Some(bearer) => Ok((Caller::named(&bearer.name, bearer.roles), Some(bearer))),
             None => Err(Status::unauthenticated(format!(
                 "this server wants a token and got none or one that is not valid, or not any more; give the right one with {TOKEN_FILE}, or ask its operator for one"
             ))),
@@ -57,27 +57,27 @@ impl Doors {
     }
 }
 
-/// A service of which every call is checked before any of it is read; its handler finds the [`Client`] in the request.
+/// A service of which every call is checked before any of it is read; its handler finds the [`Caller`] in the request.
 #[derive(Clone)]
-pub(crate) struct Gate<S> {
+pub(crate) struct Authenticated<S> {
     service: S,
-    doors: Arc<Doors>,
+    authentication: Arc<Authentication>,
 }
 
-impl<S> Gate<S> {
-    pub(crate) fn new(service: S, doors: &Arc<Doors>) -> Self {
+impl<S> Authenticated<S> {
+    pub(crate) fn new(service: S, authentication: &Arc<Authentication>) -> Self {
         Self {
             service,
-            doors: Arc::clone(doors),
+            authentication: Arc::clone(authentication),
         }
     }
 }
 
-impl<S: NamedService> NamedService for Gate<S> {
+impl<S: NamedService> NamedService for Authenticated<S> {
     const NAME: &'static str = S::NAME;
 }
 
-impl<S, B> Service<http::Request<Body>> for Gate<S>
+impl<S, B> Service<http::Request<Body>> for Authenticated<S>
 where
     S: Service<http::Request<Body>, Response = http::Response<B>, Error = Infallible>,
     S::Future: Send + 'static,
@@ -94,14 +94,15 @@ where
 
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
         let peer = peer(&request);
-        let identified = self.doors.identify(&request);
+        let identified = self.authentication.identify(&request);
         let connected = Client::Connected(peer);
-        let caller = identified.as_ref().map_or(&connected, |it| &it.0);
-        Span::current().record("client", field::display(caller));
-        let (client, bearer) = match identified {
+        let client = identified.as_ref().map_or(&connected, |it| &it.0.client);
+        Span::current().record("client", field::display(client));
+        let (caller, bearer) = match identified {
             Ok(identified) => identified,
             Err(refusal) => {
-                let wait = |peer: SocketAddr| self.doors.guesses.wait(peer.ip(), Instant::now());
+                let wait =
+                    |peer: SocketAddr| self.authentication.guesses.wait(peer.ip(), Instant::now());
                 let wait = peer.map(wait).unwrap_or_default();
                 return Box::pin(async move {
                     if !wait.is_zero() {
@@ -118,8 +119,8 @@ where
             let revoked = bearer.as_ref().map(|it| it.revoked.clone());
             connection.admit(revoked.unwrap_or_default());
         }
-        request.extensions_mut().insert(client);
-        let longest = longest(request.uri().path(), &self.doors.limits);
+        request.extensions_mut().insert(caller);
+        let longest = longest(request.uri().path(), &self.authentication.limits);
         let request = request.map(|body| Body::new(Received::new(body, longest)));
         let Some(bearer) = bearer else {
             let response = self.service.call(request);
@@ -264,7 +265,8 @@ mod tests {
         }
 
         fn call(&mut self, request: Request<Body>) -> Self::Future {
-            let client = request.extensions().get::<Client>().unwrap().to_string();
+            let caller = request.extensions().get::<Caller>().unwrap();
+            let client = caller.client.to_string();
             let mut response = Response::new(request.into_body());
             let client = client.parse().unwrap();
             response.headers_mut().insert("client", client);
@@ -301,8 +303,9 @@ mod tests {
         for (key, value) in headers {
             request.headers_mut().insert(*key, value.parse().unwrap());
         }
-        let mut gate = Gate::new(Echo, &Doors::new(Limits::default(), tokens));
-        let response = gate.call(request).await.unwrap();
+        let mut authenticated =
+            Authenticated::new(Echo, &Authentication::new(Limits::default(), tokens));
+        let response = authenticated.call(request).await.unwrap();
         match Status::from_header_map(response.headers()) {
             Some(refusal) => Err(refusal),
             None => Ok(response),
@@ -419,7 +422,7 @@ mod tests {
             let setting = Setting::new();
             let (token, secret) = setting.file.add("ward", None).unwrap();
             let tokens = setting.tokens().unwrap();
-            let doors = Doors::new(Limits::default(), Some(Arc::clone(&tokens)));
+            let authentication = Authentication::new(Limits::default(), Some(Arc::clone(&tokens)));
             let mut request = Request::new(Body::empty());
             for (key, value) in [
                 ("oboro-protocol", spoken(PROTOCOL)),
@@ -427,7 +430,7 @@ mod tests {
             ] {
                 request.headers_mut().insert(key, value.parse().unwrap());
             }
-            let call = Gate::new(Silent { answers }, &doors).call(request);
+            let call = Authenticated::new(Silent { answers }, &authentication).call(request);
             let ending = tokio::spawn(async move {
                 let mut response = call.await.unwrap();
                 if let Some(status) = Status::from_header_map(response.headers()) {

@@ -8,11 +8,10 @@ mod search;
 mod windows;
 
 use crate::blocking::blocking;
-use crate::clients::Client;
+use crate::clients::{Client, caller};
 use crate::limits::{Admission, Limits};
 use crate::outbox::Outbox;
 use crate::pool::Queue;
-use crate::service::caller;
 use crate::status;
 pub(crate) use memory::FREE;
 use memory::Memory;
@@ -392,7 +391,7 @@ impl Genome for Genomes {
         &self,
         request: Request<Streaming<v1::SearchRequest>>,
     ) -> Result<Response<Self::SearchGenomeStream>, Status> {
-        let client = caller(&request);
+        let client = caller(&request)?.client;
         let mut requests = request.into_inner();
         let Some(v1::search_request::Request::Open(open)) = search::next(&mut requests).await?
         else {

@@ -1,6 +1,6 @@
 //! The server: what answers calls, the socket that they come from, and the refusal to expose it unprotected.
 
-use crate::auth::{Doors, Gate};
+use crate::auth::{Authenticated, Authentication};
 use crate::cache::MomentCache;
 use crate::calls::Logged;
 use crate::connections::{Accepted, Connections, accepted};
@@ -297,8 +297,11 @@ impl Answering {
             .max_decoding_message_size(message_bytes)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let calls = Arc::default();
-        let doors = Doors::new(self.limits, self.tokens.clone());
-        let (mining, genomes) = (Gate::new(mining, &doors), Gate::new(genomes, &doors));
+        let authentication = Authentication::new(self.limits, self.tokens.clone());
+        let (mining, genomes) = (
+            Authenticated::new(mining, &authentication),
+            Authenticated::new(genomes, &authentication),
+        );
         let (mut health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<MiningServer<Service>>().await;
         health.set_serving::<GenomeServer<Genomes>>().await;

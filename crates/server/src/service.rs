@@ -3,7 +3,7 @@
 //! The store blocks, so every call to it runs on a blocking thread.
 
 use crate::blocking::blocking;
-use crate::clients::Client;
+use crate::clients::caller;
 use crate::columns::{self, Columns};
 use crate::counting::{Counting, Replies};
 use crate::scrubbing::{self, Scrubbing};
@@ -230,7 +230,7 @@ impl Mining for Service {
         &self,
         request: Request<v1::CountRequest>,
     ) -> Result<Response<Self::CountStream>, Status> {
-        let client = caller(&request);
+        let client = caller(&request)?.client;
         let request = request.into_inner();
         tracing::debug!(name = request.name, "counts");
         let replies = self.counting.start(client, request).await?;
@@ -243,7 +243,7 @@ impl Mining for Service {
         &self,
         request: Request<v1::FetchColumnsRequest>,
     ) -> Result<Response<Self::FetchColumnsStream>, Status> {
-        let client = caller(&request);
+        let client = caller(&request)?.client;
         let request = request.into_inner();
         tracing::debug!(name = request.name, "fetches columns");
         let columns = columns::fetch(&self.counting, &client, request).await?;
@@ -262,12 +262,6 @@ impl Mining for Service {
         let replies = self.scrubbing.start(access, request).await?;
         Ok(Response::new(replies))
     }
-}
-
-/// The client of a call.
-pub(crate) fn caller<T>(request: &Request<T>) -> Client {
-    let client = request.extensions().get::<Client>().cloned();
-    client.unwrap_or(Client::Connected(request.remote_addr()))
 }
 
 /// Logs the dataset that the call is about.

@@ -9,7 +9,7 @@ use oboro_format::files::{
     Durability, Identity, io_error, parent, replace_keeping, sync_directory,
 };
 use oboro_format::wording::{TOKEN_LIST, TOKEN_NEW};
-use oboro_format::{Digest, FormatError};
+use oboro_format::{Digest, FormatError, Roles};
 use parking_lot::RwLock;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -370,6 +370,7 @@ struct Accepted {
 #[derive(Debug, Clone)]
 pub(crate) struct Bearer {
     pub(crate) name: Arc<str>,
+    pub(crate) roles: Roles,
     /// Of the token, for the log.
     pub(crate) id: Arc<str>,
     /// Cancelled when the token is revoked: then calls in progress end.
@@ -439,6 +440,7 @@ impl Tokens {
         let is_valid = token.until.is_none_or(|until| today() <= until);
         is_valid.then(|| Bearer {
             name: Arc::clone(&token.name),
+            roles: Roles::OWNER,
             id: Arc::clone(&token.id),
             revoked: token.revoked.clone(),
         })
