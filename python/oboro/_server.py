@@ -128,14 +128,38 @@ class Server:
             )
         return Dataset(self, name, encrypted)
 
-    def delete(self, name: str, *, interrupt: Interrupt | None = None) -> None:
-        """Deletes a dataset permanently.
+    def delete(
+        self, name: str, *, now: bool = False, interrupt: Interrupt | None = None
+    ) -> None:
+        """Deletes a dataset. Its name is free; its data stay for as long as the server keeps deleted
+        datasets, and can be brought back with `undelete`.
+
+        Args:
+            name: the name it was uploaded under.
+            now: delete it for ever at once.
+            interrupt: cancels the call from another thread.
 
         Raises:
             ServerError: the server has no dataset of that name.
             ConnectionFailed: the server is unreachable.
         """
-        self._native.delete(name, interrupt=interrupt)
+        self._native.delete(name, now, interrupt=interrupt)
+
+    def undelete(
+        self, name: str, *, new_name: str | None = None, interrupt: Interrupt | None = None
+    ) -> None:
+        """Brings a deleted dataset back.
+
+        Args:
+            name: the name it had, or its id where several had that name.
+            new_name: the name it gets, if not the same.
+            interrupt: cancels the call from another thread.
+
+        Raises:
+            ServerError: no such dataset was deleted, or the name is taken.
+            ConnectionFailed: the server is unreachable.
+        """
+        self._native.undelete(name, new_name, interrupt=interrupt)
 
     def genomes(self, *, interrupt: Interrupt | None = None) -> list[Panel | Reference]:
         """The panels and references that the server can search.

@@ -61,8 +61,13 @@ enum Command {
     Token(commands::token::Command),
     /// List the datasets on a server.
     Datasets(commands::datasets::Arguments),
-    /// Delete a dataset from a server permanently.
+    /// Delete a dataset from a server, which keeps it for some time in case it is wanted back.
     Delete(commands::datasets::DeleteArguments),
+    /// Bring back a dataset that was deleted.
+    Undelete(commands::datasets::UndeleteArguments),
+    /// Let other callers of a server use what you have there.
+    #[command(subcommand)]
+    Access(commands::access::Command),
     /// Show what a key file, dataset directory or segment holds, or where a server holds a dataset
     /// in memory.
     Inspect(commands::inspect::Arguments),
@@ -96,6 +101,8 @@ fn main() -> ExitCode {
         Command::Token(command) => commands::token::run(&command, output),
         Command::Datasets(arguments) => commands::datasets::list(&arguments, output),
         Command::Delete(arguments) => commands::datasets::delete(&arguments, output),
+        Command::Undelete(arguments) => commands::datasets::undelete(&arguments, output),
+        Command::Access(command) => commands::access::run(&command, output),
         Command::Inspect(arguments) => commands::inspect::run(&arguments, output),
         Command::Scrub(arguments) => commands::scrub::run(&arguments, output),
         Command::Backup(arguments) => commands::backup::run(&arguments, output),

@@ -2,7 +2,6 @@
 
 use crate::error::{ClientError, printable};
 use hyper_util::rt::TokioIo;
-use oboro_format::DatasetInfo;
 use oboro_protocol::v1::genome_client::GenomeClient;
 use oboro_protocol::v1::mining_client::MiningClient;
 use oboro_protocol::{MAX_MESSAGE_BYTES, PROTOCOL, PROTOCOL_KEY, v1};
@@ -32,15 +31,6 @@ pub struct Options {
     pub token: Option<String>,
     /// CA certificates in PEM to trust instead of the system's.
     pub certificates: Option<Vec<u8>>,
-}
-
-/// The datasets of a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listing {
-    /// The published datasets, by name.
-    pub datasets: Vec<DatasetInfo>,
-    /// A sentence for each dataset whose manifest the server found damaged.
-    pub damaged: Vec<String>,
 }
 
 /// Where the panels of a dataset are in the server's memory.
@@ -310,21 +300,6 @@ impl Connection {
         &self.line.url
     }
 
-    /// Lists the server's datasets.
-    ///
-    /// # Errors
-    /// As every call: a broken connection, a refusal, a failing server.
-    pub fn datasets(&self) -> Result<Listing, ClientError> {
-        let reply = self.call("listing datasets", async |mut client| {
-            client.list_datasets(v1::ListDatasetsRequest {}).await
-        })?;
-        let datasets = reply.datasets.into_iter().map(DatasetInfo::try_from);
-        Ok(Listing {
-            datasets: datasets.collect::<Result<_, _>>()?,
-            damaged: reply.damaged.iter().map(|words| printable(words)).collect(),
-        })
-    }
-
     /// Where the resident panels of a dataset are in the server's memory.
     ///
     /// # Errors
@@ -362,20 +337,6 @@ impl Connection {
             ..Default::default()
         });
         Ok(*self.line.limits.get_or_init(|| limits))
-    }
-
-    /// Deletes a dataset permanently.
-    ///
-    /// # Errors
-    /// No such dataset, or as every call.
-    pub fn delete(&self, name: &str) -> Result<(), ClientError> {
-        let name = name.to_owned();
-        self.call("deleting a dataset", async |mut client| {
-            client
-                .delete_dataset(v1::DeleteDatasetRequest { name })
-                .await
-        })?;
-        Ok(())
     }
 
     /// Cancels an upload that is not yet published.

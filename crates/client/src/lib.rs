@@ -7,6 +7,7 @@
 mod cache;
 mod connection;
 mod counting;
+mod datasets;
 mod error;
 mod fetch;
 mod forecast;
@@ -24,7 +25,8 @@ mod verify;
 mod workers;
 
 pub use cache::{decode_kept, forget_kept};
-pub use connection::{Connection, Listing, NodePages, Options, Placement};
+pub use connection::{Connection, NodePages, Options, Placement};
+pub use datasets::{Deleted, Grant, Listing, Unfinished, Unpublished};
 pub use error::{ClientError, utc};
 pub use fetch::Fetched;
 pub use forecast::{LevelForecast, Prospect, RouteForecast};

@@ -143,7 +143,8 @@ fn attempt(
                 *sent += bytes;
                 progress(there.saturating_add(*sent).min(total), total);
             };
-            match send_segment(connection, bundle, &status.dataset, segment, &advance) {
+            let whose = (&status.dataset[..], &*request.name);
+            match send_segment(connection, bundle, whose, segment, &advance) {
                 // A power cut may have damaged the server's part, which it has now discarded.
                 Err(ClientError::Damaged(_)) if segment.bytes_received > 0 => return Ok(None),
                 sent => sent?,
@@ -154,7 +155,8 @@ fn attempt(
     }
     let dataset = status.dataset;
     let published = connection.call("publishing", async |mut client| {
-        client.publish(v1::PublishRequest { dataset }).await
+        let name = request.name.clone();
+        client.publish(v1::PublishRequest { dataset, name }).await
     })?;
     Ok(Some(published))
 }
@@ -163,7 +165,7 @@ fn attempt(
 fn send_segment(
     connection: &Connection,
     bundle: &Bundle,
-    dataset: &[u8],
+    (dataset, name): (&[u8], &str),
     segment: &v1::SegmentProgress,
     advance: &(dyn Fn(u64) + Sync),
 ) -> Result<(), ClientError> {
@@ -181,6 +183,7 @@ fn send_segment(
         dataset: dataset.to_vec().into(),
         index: segment.index,
         offset: segment.bytes_received,
+        name: name.to_owned(),
     };
     let (sender, receiver) = mpsc::channel(CHANNEL);
     thread::scope(|scope| {

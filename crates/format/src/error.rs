@@ -169,6 +169,10 @@ pub enum ErrorKind {
     MemoryFull,
     /// The storage cannot be reached; try again later.
     Unavailable,
+    /// The caller may not do this.
+    Forbidden,
+    /// The caller holds as much as it may.
+    Quota,
     /// The machine failed or the calling program did.
     Internal,
 }

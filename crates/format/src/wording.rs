@@ -280,6 +280,14 @@ pub const SCRUB_SERVER: Action = Action::of_command("oboro scrub --server URL");
 pub const TOKEN_NEW: Action = Action::of_command("oboro token new NAME");
 /// Seeing which tokens there are.
 pub const TOKEN_LIST: Action = Action::of_command("oboro token list");
+/// Granting roles to others.
+pub const ACCESS_GRANT: Action = Action::of_command("oboro access grant NAME ROLE DATASET");
+/// Deleting a dataset for ever.
+pub const DELETE_NOW: Action = Action::of_command("oboro delete --now NAME");
+/// Bringing a deleted dataset back.
+pub const UNDELETE: Action = Action::of_command("oboro undelete NAME");
+/// Seeing which deleted datasets can be brought back.
+pub const DATASETS_DELETED: Action = Action::of_command("oboro datasets --deleted");
 /// Giving up an upload.
 pub const UPLOAD_CANCEL: Action = Action::of_command("oboro upload --cancel");
 /// Checking a bundle.

@@ -48,6 +48,8 @@ impl Failure {
             | ErrorKind::DiskFull
             | ErrorKind::MemoryFull
             | ErrorKind::Unavailable
+            | ErrorKind::Forbidden
+            | ErrorKind::Quota
             | ErrorKind::Internal => python::StorageError::new_err(sentence),
         })
     }
@@ -71,6 +73,8 @@ impl Failure {
             | ErrorKind::AlreadyExists
             | ErrorKind::InvalidArgument
             | ErrorKind::FailedPrecondition
+            | ErrorKind::Forbidden
+            | ErrorKind::Quota
             | ErrorKind::DiskFull => Self(python::ServerError::new_err(error.to_string())),
             _ => error.into(),
         }

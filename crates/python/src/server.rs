@@ -6,7 +6,7 @@ use crate::errors::Failure;
 use crate::rows::threads;
 use oboro_client::{Connection, upload};
 use oboro_format::Bundle;
-use oboro_server::{GenomeOptions, Limits, Local, Options};
+use oboro_server::{GenomeOptions, Limits, Local, Options, Policy};
 use oboro_store::Access;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -16,6 +16,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{mem, process};
 use tempfile::TempDir;
 
@@ -145,13 +146,36 @@ impl Server {
         Ok((listed.collect(), listing.damaged))
     }
 
-    /// Deletes a dataset permanently.
-    #[pyo3(signature = (name, *, interrupt = None))]
-    fn delete(&self, py: Python<'_>, name: &str, interrupt: Option<&Interrupt>) -> PyResult<()> {
+    /// Deletes a dataset, so that it can be brought back for some time, or for ever.
+    #[pyo3(signature = (name, now, *, interrupt = None))]
+    fn delete(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        now: bool,
+        interrupt: Option<&Interrupt>,
+    ) -> PyResult<()> {
         let connection = self.connection()?;
         call::run(py, None, interrupt, |call| {
             let connection = connection.interrupted_by(call.interrupt());
-            Ok::<_, Failure>(connection.delete(name)?)
+            Ok::<_, Failure>(connection.delete(name, now)?)
+        })
+    }
+
+    /// Brings a deleted dataset back.
+    #[pyo3(signature = (name, new_name, *, interrupt = None))]
+    fn undelete(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        new_name: Option<&str>,
+        interrupt: Option<&Interrupt>,
+    ) -> PyResult<()> {
+        let connection = self.connection()?;
+        call::run(py, None, interrupt, |call| {
+            let connection = connection.interrupted_by(call.interrupt());
+            connection.undelete(name, new_name)?;
+            Ok::<_, Failure>(())
         })
     }
 
@@ -292,6 +316,11 @@ fn options(data: &Path, wanted: Option<NonZeroUsize>) -> Options {
         limits: Limits {
             queries_per_client: limits.queries,
             ..limits
+        },
+        // It is this process's own, and ends with it.
+        policy: Policy {
+            keep_deleted: Duration::ZERO,
+            ..Policy::default()
         },
         moment_cache: MOMENT_CACHE,
         memory: None,

@@ -7,7 +7,9 @@ use oboro_format::wording::{
     MAX_DATASET, MAX_ITEMSETS, MAX_MESSAGE, MAX_QUERIES, MAX_QUERIES_PER_CLIENT, MAX_SEARCH,
     MOMENT_CACHE, QUERY_TIMEOUT, Setting, TLS_CERT, TLS_KEY, Vocabulary,
 };
-use oboro_server::{Certificates, Dispatch, GenomeOptions, Limits, Options, Server, Tokens};
+use oboro_server::{
+    Certificates, Dispatch, GenomeOptions, Limits, Options, Policy, Server, Tokens,
+};
 use oboro_store::Location;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -278,6 +280,7 @@ pub fn serve(
         tokens: tokens.as_deref().map(accepted).transpose()?,
         threads: rows::threads(None),
         limits: limits.limits()?,
+        policy: Policy::default(),
         moment_cache: number(
             MOMENT_CACHE,
             moment_cache,

@@ -20,13 +20,23 @@ const OVERHEAD: usize = 160;
 pub(crate) struct MomentCache {
     moments: Option<sync::Cache<Key, Bytes, Weight>>,
     /// The roots of versions that their owners replaced: calls in progress may still count on them.
-    replaced: RwLock<HashMap<DatasetId, HashSet<Digest>>>,
+    replaced: RwLock<HashMap<Digest, HashSet<Digest>>>,
 }
 
-/// The parameters that the moments of a question depend on.
+/// Identifies a dataset among those of all namespaces.
+pub(crate) fn identity(namespace: &str, dataset: DatasetId) -> Digest {
+    // Names of namespaces have no zero bytes.
+    Digest::of(&[namespace.as_bytes(), &[0], &dataset.0].concat())
+}
+
+/// The parameters that the moments of a question depend on, and who asks: by what is cached nobody learns what others
+/// asked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kind {
-    pub(crate) dataset: DatasetId,
+    /// Of the namespace of who asks.
+    pub(crate) asker: Digest,
+    /// The [identity] of the dataset.
+    pub(crate) dataset: Digest,
     /// Identifies the version of the dataset.
     pub(crate) root: Digest,
     pub(crate) limbs: usize,
@@ -34,7 +44,8 @@ pub(crate) struct Kind {
 
 #[derive(Clone, PartialEq, Eq)]
 struct Key {
-    dataset: DatasetId,
+    asker: Digest,
+    dataset: Digest,
     root: Digest,
     limbs: u32,
     power: u32,
@@ -45,7 +56,8 @@ struct Key {
 /// A key that owns nothing.
 #[derive(Clone, Copy)]
 struct BorrowedKey<'a> {
-    dataset: DatasetId,
+    asker: Digest,
+    dataset: Digest,
     root: Digest,
     limbs: u32,
     power: u32,
@@ -57,6 +69,7 @@ impl<'a> BorrowedKey<'a> {
     fn new(kind: Kind, index: &'a MomentIndex, moment: usize, range: Blocks) -> Self {
         let (power, columns) = index.get(moment);
         Self {
+            asker: kind.asker,
             dataset: kind.dataset,
             root: kind.root,
             limbs: kind.limbs as u32,
@@ -70,6 +83,7 @@ impl<'a> BorrowedKey<'a> {
 impl Key {
     fn key(&self) -> BorrowedKey<'_> {
         BorrowedKey {
+            asker: self.asker,
             dataset: self.dataset,
             root: self.root,
             limbs: self.limbs,
@@ -97,6 +111,7 @@ impl Hash for BorrowedKey<'_> {
 impl Equivalent<Key> for BorrowedKey<'_> {
     fn equivalent(&self, key: &Key) -> bool {
         self.root == key.root
+            && (self.asker, self.dataset) == (key.asker, key.dataset)
             && (self.limbs, self.power, self.blocks) == (key.limbs, key.power, key.blocks)
             && *self.columns == *key.columns
     }
@@ -124,7 +139,7 @@ impl MomentCache {
     }
 
     /// Forgets everything of these versions of a dataset, all that its owner replaced, for ever.
-    pub(crate) fn forget(&self, dataset: DatasetId, roots: &[Digest]) {
+    pub(crate) fn forget(&self, dataset: Digest, roots: &[Digest]) {
         let Some(moments) = self.moments.as_ref().filter(|_| !roots.is_empty()) else {
             return;
         };
@@ -167,6 +182,7 @@ impl MomentCache {
         }
         let key = BorrowedKey::new(kind, index, moment, range);
         let key = Key {
+            asker: key.asker,
             dataset: key.dataset,
             root: key.root,
             limbs: key.limbs,
@@ -189,7 +205,8 @@ mod tests {
     }
 
     const KIND: Kind = Kind {
-        dataset: DatasetId([1; 16]),
+        asker: Digest([7; 32]),
+        dataset: Digest([1; 32]),
         root: Digest([3; 32]),
         limbs: 2,
     };
@@ -245,7 +262,7 @@ mod tests {
             cache.insert(kind, &index, 0, ranges[0], b"known");
         }
         // Others do not bar them.
-        cache.forget(DatasetId([9; 16]), &[other.root]);
+        cache.forget(Digest([9; 32]), &[other.root]);
         cache.forget(KIND.dataset, &[KIND.root]);
         // A call that began before.
         cache.insert(KIND, &index, 0, ranges[0], b"known");

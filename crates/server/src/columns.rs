@@ -5,7 +5,7 @@
 //! has the same limits.
 
 use crate::blocking::blocking;
-use crate::clients::Client;
+use crate::clients::Caller;
 use crate::counting::{Counting, watch};
 use crate::outbox::Outbox;
 use crate::status;
@@ -32,11 +32,11 @@ type Parts = Outbox<v1::FetchColumnsReply>;
 /// Too many queries, a request that is malformed.
 pub(crate) async fn fetch(
     counting: &Counting,
-    client: &Client,
+    caller: &Caller,
     request: v1::FetchColumnsRequest,
 ) -> Result<Columns, Status> {
-    let permit = counting.admission.admit(client)?;
-    let access = counting.access.clone();
+    let permit = counting.admission.admit(&caller.client)?;
+    let access = counting.access_of(caller);
     let wanted = blocking(move || Wanted::new(&access, request)).await?;
     wanted.record(&Span::current());
     let (outbox, space) = (Arc::new(Parts::new()), Arc::new(Notify::new()));
@@ -65,7 +65,7 @@ impl Wanted {
     fn new(access: &Access, request: v1::FetchColumnsRequest) -> Result<Self, Status> {
         let root = digest(&request.root).map_err(|error| status::of_field(&error))?;
         let snapshot = access
-            .snapshot_at(&request.name, root)
+            .columns_at(&request.name, root)
             .map_err(|error| status::of_store(&error))?;
         let most = snapshot.manifest().sealed_columns();
         let columns = Itemsets::new(1, columns(request.columns), most)

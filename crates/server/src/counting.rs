@@ -7,8 +7,8 @@
 //! query, it leaves the pool, and its memory is freed with its last task.
 
 use crate::blocking::{blocking, failed};
-use crate::cache::{Kind, MomentCache};
-use crate::clients::Client;
+use crate::cache::{Kind, MomentCache, identity};
+use crate::clients::{Caller, Client};
 use crate::limits::{Admission, AdmissionPermit, Limits};
 use crate::memory::{MemoryBudget, Refusal, Reservation};
 use crate::outbox::Outbox;
@@ -17,13 +17,13 @@ use crate::pool::{Job, Queue, Workspace};
 use crate::status;
 use crate::totals::{Shards, Totals};
 use oboro_engine::{Backend, EngineError, Job as CountJob, Moments, Plan, RunningJob, Step};
+use oboro_format::Digest;
 use oboro_format::wording::{ANSWERS, MAX_ITEMSETS, MAX_LEN, MIN_SUPPORT, QUERY_TIMEOUT};
-use oboro_format::{DatasetId, Digest};
 use oboro_protocol::v1::count_reply::Reply as Part;
 use oboro_protocol::{MOMENTS_CHUNK_BYTES, block_ranges, columns, digest, max_itemsets, v1};
 use oboro_ring::Blocks;
 use oboro_ring::moment::{Itemsets, MomentIndex};
-use oboro_store::{Access, Snapshot};
+use oboro_store::{Access, Snapshot, Store};
 use parking_lot::{Mutex, MutexGuard};
 use prost::Message;
 use prost::bytes::Bytes;
@@ -46,7 +46,7 @@ type CountOutbox = Outbox<v1::CountReply>;
 
 /// What queries need of the server.
 pub(crate) struct Counting {
-    pub(crate) access: Access,
+    pub(crate) store: Store,
     pub(crate) queue: Arc<Queue>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) limits: Limits,
@@ -65,15 +65,15 @@ impl Counting {
     /// Too many queries, a request that is malformed or beyond a limit.
     pub(crate) async fn start(
         &self,
-        client: Client,
+        caller: Caller,
         request: v1::CountRequest,
     ) -> Result<Replies, Status> {
-        let permit = self.admission.admit(&client)?;
-        let (access, limits) = (self.access.clone(), self.limits);
+        let permit = self.admission.admit(&caller.client)?;
+        let (access, limits) = (self.access_of(&caller), self.limits);
         let spec = blocking(move || CountSpec::new(&access, &limits, request)).await?;
         spec.record(&Span::current());
         let query = Arc::new(CountQuery::new(
-            client,
+            caller.client,
             spec,
             Arc::clone(&self.cache),
             Arc::clone(&self.backend),
@@ -98,6 +98,11 @@ impl Counting {
         })
     }
 
+    /// What a caller may do with the datasets.
+    pub(crate) fn access_of(&self, caller: &Caller) -> Access {
+        self.store.access_of(&caller.namespace, caller.roles)
+    }
+
     fn removal(&self, query: &Arc<CountQuery>) -> Removal {
         Removal {
             queue: Arc::clone(&self.queue),
@@ -108,6 +113,8 @@ impl Counting {
 
 /// A validated request.
 struct CountSpec {
+    /// Of the namespace of who asks.
+    asker: Digest,
     snapshot: Arc<Snapshot>,
     itemsets: Itemsets,
     limbs: usize,
@@ -159,6 +166,7 @@ impl CountSpec {
             .map_err(|error| status::of_field(&error))?;
         let most = snapshot.manifest().parameters.shard_blocks();
         Ok(Self {
+            asker: Digest::of(access.namespace().as_bytes()),
             snapshot,
             itemsets,
             limbs,
@@ -220,8 +228,7 @@ struct Unplanned {
 
 /// A query that was planned.
 struct Answer {
-    dataset: DatasetId,
-    root: Digest,
+    kind: Kind,
     index: Arc<MomentIndex>,
     packing: Packing,
     ranges: Vec<Blocks>,
@@ -280,7 +287,8 @@ impl Answer {
         memory.take(index.bytes() as u64)?;
         let packing = spec.packing();
         let kind = Kind {
-            dataset: spec.snapshot.manifest().dataset,
+            asker: spec.asker,
+            dataset: identity(spec.snapshot.namespace(), spec.snapshot.manifest().dataset),
             root,
             limbs: packing.limbs(),
         };
@@ -307,8 +315,7 @@ impl Answer {
             .then(|| count(&index, unknown, memory))
             .transpose()?;
         Ok(Self {
-            dataset: spec.snapshot.manifest().dataset,
-            root,
+            kind,
             index,
             packing,
             ranges: ranges.clone(),
@@ -371,11 +378,7 @@ impl Answer {
         cache: &MomentCache,
         moments: Moments<'_>,
     ) -> ControlFlow<()> {
-        let kind = Kind {
-            dataset: self.dataset,
-            root: self.root,
-            limbs: self.packing.limbs(),
-        };
+        let kind = self.kind;
         totals.add(moments, |complete| {
             let range = self.ranges[complete.shard];
             self.packing.pack(
@@ -657,7 +660,6 @@ mod tests {
     use oboro_arena::Topology;
     use oboro_engine::{Reserve, Sink};
     use oboro_format::testing::{bundle, two_limbs};
-    use oboro_store::Store;
     use std::num::NonZero;
     use std::thread;
     use tempfile::TempDir;

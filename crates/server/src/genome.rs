@@ -8,13 +8,14 @@ mod search;
 mod windows;
 
 use crate::blocking::blocking;
-use crate::clients::{Client, caller};
+use crate::clients::{Caller, Client, caller};
 use crate::limits::{Admission, Limits};
 use crate::outbox::Outbox;
 use crate::pool::Queue;
 use crate::status;
 pub(crate) use memory::FREE;
 use memory::Memory;
+use oboro_format::Role;
 use oboro_format::wording::{
     ALLELES, COUNT, GENOME_CACHE, GENOME_COUNTS, GENOME_REFERENCE_LIMIT, MAX_MESSAGE, MAX_SEARCH,
     SEQUENCE,
@@ -29,8 +30,11 @@ use oboro_protocol::v1::genome_server::Genome;
 use oboro_protocol::v1::open_search::Where;
 use oboro_protocol::{MAX_WINDOWS, SITES_PER_MESSAGE, kind, v1};
 use oboro_ring::Nonce;
+use oboro_store::{Store, StoreError};
+use parking_lot::Mutex;
 use search::Replies;
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio_stream::Stream;
@@ -68,8 +72,8 @@ pub(crate) struct Genomes {
 }
 
 struct Shared {
-    collections: Collections,
-    budgets: Budgets,
+    store: Store,
+    homes: Mutex<HashMap<PathBuf, Arc<Home>>>,
     options: GenomeOptions,
     limits: Limits,
     windows: Windows,
@@ -78,9 +82,22 @@ struct Shared {
     admission: Arc<Admission>,
 }
 
+/// The collections of a namespace, and what was searched in them.
+struct Home {
+    collections: Collections,
+    budgets: Budgets,
+}
+
+/// A collection's name, where it is, and who asks.
+struct Named {
+    asker: Arc<str>,
+    home: Arc<Home>,
+    name: String,
+}
+
 impl Genomes {
     pub(crate) fn new(
-        data: &Path,
+        store: Store,
         options: GenomeOptions,
         limits: Limits,
         queue: Arc<Queue>,
@@ -89,8 +106,8 @@ impl Genomes {
     ) -> Self {
         Self {
             shared: Arc::new(Shared {
-                collections: Collections::open(data),
-                budgets: Budgets::open(data),
+                store,
+                homes: Mutex::default(),
                 windows: Windows::new(options.cache),
                 memory: Memory::new(options.cache, release_memory),
                 options,
@@ -100,19 +117,12 @@ impl Genomes {
             }),
         }
     }
-
-    /// Runs disk-bound work away from the threads that serve connections.
-    async fn with_collections<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Collections) -> Result<T, GenomeError> + Send + 'static,
-    ) -> Result<T, Status> {
-        let shared = Arc::clone(&self.shared);
-        blocking(move || work(&shared.collections).map_err(|error| status::of_genome(&error))).await
-    }
 }
 
 /// A validated search.
 struct Search {
+    asker: Arc<str>,
+    home: Arc<Home>,
     plan: Arc<Plan>,
     collection: Collection,
     /// One for each window.
@@ -153,12 +163,66 @@ impl Account {
 }
 
 impl Shared {
+    /// The collections of a namespace, by its directory.
+    fn home(&self, directory: PathBuf) -> Arc<Home> {
+        let mut homes = self.homes.lock();
+        let home = homes.entry(directory).or_insert_with_key(|directory| {
+            Arc::new(Home {
+                collections: Collections::open(directory),
+                budgets: Budgets::open(directory),
+            })
+        });
+        Arc::clone(home)
+    }
+
+    /// The collection that a caller means, if its roles allow what it wants.
+    fn named(&self, caller: &Caller, name: &str, role: Role) -> Result<Named, Status> {
+        let access = self.store.access_of(&caller.namespace, caller.roles);
+        let resolved = access.resolve(name, role).map_err(|error| match error {
+            // What others have is as absent as what nobody has.
+            StoreError::NoDataset { name } => no_such(&name),
+            other => status::of_store(&other),
+        })?;
+        Ok(Named {
+            asker: Arc::clone(access.namespace()),
+            home: self.home(resolved.home),
+            name: resolved.name,
+        })
+    }
+
+    /// The collections that a caller may see, by the names that they have for it. Blocks.
+    fn list(&self, caller: &Caller) -> Result<v1::ListGenomesReply, Status> {
+        let access = self.store.access_of(&caller.namespace, caller.roles);
+        let visible = access.visible().map_err(|error| status::of_store(&error))?;
+        let mut reply = v1::ListGenomesReply::default();
+        for visible in visible {
+            let listing = self.home(visible.home.clone()).collections.list();
+            let listing = listing.map_err(|error| status::of_genome(&error))?;
+            for error in &listing.damaged {
+                tracing::error!(%error, "storage");
+            }
+            let collections = listing.collections.into_iter();
+            let seen = collections.filter(|it| visible.has(&it.name));
+            reply.genomes.extend(seen.map(|mut it| {
+                it.name.insert_str(0, &visible.prefix);
+                info(it)
+            }));
+            if visible.prefix.is_empty() {
+                let damaged = listing.damaged.iter();
+                reply.damaged.extend(damaged.map(status::told_of_genome));
+            }
+        }
+        Ok(reply)
+    }
+
     /// Checks a search before any of it is done. Blocks.
-    fn open(&self, client: &Client, request: v1::OpenSearch) -> Result<Search, Status> {
+    fn open(&self, caller: &Caller, request: v1::OpenSearch) -> Result<Search, Status> {
+        let Named { asker, home, name } = self.named(caller, &request.name, Role::Count)?;
+        let request = v1::OpenSearch { name, ..request };
         let length = request.length as usize;
         let kind = kind(request.kind).map_err(|error| status::of_field(&error))?;
         let multiplicity = self.multiplicity(request.count, kind)?;
-        let (collection, windows_rows) = self.find(&request)?;
+        let (collection, windows_rows) = self.find(&home.collections, &request)?;
         let rows = collection.rows(length);
         if rows == 0 && length > 0 {
             return Err(Status::invalid_argument(format!(
@@ -173,18 +237,20 @@ impl Shared {
             })?;
         self.check_size(&collection, &plan, windows_rows.len() as u64)?;
         let account = self.account(
-            client,
+            &caller.client,
             &request.name,
             &collection,
             windows_rows.len() as u64,
         );
         if let Some(account) = &account {
-            let checked = account.check(&self.budgets);
+            let checked = account.check(&home.budgets);
             checked.map_err(|error| status::of_genome(&error))?;
         }
         let mut nonce = [0; 32];
         getrandom::fill(&mut nonce).map_err(no_randomness)?;
         Ok(Search {
+            asker,
+            home,
             memory: self.memory(&collection, &plan)?,
             plan: Arc::new(plan),
             collection,
@@ -209,11 +275,15 @@ impl Shared {
     }
 
     /// The collection, and the requested rows.
-    fn find(&self, request: &v1::OpenSearch) -> Result<(Collection, Vec<WindowRows>), Status> {
+    fn find(
+        &self,
+        collections: &Collections,
+        request: &v1::OpenSearch,
+    ) -> Result<(Collection, Vec<WindowRows>), Status> {
         let failed = |error: GenomeError| status::of_genome(&error);
         match &request.r#where {
             Some(Where::Panel(panel)) => {
-                let of = self.collections.panel(&request.name).map_err(failed)?;
+                let of = collections.panel(&request.name).map_err(failed)?;
                 check_alphabet(&of, panel.bases)?;
                 check_sites(&of, panel.sites_digest.as_deref())?;
                 check_windows(panel.windows.len())?;
@@ -227,9 +297,9 @@ impl Shared {
                 Ok((Collection::Panel(of), windows_rows))
             }
             Some(Where::Reference(_)) => {
-                let info = self.collections.info(Kind::Reference, &request.name);
+                let info = collections.info(Kind::Reference, &request.name);
                 self.check_reference(&info.map_err(failed)?, request)?;
-                let of = self.collections.reference(&request.name).map_err(failed)?;
+                let of = collections.reference(&request.name).map_err(failed)?;
                 let rows = WindowRows::Bases(request.length as usize);
                 Ok((Collection::Reference(of), vec![rows]))
             }
@@ -313,6 +383,13 @@ impl Shared {
     }
 }
 
+/// The refusal of a collection that is not there.
+fn no_such(name: &str) -> Status {
+    Status::not_found(format!(
+        "there is no collection named {name:?} here; list the collections to see those that are"
+    ))
+}
+
 fn no_randomness(error: getrandom::Error) -> Status {
     tracing::error!(%error, "the system gives no randomness");
     Status::internal("the server has no randomness to hide its genomes with; try again later")
@@ -355,16 +432,11 @@ fn check_windows(windows: usize) -> Result<(), Status> {
 impl Genome for Genomes {
     async fn list_genomes(
         &self,
-        _: Request<v1::ListGenomesRequest>,
+        request: Request<v1::ListGenomesRequest>,
     ) -> Result<Response<v1::ListGenomesReply>, Status> {
-        let listing = self.with_collections(Collections::list).await?;
-        for error in &listing.damaged {
-            tracing::error!(%error, "storage");
-        }
-        Ok(Response::new(v1::ListGenomesReply {
-            genomes: listing.collections.into_iter().map(info).collect(),
-            damaged: listing.damaged.iter().map(ToString::to_string).collect(),
-        }))
+        let (caller, shared) = (caller(&request)?, Arc::clone(&self.shared));
+        let reply = blocking(move || shared.list(&caller)).await?;
+        Ok(Response::new(reply))
     }
 
     type ListSitesStream = Pin<Box<dyn Stream<Item = Result<v1::SitesReply, Status>> + Send>>;
@@ -373,9 +445,16 @@ impl Genome for Genomes {
         &self,
         request: Request<v1::ListSitesRequest>,
     ) -> Result<Response<Self::ListSitesStream>, Status> {
+        let caller = caller(&request)?;
         let name = request.into_inner().name;
         tracing::debug!(name, "lists sites");
-        let panel = self.with_collections(move |of| of.panel(&name)).await?;
+        let shared = Arc::clone(&self.shared);
+        let panel = blocking(move || {
+            let Named { home, name, .. } = shared.named(&caller, &name, Role::Read)?;
+            let panel = home.collections.panel(&name);
+            panel.map_err(|error| status::of_genome(&error))
+        })
+        .await?;
         let mut next = 0;
         let replies = std::iter::from_fn(move || {
             let reply = (next < panel.sites()).then(|| sites(&panel, next))?;
@@ -391,7 +470,7 @@ impl Genome for Genomes {
         &self,
         request: Request<Streaming<v1::SearchRequest>>,
     ) -> Result<Response<Self::SearchGenomeStream>, Status> {
-        let client = caller(&request)?.client;
+        let caller = caller(&request)?;
         let mut requests = request.into_inner();
         let Some(v1::search_request::Request::Open(open)) = search::next(&mut requests).await?
         else {
@@ -400,10 +479,10 @@ impl Genome for Genomes {
             ));
         };
         tracing::debug!(name = open.name, length = open.length, r#where = ?open.r#where, "searches");
-        let permit = self.shared.admission.admit(&client)?;
+        let permit = self.shared.admission.admit(&caller.client)?;
         let shared = Arc::clone(&self.shared);
-        let whose = client.clone();
-        let search = blocking(move || shared.open(&whose, open)).await?;
+        let client = caller.client.clone();
+        let search = blocking(move || shared.open(&caller, open)).await?;
         let outbox = Arc::new(Outbox::new());
         let shared = Arc::clone(&self.shared);
         let replies = search::start(shared, client, search, requests, outbox, permit);

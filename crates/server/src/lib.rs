@@ -42,6 +42,7 @@ pub use genome::GenomeOptions;
 pub use limits::Limits;
 pub use listen::{Options, Pin, ServeError, Server};
 pub use local::{Connector, Local};
+pub use oboro_store::{Policy, Quota};
 pub use remote::{Dispatch, RemoteJob};
 pub use tls::{Certificates, TlsError};
 pub use tokens::{LineError, Token, TokenError, TokenFile, Tokens, parse_date};

@@ -22,7 +22,9 @@ use oboro_format::wording::{
 };
 use oboro_protocol::MAX_MESSAGE_BYTES;
 use oboro_protocol::v1::{genome_server::GenomeServer, mining_server::MiningServer};
-use oboro_store::{Access, Location, Placement, ResidencyError, Snapshot, Store, StoreError};
+use oboro_store::{
+    Access, Location, Placement, Policy, ResidencyError, Snapshot, Store, StoreError,
+};
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
@@ -41,6 +43,9 @@ const GRACE: Duration = Duration::from_secs(10);
 /// How often it is seen whether the files of tokens and certificate have changed, if nobody calls.
 const REFRESH: Duration = Duration::from_secs(1);
 
+/// How often it is seen what has expired.
+const EXPIRY: Duration = Duration::from_secs(600);
+
 /// How to serve.
 #[derive(Clone)]
 pub struct Options {
@@ -56,6 +61,8 @@ pub struct Options {
     pub threads: NonZero<usize>,
     /// What callers may ask.
     pub limits: Limits,
+    /// What is kept, and for how long.
+    pub policy: Policy,
     /// Bytes of moments kept for later queries.
     pub moment_cache: u64,
     /// Bytes that the process may hold in memory: datasets that exceed the budget are read from disk when needed.
@@ -158,9 +165,8 @@ pub(crate) struct Answering {
     connections: Arc<Connections>,
     tls: Option<Arc<Certificates>>,
     tokens: Option<Arc<Tokens>>,
-    access: Access,
+    store: Store,
     pool: Pool,
-    data: Location,
     genome: GenomeOptions,
     limits: Limits,
     cache: Arc<MomentCache>,
@@ -236,7 +242,8 @@ impl Answering {
         let pin = pin.unwrap_or_else(|| Pin::usual(&topology, threads));
         let pool = Pool::start(pin.assignments(&topology, threads))
             .map_err(|source| ServeError::Threads { threads, source })?;
-        let access = placed(&topology, threads, open)?.access();
+        let store = placed(&topology, threads, open)?;
+        store.set_policy(options.policy);
         let queue = Arc::downgrade(&pool.queue());
         let wake = move || {
             if let Some(queue) = queue.upgrade() {
@@ -248,9 +255,8 @@ impl Answering {
             connections: Connections::new(options.limits.connections, options.tls.clone()),
             tls: options.tls,
             tokens: options.tokens,
-            access,
+            store,
             pool,
-            data: options.data,
             genome: options.genome,
             limits: options.limits,
             cache: Arc::new(MomentCache::new(options.moment_cache)),
@@ -260,9 +266,9 @@ impl Answering {
         })
     }
 
-    /// Access to the datasets.
-    pub(crate) fn access(&self) -> &Access {
-        &self.access
+    /// Access to the datasets of callers without a token.
+    pub(crate) fn access(&self) -> Access {
+        self.store.access()
     }
 
     /// Answers calls from `incoming` until `shutdown` completes, as [`Server::serve`] does.
@@ -274,7 +280,7 @@ impl Answering {
         let message_bytes = self.limits.message_bytes;
         let admission = Arc::new(Admission::new(self.limits));
         let genomes = Genomes::new(
-            self.data.home(),
+            self.store.clone(),
             self.genome,
             self.limits,
             self.pool.queue(),
@@ -285,7 +291,7 @@ impl Answering {
             .max_decoding_message_size(message_bytes)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let counting = Counting {
-            access: self.access,
+            store: self.store.clone(),
             queue: self.pool.queue(),
             admission,
             limits: self.limits,
@@ -319,6 +325,7 @@ impl Answering {
             say_farewell(&mut health, &services).await;
             stopping.notify_one();
         });
+        let expiring = expire(self.store.clone());
         // Calls of revoked tokens end even if nobody else calls.
         let refreshing = async {
             let mut ticks = tokio::time::interval(REFRESH);
@@ -335,9 +342,34 @@ impl Answering {
         tokio::select! {
             () = serving => {}
             () = refreshing => unreachable!("it does not end"),
+            () = expiring => unreachable!("it does not end"),
             () = patience => {
                 tracing::warn!("calls were still in progress; their callers will have to try again");
             }
+        }
+    }
+}
+
+/// Removes what was deleted long enough ago, and uploads that stand still, now and then.
+async fn expire(store: Store) {
+    let mut ticks = tokio::time::interval(EXPIRY);
+    loop {
+        ticks.tick().await;
+        let store = store.clone();
+        let now = time::OffsetDateTime::now_utc().unix_timestamp();
+        let expired = tokio::task::spawn_blocking(move || store.expire(now)).await;
+        let Ok((purged, cancelled, failed)) = expired else {
+            continue;
+        };
+        if purged > 0 || cancelled > 0 {
+            tracing::info!(
+                purged,
+                cancelled,
+                "removed deleted datasets and uploads that stood still"
+            );
+        }
+        for error in failed {
+            tracing::error!(%error, "storage");
         }
     }
 }
@@ -426,6 +458,7 @@ mod tests {
             tls: None,
             tokens: None,
             threads: NonZero::<usize>::MIN,
+            policy: Policy::default(),
             limits: Limits::default(),
             moment_cache: 0,
             memory: None,

@@ -59,7 +59,7 @@ impl Local {
             },
             ..options
         })?;
-        let access = answering.access().clone();
+        let access = answering.access();
         let (streams, incoming) = mpsc::unbounded_channel();
         let incoming = UnboundedReceiverStream::new(incoming).map(|stream: DuplexStream| {
             Ok(Accepted {

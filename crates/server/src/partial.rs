@@ -28,11 +28,14 @@ pub(crate) struct Task {
     /// The runs of blocks: pairs of the first and the end.
     #[prost(uint64, repeated, tag = "6")]
     shards: Vec<u64>,
+    /// The namespace of the dataset.
+    #[prost(string, tag = "7")]
+    pub(crate) namespace: String,
 }
 
 impl Task {
     /// A plan over shards of a dataset.
-    pub(crate) fn new(name: &str, plan: &Plan, shards: &[Blocks]) -> Self {
+    pub(crate) fn new(namespace: &str, name: &str, plan: &Plan, shards: &[Blocks]) -> Self {
         let index = plan.index();
         let itemsets = index.rank(0).map(|moment| index.get(moment).1);
         let wanted = plan.moments().iter().map(|&it| it as u64);
@@ -40,6 +43,7 @@ impl Task {
         let ends = wanted.chain([index.len() as u64]);
         let gaps = starts.zip(ends).filter(|(start, end)| start < end);
         Self {
+            namespace: namespace.into(),
             name: name.into(),
             limbs: plan.limbs() as u32,
             length: index.level() as u32,
@@ -155,7 +159,7 @@ mod tests {
         let shards = [0..28, 28..30].map(Blocks::from);
         for wanted in [vec![], vec![0], vec![6], vec![1, 2, 5], (0..7).collect()] {
             let plan = Plan::of_moments(&index, 2, wanted.iter().copied());
-            let task = Task::new("rows", &plan, &shards);
+            let task = Task::new("default", "rows", &plan, &shards);
             let sent = Task::decode(&task.encode_to_vec()[..]).unwrap();
             assert_eq!(sent.wanted(7), wanted);
             assert_eq!((sent.shards(), &sent.columns), (shards.to_vec(), &flat));

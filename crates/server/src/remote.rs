@@ -56,7 +56,12 @@ impl Backend<Snapshot> for RemoteExecutor {
         let parameters = &snapshot.manifest().parameters;
         let packing = Packing::new(parameters.degree(), job.plan.limbs());
         let moduli = &parameters.limb_moduli()[..job.plan.limbs()];
-        let task = Task::new(snapshot.name(), &job.plan, &job.shards);
+        let task = Task::new(
+            snapshot.namespace(),
+            snapshot.name(),
+            &job.plan,
+            &job.shards,
+        );
         let results = Arc::new(Results::new(
             job.shards.len(),
             job.plan,

@@ -3,15 +3,18 @@
 //! The store blocks, so every call to it runs on a blocking thread.
 
 use crate::blocking::blocking;
-use crate::clients::caller;
+use crate::cache::identity;
+use crate::clients::{Caller, caller};
 use crate::columns::{self, Columns};
 use crate::counting::{Counting, Replies};
 use crate::scrubbing::{self, Scrubbing};
 use crate::status;
 use oboro_format::wording::{MAX_DATASET, MIN_ITEM_SUPPORT};
-use oboro_format::{DatasetId, Manifest};
+use oboro_format::{DatasetId, Manifest, Roles};
 use oboro_protocol::{PROTOCOL, dataset_id, v1, v1::mining_server::Mining};
-use oboro_store::{Access, SegmentReceiver, StoreError};
+use oboro_store::{
+    Access, DeletedInfo, Grant, Listing, SegmentReceiver, StoreError, UploadInfo, Usage,
+};
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{Span, field};
 
@@ -44,10 +47,38 @@ impl Service {
     /// Runs `work` on the datasets, away from the threads that serve connections.
     async fn with_access<T: Send + 'static>(
         &self,
+        caller: &Caller,
         work: impl FnOnce(&Access) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Status> {
-        let access = self.counting.access.clone();
+        let access = self.counting.access_of(caller);
         storing(move || work(&access)).await
+    }
+
+    async fn change_access(
+        &self,
+        request: Request<v1::Grant>,
+        change: impl FnOnce(&Access, &Grant) -> Result<Roles, StoreError> + Send + 'static,
+    ) -> Result<Response<v1::GrantReply>, Status> {
+        let caller = caller(&request)?;
+        let v1::Grant {
+            grantee,
+            name,
+            roles,
+        } = request.into_inner();
+        let roles = Roles::from_bits(roles).filter(|it| !it.is_empty());
+        let roles = roles.ok_or_else(|| {
+            Status::invalid_argument(
+                "these are no roles that this server knows; name some of those that `oboro access grant --help` lists",
+            )
+        })?;
+        let grant = Grant {
+            grantee,
+            name,
+            roles,
+        };
+        let changed = self.with_access(&caller, move |access| change(access, &grant));
+        let roles = changed.await?.bits();
+        Ok(Response::new(v1::GrantReply { roles }))
     }
 }
 
@@ -75,6 +106,7 @@ impl Mining for Service {
         &self,
         request: Request<v1::BeginUploadRequest>,
     ) -> Result<Response<v1::UploadStatus>, Status> {
+        let caller = caller(&request)?;
         let v1::BeginUploadRequest { name, manifest } = request.into_inner();
         tracing::debug!(name, "uploads");
         if let Ok(manifest) = Manifest::decode(&manifest) {
@@ -82,7 +114,7 @@ impl Mining for Service {
             self.check_size(&manifest)?;
         }
         let status = self
-            .with_access(move |access| access.begin_upload(&name, &manifest))
+            .with_access(&caller, move |access| access.begin_upload(&name, &manifest))
             .await?;
         let segments = status.segments.iter().map(|segment| v1::SegmentProgress {
             index: segment.index,
@@ -101,6 +133,7 @@ impl Mining for Service {
         &self,
         request: Request<Streaming<v1::SegmentChunk>>,
     ) -> Result<Response<v1::SegmentReceipt>, Status> {
+        let caller = caller(&request)?;
         let mut chunks = request.into_inner();
         let mut receiver: Option<SegmentReceiver> = None;
         while let Some(chunk) = chunks.message().await? {
@@ -109,7 +142,8 @@ impl Mining for Service {
                     let dataset =
                         dataset_id(&start.dataset).map_err(|error| status::of_field(&error))?;
                     record(dataset);
-                    self.with_access(move |access| {
+                    self.with_access(&caller, move |access| {
+                        let access = of_upload(access, &start.name)?;
                         access.receive_segment(dataset, start.index, start.offset)
                     })
                     .await?
@@ -139,21 +173,21 @@ impl Mining for Service {
         &self,
         request: Request<v1::PublishRequest>,
     ) -> Result<Response<v1::Published>, Status> {
-        let dataset =
-            dataset_id(&request.into_inner().dataset).map_err(|error| status::of_field(&error))?;
+        let caller = caller(&request)?;
+        let v1::PublishRequest { dataset, name } = request.into_inner();
+        let dataset = dataset_id(&dataset).map_err(|error| status::of_field(&error))?;
         record(dataset);
         let release_memory = self.release_memory;
-        let published = self
-            .with_access(move |access| {
+        let (published, identity) = self
+            .with_access(&caller, move |access| {
+                let access = of_upload(access, &name)?;
                 let published = access.publish(dataset)?;
                 // The memory of the upload's chunks is of no use to the queries that follow.
                 release_memory();
-                Ok(published)
+                Ok((published, identity(access.namespace(), dataset)))
             })
             .await?;
-        self.counting
-            .cache
-            .forget(published.dataset, &published.rewrote);
+        self.counting.cache.forget(identity, &published.rewrote);
         tracing::info!(version = published.version, root = %published.root, "published");
         Ok(Response::new(v1::Published {
             version: published.version,
@@ -165,10 +199,11 @@ impl Mining for Service {
         &self,
         request: Request<v1::CancelUploadRequest>,
     ) -> Result<Response<v1::CancelUploadReply>, Status> {
+        let caller = caller(&request)?;
         let name = request.into_inner().name;
         tracing::debug!(name, "cancels");
         record(
-            self.with_access(move |access| access.cancel_upload(&name))
+            self.with_access(&caller, move |access| access.cancel_upload(&name))
                 .await?,
         );
         Ok(Response::new(v1::CancelUploadReply {}))
@@ -176,36 +211,67 @@ impl Mining for Service {
 
     async fn list_datasets(
         &self,
-        _: Request<v1::ListDatasetsRequest>,
+        request: Request<v1::ListDatasetsRequest>,
     ) -> Result<Response<v1::ListDatasetsReply>, Status> {
-        let listing = self.with_access(Access::list).await?;
-        for error in &listing.damaged {
-            tracing::error!(%error, "storage");
-        }
-        Ok(Response::new(v1::ListDatasetsReply {
-            datasets: listing.datasets.into_iter().map(Into::into).collect(),
-            damaged: listing.damaged.iter().map(ToString::to_string).collect(),
-        }))
+        let caller = caller(&request)?;
+        let unpublished = request.into_inner().unpublished;
+        let list = move |access: &Access| {
+            let listing = access.list()?;
+            let mut reply = v1::ListDatasetsReply {
+                damaged: told(&listing),
+                datasets: listing.datasets.into_iter().map(Into::into).collect(),
+                ..Default::default()
+            };
+            if unpublished {
+                reply.deleted = access.deleted()?.iter().map(deleted).collect();
+                reply.uploads = access.uploads()?.iter().map(upload).collect();
+                reply.usage = Some(usage(access.usage()?));
+            }
+            Ok(reply)
+        };
+        Ok(Response::new(self.with_access(&caller, list).await?))
     }
 
     async fn delete_dataset(
         &self,
         request: Request<v1::DeleteDatasetRequest>,
     ) -> Result<Response<v1::DeleteDatasetReply>, Status> {
-        let name = request.into_inner().name;
-        tracing::debug!(name, "deletes");
-        record(self.with_access(move |access| access.delete(&name)).await?);
+        let caller = caller(&request)?;
+        let v1::DeleteDatasetRequest { name, at_once } = request.into_inner();
+        tracing::debug!(name, at_once, "deletes");
+        let delete = move |access: &Access| match at_once {
+            true => access.delete_now(&name),
+            false => access.delete(&name),
+        };
+        record(self.with_access(&caller, delete).await?);
         Ok(Response::new(v1::DeleteDatasetReply {}))
+    }
+
+    async fn undelete_dataset(
+        &self,
+        request: Request<v1::UndeleteDatasetRequest>,
+    ) -> Result<Response<v1::UndeleteDatasetReply>, Status> {
+        let caller = caller(&request)?;
+        let v1::UndeleteDatasetRequest { name, new_name } = request.into_inner();
+        tracing::debug!(name, "brings back");
+        let new_name = (!new_name.is_empty()).then_some(new_name);
+        let dataset = self
+            .with_access(&caller, move |it| it.undelete(&name, new_name.as_deref()))
+            .await?;
+        record(dataset);
+        let dataset = dataset.0.to_vec().into();
+        Ok(Response::new(v1::UndeleteDatasetReply { dataset }))
     }
 
     async fn placement(
         &self,
         request: Request<v1::PlacementRequest>,
     ) -> Result<Response<v1::PlacementReply>, Status> {
+        let caller = caller(&request)?;
         let name = request.into_inner().name;
         tracing::debug!(name, "asks for the placement");
         let report = self
-            .with_access(move |access| access.snapshot(&name)?.placement())
+            .with_access(&caller, move |access| access.snapshot(&name)?.placement())
             .await?;
         Ok(Response::new(v1::PlacementReply {
             policy: report.is_placed.then(|| "transaction".into()),
@@ -230,10 +296,10 @@ impl Mining for Service {
         &self,
         request: Request<v1::CountRequest>,
     ) -> Result<Response<Self::CountStream>, Status> {
-        let client = caller(&request)?.client;
+        let caller = caller(&request)?;
         let request = request.into_inner();
         tracing::debug!(name = request.name, "counts");
-        let replies = self.counting.start(client, request).await?;
+        let replies = self.counting.start(caller, request).await?;
         Ok(Response::new(replies))
     }
 
@@ -243,10 +309,10 @@ impl Mining for Service {
         &self,
         request: Request<v1::FetchColumnsRequest>,
     ) -> Result<Response<Self::FetchColumnsStream>, Status> {
-        let client = caller(&request)?.client;
+        let caller = caller(&request)?;
         let request = request.into_inner();
         tracing::debug!(name = request.name, "fetches columns");
-        let columns = columns::fetch(&self.counting, &client, request).await?;
+        let columns = columns::fetch(&self.counting, &caller, request).await?;
         Ok(Response::new(columns))
     }
 
@@ -256,11 +322,91 @@ impl Mining for Service {
         &self,
         request: Request<v1::ScrubRequest>,
     ) -> Result<Response<Self::ScrubStream>, Status> {
+        let access = self.counting.access_of(&caller(&request)?);
         let request = request.into_inner();
         tracing::debug!(name = request.name, "scrubs");
-        let access = self.counting.access.clone();
         let replies = self.scrubbing.start(access, request).await?;
         Ok(Response::new(replies))
+    }
+
+    async fn grant_access(
+        &self,
+        request: Request<v1::Grant>,
+    ) -> Result<Response<v1::GrantReply>, Status> {
+        self.change_access(request, |access, grant| access.grant(grant))
+            .await
+    }
+
+    async fn revoke_access(
+        &self,
+        request: Request<v1::Grant>,
+    ) -> Result<Response<v1::GrantReply>, Status> {
+        self.change_access(request, |access, grant| access.revoke(grant))
+            .await
+    }
+
+    async fn list_access(
+        &self,
+        request: Request<v1::ListAccessRequest>,
+    ) -> Result<Response<v1::ListAccessReply>, Status> {
+        let grants = self
+            .with_access(&caller(&request)?, Access::grants)
+            .await?
+            .into_iter()
+            .map(|it| v1::Grant {
+                grantee: it.grantee,
+                name: it.name,
+                roles: it.roles.bits(),
+            });
+        Ok(Response::new(v1::ListAccessReply {
+            grants: grants.collect(),
+        }))
+    }
+}
+
+/// The handle for an upload; it has a name where it may be in another's namespace.
+fn of_upload(access: &Access, name: &str) -> Result<Access, StoreError> {
+    match name {
+        "" => Ok(access.clone()),
+        name => access.of_upload(name),
+    }
+}
+
+/// Logs what is damaged, and words it for the caller.
+fn told(listing: &Listing) -> Vec<String> {
+    let damaged = listing.damaged.iter();
+    damaged
+        .inspect(|error| tracing::error!(%error, "storage"))
+        .map(StoreError::without_paths)
+        .collect()
+}
+
+fn deleted(info: &DeletedInfo) -> v1::DeletedInfo {
+    v1::DeletedInfo {
+        name: info.name.clone(),
+        dataset: info.dataset.0.to_vec().into(),
+        stored_bytes: info.stored_bytes,
+        deleted: info.deleted,
+        until: info.until,
+    }
+}
+
+fn upload(info: &UploadInfo) -> v1::UploadInfo {
+    v1::UploadInfo {
+        name: info.name.clone(),
+        dataset: info.dataset.0.to_vec().into(),
+        received_bytes: info.received_bytes,
+        total_bytes: info.total_bytes,
+        until: info.until,
+    }
+}
+
+fn usage(usage: Usage) -> v1::Usage {
+    v1::Usage {
+        datasets: usage.datasets,
+        uploads: usage.uploads,
+        deleted: usage.deleted,
+        bytes: usage.bytes,
     }
 }
 

@@ -13,11 +13,15 @@ pub(crate) fn of_store(error: &StoreError) -> Status {
 }
 
 pub(crate) fn of_genome(error: &GenomeError) -> Status {
-    let told = match error {
+    of_kind(error.kind(), error, told_of_genome(error))
+}
+
+/// The message for callers.
+pub(crate) fn told_of_genome(error: &GenomeError) -> String {
+    match error {
         GenomeError::Files(error) => error.without_paths(),
         other => other.to_string(),
-    };
-    of_kind(error.kind(), error, told)
+    }
 }
 
 fn of_kind(kind: ErrorKind, error: &dyn std::fmt::Display, told: String) -> Status {
@@ -30,6 +34,8 @@ fn of_kind(kind: ErrorKind, error: &dyn std::fmt::Display, told: String) -> Stat
         ErrorKind::DataLoss => Code::DataLoss,
         ErrorKind::DiskFull | ErrorKind::MemoryFull => Code::ResourceExhausted,
         ErrorKind::Unavailable => Code::Unavailable,
+        ErrorKind::Forbidden => Code::PermissionDenied,
+        ErrorKind::Quota => Code::ResourceExhausted,
         ErrorKind::Internal => Code::Internal,
     };
     if matches!(

@@ -168,7 +168,7 @@ impl Worker {
         let manifest = Manifest::decode(manifest).map_err(|error| of_store(&error.into()))?;
         let malformed = || told(Status::internal("a worker was given an invalid task"));
         let task = Task::decode(task).map_err(|_| malformed())?;
-        let snapshot = self.store.snapshot(&task.name, manifest);
+        let snapshot = self.store.snapshot(&task.namespace, &task.name, manifest);
         let snapshot = snapshot.map_err(|error| of_store(&error))?;
         let itemsets = Itemsets::new(
             task.length as usize,

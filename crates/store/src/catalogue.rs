@@ -3,20 +3,24 @@
 //! A dataset or an upload exists when its row does; files without a row are leftovers.
 //! Every change is one transaction, durable when the call returns
 //! (`synchronous=EXTRA`: FULL, and the directory synced after the journal goes).
-//! Rows hold encoded manifests; this file does not interpret them.
+//! Rows hold encoded manifests, of which this file knows no more than how many bytes they stand for.
 
 use crate::error::{CatalogueError, StoreError};
-use oboro_format::DatasetId;
 use oboro_format::files::{parent, sync_directory};
+use oboro_format::{DatasetId, Manifest};
 use rusqlite::backup::{Backup, Progress};
+use rusqlite::functions::FunctionFlags;
 use rusqlite::{
-    CachedStatement, Connection, MAIN_DB, OpenFlags, OptionalExtension, Row, Transaction, params,
+    CachedStatement, Connection, MAIN_DB, OpenFlags, OptionalExtension, Params, Row, Transaction,
+    params,
 };
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
-const SCHEMA_VERSION: i64 = 1;
-/// The version of a store striped over several directories, which earlier programs had. The next version is 3.
+const SCHEMA_VERSION: i64 = 3;
+/// That of Oboro 0.1.0, which deleted at once.
+const FIRST_VERSION: i64 = 1;
+/// The version of a store striped over several directories, which earlier programs had.
 const STRIPED_VERSION: i64 = 2;
 /// "OBOR": marks the database as Oboro's.
 const APPLICATION_ID: i64 = 0x4f42_4f52;
@@ -25,41 +29,81 @@ const SCHEMA: &str = "
     CREATE TABLE dataset (
         id BLOB PRIMARY KEY NOT NULL CHECK (length(id) = 16),
         name TEXT NOT NULL UNIQUE,
-        manifest BLOB NOT NULL
+        manifest BLOB NOT NULL,
+        bytes INTEGER NOT NULL
     ) STRICT;
     CREATE TABLE upload (
         id BLOB PRIMARY KEY NOT NULL CHECK (length(id) = 16),
         name TEXT NOT NULL UNIQUE,
-        manifest BLOB NOT NULL
+        manifest BLOB NOT NULL,
+        bytes INTEGER NOT NULL,
+        at INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE deleted (
+        id BLOB PRIMARY KEY NOT NULL CHECK (length(id) = 16),
+        name TEXT NOT NULL,
+        manifest BLOB NOT NULL,
+        bytes INTEGER NOT NULL,
+        at INTEGER NOT NULL
     ) STRICT;
     CREATE TABLE tombstone (
         id BLOB PRIMARY KEY NOT NULL CHECK (length(id) = 16)
     ) STRICT;";
 
-/// The two tables that hold manifests.
+/// What is missing from a catalogue of the first version; rows are as they were.
+const UPGRADE: &str = "
+    ALTER TABLE dataset RENAME TO dataset_1;
+    ALTER TABLE upload RENAME TO upload_1;
+    ALTER TABLE tombstone RENAME TO tombstone_1;";
+
+/// Moves the rows of a catalogue of the first version to the tables of this one. Uploads count as begun now.
+const MOVE_ROWS: &str = "
+    INSERT INTO dataset SELECT id, name, manifest, bytes_of(manifest) FROM dataset_1;
+    INSERT INTO upload SELECT id, name, manifest, bytes_of(manifest), unixepoch() FROM upload_1;
+    INSERT INTO tombstone SELECT id FROM tombstone_1;
+    DROP TABLE dataset_1;
+    DROP TABLE upload_1;
+    DROP TABLE tombstone_1;";
+
+/// The tables that hold manifests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Table {
     /// Published versions.
     Dataset,
     /// Versions being uploaded, at most one of a dataset.
     Upload,
+    /// The last versions of deleted datasets, until they are purged.
+    Deleted,
 }
 
 impl Table {
+    pub(crate) const ALL: [Self; 3] = [Self::Dataset, Self::Upload, Self::Deleted];
+
     fn name(self) -> &'static str {
         match self {
             Self::Dataset => "dataset",
             Self::Upload => "upload",
+            Self::Deleted => "deleted",
+        }
+    }
+
+    /// The moment that a row has, if any.
+    fn at(self) -> &'static str {
+        match self {
+            Self::Dataset => "0",
+            Self::Upload | Self::Deleted => "at",
         }
     }
 }
 
-/// A row of either table.
+/// A row of one of these tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) id: DatasetId,
     pub(crate) name: String,
     pub(crate) manifest: Vec<u8>,
+    /// When an upload was last announced, or a dataset was deleted: seconds since the beginning of 1970.
+    pub(crate) at: i64,
 }
 
 impl Record {
@@ -69,6 +113,7 @@ impl Record {
             // A damaged name is for its reader to refuse: it must not hide the other rows.
             name: String::from_utf8_lossy(row.get_ref(1)?.as_bytes()?).into_owned(),
             manifest: row.get(2)?,
+            at: row.get(3)?,
         })
     }
 }
@@ -78,6 +123,9 @@ pub(crate) struct Catalogue {
     directory: PathBuf,
     /// A change failed. It may have happened all the same, without being durable.
     unsettled: Cell<bool>,
+    /// How often anything was looked up.
+    #[cfg(test)]
+    lookups: Cell<u64>,
 }
 
 impl Catalogue {
@@ -88,14 +136,21 @@ impl Catalogue {
         let content = check_is_ours(&connection, path)?;
         // Whoever sweeps by a catalogue must be able to trust it.
         check_integrity(&connection)?;
-        if content == Content::Nothing {
-            let transaction = connection.transaction()?;
-            transaction.execute_batch(SCHEMA)?;
-            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-            transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
-            transaction.commit()?;
-        }
+        prepare(&mut connection, content)?;
         Ok(Self::of(connection, path))
+    }
+
+    /// Reads a catalogue as it is, without changing it: changes are made in memory only.
+    pub(crate) fn read(path: &Path) -> Result<Self, StoreError> {
+        // Not read-only: a transaction that a crash cut short is rolled back first.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let file = Connection::open_with_flags(path, flags)?;
+        let content = check_is_ours(&file, path)?;
+        let mut copy = Connection::open_in_memory()?;
+        Backup::new(&file, &mut copy)?.step(-1)?;
+        check_integrity(&copy)?;
+        prepare(&mut copy, content)?;
+        Ok(Self::of(copy, path))
     }
 
     fn of(connection: Connection, path: &Path) -> Self {
@@ -103,18 +158,32 @@ impl Catalogue {
             connection,
             directory: parent(path).into(),
             unsettled: Cell::new(false),
+            #[cfg(test)]
+            lookups: Cell::new(0),
         }
     }
 
-    /// Makes `to` a copy of the catalogue `from`, without its uploads, as of one moment, whatever another process does
-    /// to `from`.
+    /// How often anything was looked up.
+    #[cfg(test)]
+    pub(crate) fn lookups(&self) -> u64 {
+        self.lookups.get()
+    }
+
+    /// Makes `to` a copy of the catalogue `from`, without its uploads and what was deleted, as of one moment, whatever
+    /// another process does to `from`.
     pub(crate) fn copy_published(from: &Path, to: &Path) -> Result<Self, StoreError> {
         // Not read-only: a transaction that a crash cut short is rolled back first.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let original = Connection::open_with_flags(from, flags)?;
         original.backup(MAIN_DB, to, None::<fn(Progress)>)?;
         let mut copy = Self::open(to)?;
-        copy.change(|transaction| transaction.execute("DELETE FROM upload", []).map(drop))?;
+        copy.change(|transaction| {
+            transaction.execute_batch(
+                "DELETE FROM upload;
+                 INSERT OR IGNORE INTO tombstone (id) SELECT id FROM deleted;
+                 DELETE FROM deleted;",
+            )
+        })?;
         Ok(copy)
     }
 
@@ -127,6 +196,8 @@ impl Catalogue {
     /// Prepares a query that sees durable state only.
     fn ask(&self, sql: &str) -> Result<CachedStatement<'_>, StoreError> {
         self.settle()?;
+        #[cfg(test)]
+        self.lookups.set(self.lookups.get() + 1);
         Ok(self.connection.prepare_cached(sql)?)
     }
 
@@ -158,16 +229,55 @@ impl Catalogue {
 
     pub(crate) fn all(&self, table: Table) -> Result<Vec<Record>, StoreError> {
         let mut statement = self.ask(&format!(
-            "SELECT id, name, manifest FROM {} ORDER BY name",
+            "SELECT id, name, manifest, {} FROM {} ORDER BY name",
+            table.at(),
             table.name()
         ))?;
         let rows = statement.query_map([], Record::from_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// The number of rows of a table.
+    pub(crate) fn count(&self, table: Table) -> Result<u64, StoreError> {
+        let mut statement = self.ask(&format!("SELECT count(*) FROM {}", table.name()))?;
+        let count: i64 = statement.query_row([], |row| row.get(0))?;
+        Ok(count as u64)
+    }
+
+    /// The number of datasets that are published or being uploaded.
+    pub(crate) fn datasets(&self) -> Result<u64, StoreError> {
+        let both = "SELECT id FROM dataset UNION SELECT id FROM upload";
+        let mut statement = self.ask(&format!("SELECT count(*) FROM ({both})"))?;
+        let count: i64 = statement.query_row([], |row| row.get(0))?;
+        Ok(count as u64)
+    }
+
+    /// Bytes of all datasets, with their manifests: of one that is published and uploaded, the larger of both versions.
+    pub(crate) fn bytes(&self) -> Result<u64, StoreError> {
+        self.bytes_where("TRUE", [])
+    }
+
+    /// The same except one.
+    pub(crate) fn bytes_without(&self, id: DatasetId) -> Result<u64, StoreError> {
+        self.bytes_where("id <> ?1", [id.0])
+    }
+
+    fn bytes_where(&self, condition: &str, values: impl Params) -> Result<u64, StoreError> {
+        let mut statement = self.ask(&format!(
+            "SELECT total(most) FROM
+             (SELECT max(bytes) AS most FROM
+              (SELECT id, bytes FROM dataset UNION ALL SELECT id, bytes FROM upload
+               UNION ALL SELECT id, bytes FROM deleted)
+              WHERE {condition} GROUP BY id)"
+        ))?;
+        let bytes: f64 = statement.query_row(values, |row| row.get(0))?;
+        Ok(bytes as u64)
+    }
+
     pub(crate) fn by_id(&self, table: Table, id: DatasetId) -> Result<Option<Record>, StoreError> {
         let sql = format!(
-            "SELECT id, name, manifest FROM {} WHERE id = ?1",
+            "SELECT id, name, manifest, {} FROM {} WHERE id = ?1",
+            table.at(),
             table.name()
         );
         let mut statement = self.ask(&sql)?;
@@ -176,15 +286,16 @@ impl Catalogue {
 
     pub(crate) fn by_name(&self, table: Table, name: &str) -> Result<Option<Record>, StoreError> {
         let sql = format!(
-            "SELECT id, name, manifest FROM {} WHERE name = ?1",
+            "SELECT id, name, manifest, {} FROM {} WHERE name = ?1 ORDER BY id",
+            table.at(),
             table.name()
         );
         let mut statement = self.ask(&sql)?;
         Ok(statement.query_row([name], Record::from_row).optional()?)
     }
 
-    /// Whether a dataset with this id was deleted.
-    pub(crate) fn is_deleted(&self, id: DatasetId) -> Result<bool, StoreError> {
+    /// Whether a dataset with this id was deleted for ever.
+    pub(crate) fn is_purged(&self, id: DatasetId) -> Result<bool, StoreError> {
         let mut statement = self.ask("SELECT 1 FROM tombstone WHERE id = ?1")?;
         Ok(statement.exists([id.0])?)
     }
@@ -193,8 +304,14 @@ impl Catalogue {
     pub(crate) fn begin_upload(&mut self, record: &Record) -> Result<(), StoreError> {
         self.change(|transaction| {
             transaction.execute(
-                "INSERT INTO upload (id, name, manifest) VALUES (?1, ?2, ?3)",
-                params![record.id.0, record.name, record.manifest],
+                "INSERT INTO upload (id, name, manifest, bytes, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+                params![
+                    record.id.0,
+                    record.name,
+                    record.manifest,
+                    bytes_of(&record.manifest),
+                    record.at
+                ],
             )?;
             Ok(())
         })
@@ -205,12 +322,21 @@ impl Catalogue {
         &mut self,
         id: DatasetId,
         manifest: &[u8],
+        at: i64,
     ) -> Result<(), StoreError> {
         self.change(|transaction| {
             transaction.execute(
-                "UPDATE upload SET manifest = ?2 WHERE id = ?1",
-                params![id.0, manifest],
+                "UPDATE upload SET manifest = ?2, bytes = ?3, at = ?4 WHERE id = ?1",
+                params![id.0, manifest, bytes_of(manifest), at],
             )?;
+            Ok(())
+        })
+    }
+
+    /// Notes that an upload goes on.
+    pub(crate) fn touch_upload(&mut self, id: DatasetId, at: i64) -> Result<(), StoreError> {
+        self.change(|transaction| {
+            transaction.execute("UPDATE upload SET at = ?2 WHERE id = ?1", params![id.0, at])?;
             Ok(())
         })
     }
@@ -232,7 +358,7 @@ impl Catalogue {
     }
 
     /// Changes what is published.
-    pub(crate) fn make(&mut self, change: Change) -> Result<(), StoreError> {
+    pub(crate) fn make(&mut self, change: Change<'_>) -> Result<(), StoreError> {
         self.change(|transaction| change.make(transaction))
     }
 
@@ -240,7 +366,7 @@ impl Catalogue {
     /// here, and nothing is written to disk.
     pub(crate) fn image_after(
         &self,
-        change: Option<Change>,
+        change: Option<Change<'_>>,
         server: i64,
     ) -> Result<Vec<u8>, StoreError> {
         self.settle()?;
@@ -262,13 +388,14 @@ impl Catalogue {
     pub(crate) fn adopt(&mut self, image: &[u8], from: &str) -> Result<i64, StoreError> {
         let mut theirs = Connection::open_in_memory()?;
         theirs.deserialize_read_exact(MAIN_DB, image, image.len(), true)?;
-        check_is_ours(&theirs, Path::new(from))?;
+        let content = check_is_ours(&theirs, Path::new(from))?;
         check_integrity(&theirs)?;
+        prepare(&mut theirs, content)?;
         let theirs = Self::of(theirs, Path::new(from));
-        let published = theirs.all(Table::Dataset)?;
+        let (published, deleted) = (theirs.all(Table::Dataset)?, theirs.all(Table::Deleted)?);
         let number = "SELECT max(number) FROM server";
         let server = theirs.connection.query_row(number, [], |row| row.get(0))?;
-        let deleted = {
+        let purged = {
             let mut statement = theirs.ask("SELECT id FROM tombstone")?;
             let ids = statement.query_map([], |row| row.get::<_, [u8; 16]>(0))?;
             ids.collect::<Result<Vec<_>, _>>()?
@@ -276,11 +403,28 @@ impl Catalogue {
         self.change(|transaction| {
             // An upload that was begun against another version would not fit.
             transaction.execute("DELETE FROM tombstone", [])?;
-            for id in deleted {
+            for id in purged {
                 transaction.execute("INSERT INTO tombstone (id) VALUES (?1)", [id])?;
                 transaction.execute("DELETE FROM upload WHERE id = ?1", [id])?;
             }
-            for Record { id, name, manifest } in &published {
+            transaction.execute("DELETE FROM deleted", [])?;
+            for Record {
+                id,
+                name,
+                manifest,
+                at,
+            } in &deleted
+            {
+                transaction.execute(
+                    "INSERT INTO deleted (id, name, manifest, bytes, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+                    params![id.0, name, manifest, bytes_of(manifest), at],
+                )?;
+                transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
+            }
+            for Record {
+                id, name, manifest, ..
+            } in &published
+            {
                 transaction.execute(
                     "DELETE FROM upload WHERE (id = ?1 OR name = ?2) AND NOT EXISTS
                      (SELECT 1 FROM dataset WHERE id = ?1 AND name = ?2 AND manifest = ?3)",
@@ -288,10 +432,13 @@ impl Catalogue {
                 )?;
             }
             transaction.execute("DELETE FROM dataset", [])?;
-            for Record { id, name, manifest } in &published {
+            for Record {
+                id, name, manifest, ..
+            } in &published
+            {
                 transaction.execute(
-                    "INSERT INTO dataset (id, name, manifest) VALUES (?1, ?2, ?3)",
-                    params![id.0, name, manifest],
+                    "INSERT INTO dataset (id, name, manifest, bytes) VALUES (?1, ?2, ?3, ?4)",
+                    params![id.0, name, manifest, bytes_of(manifest)],
                 )?;
             }
             Ok(())
@@ -302,44 +449,94 @@ impl Catalogue {
 
 /// A change of what is published.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Change {
+pub(crate) enum Change<'a> {
     /// The upload of a dataset becomes its published version.
     Publish(DatasetId),
-    /// A published dataset goes, and any upload to it; its id is remembered for ever.
-    Delete(DatasetId),
+    /// A published dataset goes, and any upload to it; at this moment.
+    Delete(DatasetId, i64),
+    /// A deleted dataset is published again, under this name.
+    Undelete(DatasetId, &'a str),
+    /// A dataset, published or deleted, goes for ever, and any upload to it; its id is remembered.
+    Purge(DatasetId),
 }
 
-impl Change {
+impl Change<'_> {
     fn make(self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         match self {
             Self::Publish(id) => {
                 transaction.execute(
-                    "INSERT INTO dataset (id, name, manifest) SELECT id, name, manifest FROM upload WHERE id = ?1
-                     ON CONFLICT (id) DO UPDATE SET manifest = excluded.manifest",
+                    "INSERT INTO dataset (id, name, manifest, bytes)
+                     SELECT id, name, manifest, bytes FROM upload WHERE id = ?1
+                     ON CONFLICT (id) DO UPDATE SET manifest = excluded.manifest, bytes = excluded.bytes",
                     [id.0],
                 )?;
                 transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
             }
-            Self::Delete(id) => {
-                transaction.execute("INSERT OR IGNORE INTO tombstone (id) VALUES (?1)", [id.0])?;
+            Self::Delete(id, at) => {
+                transaction.execute(
+                    "INSERT INTO deleted (id, name, manifest, bytes, at)
+                     SELECT id, name, manifest, bytes, ?2 FROM dataset WHERE id = ?1",
+                    params![id.0, at],
+                )?;
                 transaction.execute("DELETE FROM dataset WHERE id = ?1", [id.0])?;
                 transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
+            }
+            Self::Undelete(id, name) => {
+                transaction.execute(
+                    "INSERT INTO dataset (id, name, manifest, bytes)
+                     SELECT id, ?2, manifest, bytes FROM deleted WHERE id = ?1",
+                    params![id.0, name],
+                )?;
+                transaction.execute("DELETE FROM deleted WHERE id = ?1", [id.0])?;
+            }
+            Self::Purge(id) => {
+                transaction.execute("INSERT OR IGNORE INTO tombstone (id) VALUES (?1)", [id.0])?;
+                for table in Table::ALL {
+                    let sql = format!("DELETE FROM {} WHERE id = ?1", table.name());
+                    transaction.execute(&sql, [id.0])?;
+                }
             }
         }
         Ok(())
     }
 }
 
-/// Whether this program understands the database, empty or not.
+/// Bytes of a dataset in the store: of its segments, and of its manifest.
+fn bytes_of(manifest: &[u8]) -> i64 {
+    let segments = Manifest::decode(manifest).map_or(0, |it| it.segment_bytes());
+    i64::try_from(segments.saturating_add(manifest.len() as u64)).unwrap_or(i64::MAX)
+}
+
+/// Creates the tables, or brings them from the first version to this one, in one transaction.
+fn prepare(connection: &mut Connection, content: Content) -> Result<(), StoreError> {
+    if content == Content::Present {
+        return Ok(());
+    }
+    let transaction = connection.transaction()?;
+    if content == Content::First {
+        let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+        transaction.create_scalar_function("bytes_of", 1, flags, |context| {
+            let manifest = context.get_raw(0).as_blob()?;
+            Ok(bytes_of(manifest))
+        })?;
+        transaction.execute_batch(UPGRADE)?;
+    }
+    transaction.execute_batch(SCHEMA)?;
+    if content == Content::First {
+        transaction.execute_batch(MOVE_ROWS)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+/// What a database holds, if this program understands it.
 fn check_is_ours(connection: &Connection, path: &Path) -> Result<Content, StoreError> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let (application, found) = (pragma("application_id")?, pragma("user_version")?);
-    // Creation is one transaction, so a database is either empty or marked as ours.
-    let content = match pragma("page_count")? {
-        0 => Content::Nothing,
-        _ => Content::Catalogue,
-    };
-    if content == Content::Catalogue && application != APPLICATION_ID {
+    let content = Content::of(connection)?;
+    if content != Content::Nothing && application != APPLICATION_ID {
         return Err(CatalogueError::Foreign { path: path.into() }.into());
     }
     if found == STRIPED_VERSION {
@@ -359,7 +556,22 @@ fn check_is_ours(connection: &Connection, path: &Path) -> Result<Content, StoreE
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
     Nothing,
-    Catalogue,
+    /// A catalogue of the first version.
+    First,
+    /// One of this version.
+    Present,
+}
+
+impl Content {
+    fn of(connection: &Connection) -> rusqlite::Result<Self> {
+        let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        // Creation is one transaction, so a database is either empty or marked as ours.
+        Ok(match (pragma("page_count")?, pragma("user_version")?) {
+            (0, _) => Self::Nothing,
+            (_, FIRST_VERSION) => Self::First,
+            _ => Self::Present,
+        })
+    }
 }
 
 fn check_integrity(connection: &Connection) -> Result<(), StoreError> {

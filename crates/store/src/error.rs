@@ -3,9 +3,10 @@
 
 use oboro_arena::ArenaError;
 use oboro_format::wording::{
-    BACKUP, CACHE, DATA, INSPECT_VERIFY, MAX_LEN, MEMORY, SERVE, UPLOAD_CANCEL,
+    ACCESS_GRANT, BACKUP, CACHE, DATA, DATASETS_DELETED, DELETE_NOW, INSPECT_VERIFY, MAX_LEN,
+    MEMORY, SERVE, TOKEN_NEW, UNDELETE, UPLOAD_CANCEL,
 };
-use oboro_format::{Corruption, DatasetId, Digest, ErrorKind, FormatError};
+use oboro_format::{Corruption, DatasetId, Digest, ErrorKind, FormatError, Role};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -49,6 +50,36 @@ pub enum StoreError {
     Name { given: String },
     #[error("there is no dataset named {name:?} here. List the datasets to see those that are.")]
     NoDataset { name: String },
+    #[error(
+        "the token of this call has no role to {}. Ask the owner of the data for it (`{ACCESS_GRANT}`), or the server's          operator for a token that has it.",
+        doing(*role)
+    )]
+    Forbidden { role: Role },
+    #[error(
+        "the role operate cannot be granted. Have the server's operator make a token with it (`{TOKEN_NEW}`)."
+    )]
+    NotGrantable,
+    #[error(
+        "this server keeps at most {most} {what} of one owner, and this would be more. Delete what is not needed (`{DELETE_NOW}`          frees space at once), or ask its operator for more."
+    )]
+    Quota { what: &'static str, most: u64 },
+    #[error(
+        "no dataset named {name:?} was deleted here and can be brought back. `{DATASETS_DELETED}` lists those that can."
+    )]
+    NoDeleted { name: String },
+    #[error(
+        "several deleted datasets were named {name:?}. Give the id of the one to bring back: {}.",
+        ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    SeveralDeleted { name: String, ids: Vec<DatasetId> },
+    #[error(
+        "{} is damaged: it {corruption}. It says what owners granted to others. Restore it from a backup; or remove it,          and have owners grant anew.",
+        path.display()
+    )]
+    DamagedGrants {
+        path: PathBuf,
+        corruption: Corruption,
+    },
     #[error(
         "dataset {name:?} is at version {version} with root {root} here, but the owner asks about root {wanted}. \
          Upload the newer version, or use the bundle that was uploaded."
@@ -136,7 +167,12 @@ pub enum UploadError {
         "dataset {dataset} was deleted here, and ids are never used again. Encrypt the data again for a \
          new id."
     )]
-    Deleted { dataset: DatasetId },
+    Purged { dataset: DatasetId },
+    #[error(
+        "dataset {dataset} was deleted here as {name:?}. Bring it back with `{UNDELETE}`, or encrypt the data again for \
+         a new id."
+    )]
+    Deleted { dataset: DatasetId, name: String },
     #[error(
         "another version of dataset {dataset} is being uploaded as {name:?}. Finish that upload, or \
          cancel it, and begin again."
@@ -266,6 +302,19 @@ pub enum ResidencyError {
     Placement { source: ArenaError },
 }
 
+/// What a role allows, as a verb.
+fn doing(role: Role) -> &'static str {
+    match role {
+        Role::Read => "see what is there",
+        Role::Count => "count",
+        Role::Fetch => "fetch columns",
+        Role::Append => "upload",
+        Role::Delete => "delete",
+        Role::Administer => "administer",
+        Role::Operate => "operate the server",
+    }
+}
+
 /// More memory that is enough for so many more bytes of a stream: a server keeps an eighth for sums and a Ray worker half
 /// for results, and a sixteenth of the rest is not for streams.
 fn raise(bytes: u64) -> u64 {
@@ -277,14 +326,19 @@ impl StoreError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Format(error) => error.kind(),
-            Self::Catalogue(CatalogueError::Damaged { .. }) | Self::DamagedNote { .. } => {
-                ErrorKind::DataLoss
-            }
+            Self::Catalogue(CatalogueError::Damaged { .. })
+            | Self::DamagedNote { .. }
+            | Self::DamagedGrants { .. } => ErrorKind::DataLoss,
             Self::Catalogue(_) => ErrorKind::Internal,
             Self::Upload(error) => error.kind(),
             Self::Object(error) => error.kind(),
             Self::Residency(error) => error.kind(),
-            Self::NoDataset { .. } | Self::NoStore { .. } => ErrorKind::NotFound,
+            Self::NoDataset { .. } | Self::NoStore { .. } | Self::NoDeleted { .. } => {
+                ErrorKind::NotFound
+            }
+            Self::Forbidden { .. } => ErrorKind::Forbidden,
+            Self::Quota { .. } => ErrorKind::Quota,
+            Self::NotGrantable | Self::SeveralDeleted { .. } => ErrorKind::InvalidArgument,
             Self::IsBundle { .. } | Self::IsList { .. } => ErrorKind::InvalidArgument,
             Self::Name { .. } => ErrorKind::InvalidArgument,
             Self::OtherVersion { .. } | Self::Outdated { .. } => ErrorKind::FailedPrecondition,
@@ -326,9 +380,10 @@ impl UploadError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::NoUpload { .. } => ErrorKind::NotFound,
-            Self::NameTaken { .. } | Self::StoredAs { .. } | Self::Deleted { .. } => {
-                ErrorKind::AlreadyExists
-            }
+            Self::NameTaken { .. }
+            | Self::StoredAs { .. }
+            | Self::Purged { .. }
+            | Self::Deleted { .. } => ErrorKind::AlreadyExists,
             Self::ManifestRefused { .. } | Self::TooLong { .. } => ErrorKind::InvalidArgument,
             Self::OtherUpload { .. }
             | Self::UploadCancelled { .. }

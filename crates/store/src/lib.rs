@@ -19,7 +19,7 @@ mod store;
 mod testing;
 
 pub use error::{CatalogueError, ObjectStorageError, ResidencyError, StoreError, UploadError};
-pub use location::Location;
+pub use location::{DEFAULT_NAMESPACE, Location, home_of};
 pub use pace::Pace;
 pub use panel::Panel;
 pub use placement::{NodePages, Placement, PlacementReport};
@@ -28,6 +28,7 @@ pub use shared::SharedStore;
 pub use snapshot::Snapshot;
 pub use source::StoredSegment;
 pub use store::{
-    Access, BackedUp, Listing, MAX_NAME_CHARS, Published, Scrub, ScrubbedPart, SegmentProgress,
-    SegmentReceiver, Store, UploadStatus, backup,
+    Access, BackedUp, DeletedInfo, Grant, Listing, MAX_NAME_CHARS, Policy, Published, Quota,
+    Resolved, Scrub, ScrubbedPart, SegmentProgress, SegmentReceiver, Store, UploadInfo,
+    UploadStatus, Usage, Visible, backup, namespaces_in,
 };

@@ -11,12 +11,33 @@ pub(crate) const CATALOGUE: &str = "catalogue.sqlite";
 /// The directory of the datasets.
 pub(crate) const SEGMENTS: &str = "segments";
 
-/// The directory of a dataset in a store.
+/// The directory of the namespaces other than the default one, each with the layout of a store.
+pub(crate) const NAMESPACES: &str = "namespaces";
+/// The namespace of callers without a token. Its directory is the store's own.
+pub const DEFAULT_NAMESPACE: &str = "default";
+
+/// The directory of a namespace in a store.
+pub fn home_of(store: &Path, namespace: &str) -> PathBuf {
+    match namespace {
+        DEFAULT_NAMESPACE => store.into(),
+        other => store.join(NAMESPACES).join(other),
+    }
+}
+
+/// What the names of a namespace's objects begin with.
+pub(crate) fn prefix_of(namespace: &str) -> String {
+    match namespace {
+        DEFAULT_NAMESPACE => String::new(),
+        other => format!("{NAMESPACES}/{other}/"),
+    }
+}
+
+/// The directory of a dataset in a namespace.
 pub(crate) fn dataset_path(home: &Path, id: DatasetId) -> PathBuf {
     home.join(SEGMENTS).join(id.to_string())
 }
 
-/// The file of a segment in a store.
+/// The file of a segment in a namespace.
 pub(crate) fn segment_path(home: &Path, id: DatasetId, number: u32) -> PathBuf {
     dataset_path(home, id).join(segment_name(number))
 }

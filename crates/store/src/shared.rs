@@ -4,7 +4,7 @@
 //! that is read is checked against that.
 
 use crate::error::StoreError;
-use crate::location::{Location, dataset_path, segment_path};
+use crate::location::{Location, dataset_path, home_of, prefix_of, segment_path};
 use crate::placement::Placement;
 use crate::residency::Tier;
 use crate::snapshot::{Snapshot, segments_of};
@@ -76,33 +76,44 @@ impl SharedStore {
         })
     }
 
-    /// Pins the version of the dataset of this name that `manifest` describes. All its segments are opened and their
+    /// Pins the version of the dataset of this name in a namespace that `manifest` describes. All its segments are opened and their
     /// headers checked; panels are read when they are used. The most recently used few versions stay open.
     ///
     /// # Errors
     /// A segment that is missing, or another one.
-    pub fn snapshot(&self, name: &str, manifest: Manifest) -> Result<Arc<Snapshot>, StoreError> {
+    pub fn snapshot(
+        &self,
+        namespace: &str,
+        name: &str,
+        manifest: Manifest,
+    ) -> Result<Arc<Snapshot>, StoreError> {
         let mut open = self.open.lock();
-        if let Some(index) = open.iter().position(|it| *it.manifest() == manifest) {
+        let is_here = |it: &Arc<Snapshot>| **it.namespace() == *namespace;
+        let is_same = |it: &Arc<Snapshot>| is_here(it) && *it.manifest() == manifest;
+        if let Some(index) = open.iter().position(is_same) {
             let snapshot = open.remove(index).expect("its index was found");
             open.push_back(Arc::clone(&snapshot));
             return Ok(snapshot);
         }
         let homes = Arc::new(self.placement.homes(manifest.dataset));
-        let is_of_dataset = |it: &Arc<Snapshot>| it.manifest().dataset == manifest.dataset;
+        let is_of_dataset =
+            |it: &Arc<Snapshot>| is_here(it) && it.manifest().dataset == manifest.dataset;
         let known = open.iter().filter(|it| is_of_dataset(it)).count();
         // Nobody counts on what its owner replaced.
         open.retain(|it| !is_of_dataset(it) || !manifest.replaces(it.manifest()));
         let left = open.iter().filter(|it| is_of_dataset(it)).count();
         if left < known || known == 0 {
-            self.forget_replaced(&manifest)?;
+            self.forget_replaced(namespace, &manifest)?;
         }
         let older = open.iter().rfind(|it| is_of_dataset(it)).map(|it| &**it);
         let segments = segments_of(&manifest, older, |index| {
-            self.tier
-                .register(self.segment(&manifest, index)?, Arc::clone(&homes))
+            self.tier.register(
+                self.segment(namespace, &manifest, index)?,
+                Arc::clone(&homes),
+            )
         })?;
-        let snapshot = Arc::new(Snapshot::new(name.into(), manifest, segments, homes));
+        let snapshot = Snapshot::new(namespace.into(), name.into(), manifest, segments, homes);
+        let snapshot = Arc::new(snapshot);
         open.push_back(Arc::clone(&snapshot));
         if open.len() > OPEN_SNAPSHOTS {
             open.pop_front();
@@ -111,29 +122,37 @@ impl SharedStore {
     }
 
     /// Removes the copies of segments that this version does not have.
-    fn forget_replaced(&self, manifest: &Manifest) -> Result<(), StoreError> {
+    fn forget_replaced(&self, namespace: &str, manifest: &Manifest) -> Result<(), StoreError> {
         let Some(OwnCache { cache, .. }) = &self.objects else {
             return Ok(());
         };
-        let directory = dataset_path(&self.home, manifest.dataset);
+        let directory = dataset_path(&home_of(&self.home, namespace), manifest.dataset);
         if exists(&directory)? {
             let numbers = manifest.numbers();
-            cache.forget(manifest.dataset, &numbers);
+            cache
+                .below(&prefix_of(namespace))
+                .forget(manifest.dataset, &numbers);
             sweep(&directory, &numbers, &BTreeSet::new())?;
         }
         Ok(())
     }
 
-    fn segment(&self, manifest: &Manifest, index: u32) -> Result<StoredSegment, StoreError> {
+    fn segment(
+        &self,
+        namespace: &str,
+        manifest: &Manifest,
+        index: u32,
+    ) -> Result<StoredSegment, StoreError> {
         let number = manifest.segments[index as usize].number;
-        let path = segment_path(&self.home, manifest.dataset, number);
+        let home = home_of(&self.home, namespace);
+        let path = segment_path(&home, manifest.dataset, number);
         let Some(OwnCache { cache, .. }) = &self.objects else {
             return Ok(StoredSegment::new(Segment::open_named(
                 &path, manifest, index,
             )?));
         };
         ensure_directories(parent(&path))?;
-        cache.open(&path, manifest, index)
+        Arc::new(cache.below(&prefix_of(namespace))).open(&path, manifest, index)
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 
 /// One version of a dataset, pinned: it stays the same whatever happens to the store.
 pub struct Snapshot {
+    namespace: Arc<str>,
     name: String,
     manifest: Manifest,
     root: Digest,
@@ -49,6 +50,7 @@ pub(crate) fn segments_of(
 
 impl Snapshot {
     pub(crate) fn new(
+        namespace: Arc<str>,
         name: String,
         manifest: Manifest,
         segments: Vec<Arc<OpenSegment>>,
@@ -56,6 +58,7 @@ impl Snapshot {
     ) -> Self {
         let root = manifest.root();
         Self {
+            namespace,
             name,
             manifest,
             root,
@@ -65,7 +68,12 @@ impl Snapshot {
         }
     }
 
-    /// The name under which it was asked for.
+    /// The namespace that the dataset is in.
+    pub fn namespace(&self) -> &Arc<str> {
+        &self.namespace
+    }
+
+    /// Its name there.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -1,4 +1,4 @@
-//! The server's side: datasets being uploaded, published, listed, pinned and deleted.
+//! The server's side: datasets being uploaded, published, listed, pinned and deleted, in namespaces.
 //!
 //! The catalogue says what exists; files come before the row that names them and go after it. So a crash at any point
 //! leaves the old state or the new one, and files that no row names are swept when the store is opened. One process at
@@ -6,20 +6,24 @@
 
 use crate::catalogue::{Catalogue, Change, Record, Table};
 use crate::error::{CatalogueError, StoreError, UploadError};
-use crate::location::{CATALOGUE, Location, SEGMENTS, dataset_path, segment_path};
+use crate::location::{
+    CATALOGUE, DEFAULT_NAMESPACE, Location, NAMESPACES, SEGMENTS, dataset_path, home_of, prefix_of,
+    segment_path,
+};
 use crate::placement::Placement;
 use crate::residency::Tier;
 use crate::snapshot::{Snapshot, segments_of};
 use crate::source::StoredSegment;
-use crate::source::object::Objects;
+use crate::source::object::{Cache, Objects};
 use oboro_format::files::{
     ensure_directories, ensure_directory, exists, io_error, lock, names, partial_path,
     remove_if_there, rename_durably, sweep, sync_directory,
 };
 use oboro_format::{
-    Corruption, DatasetId, DatasetInfo, Digest, FormatError, Manifest, Segment, forget_cached,
+    Corruption, DatasetId, DatasetInfo, Digest, FormatError, Manifest, Roles, Segment,
+    forget_cached,
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use remote::{Remote, check_is_no_cache};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -29,9 +33,15 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
-pub use access::Access;
+use datasets::Datasets;
+use namespaces::Namespaces;
+
+pub use access::{Access, Resolved, Visible};
 pub use backup::{BackedUp, backup};
+pub use grants::Grant;
+pub use namespaces::namespaces_in;
 pub use scrub::{Scrub, ScrubbedPart};
 
 /// The most characters of a dataset's name.
@@ -89,74 +99,219 @@ pub struct Listing {
     pub damaged: Vec<StoreError>,
 }
 
-/// Encrypted datasets in a directory, or in object storage. All methods may be called from any thread.
-pub struct Store {
-    shared: Arc<Shared>,
+/// A deleted dataset that can be brought back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletedInfo {
+    /// The name it was stored under.
+    pub name: String,
+    /// Its id.
+    pub dataset: DatasetId,
+    /// The bytes of its segment files.
+    pub stored_bytes: u64,
+    /// When it was deleted, and when it goes for ever: seconds since the beginning of 1970.
+    pub deleted: i64,
+    /// When it goes for ever.
+    pub until: i64,
 }
 
-struct Shared {
+/// An unfinished upload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UploadInfo {
+    /// The name it is to be stored under.
+    pub name: String,
+    /// Its id.
+    pub dataset: DatasetId,
+    /// Bytes of its segments that are here, and of all.
+    pub received_bytes: u64,
+    /// Bytes of all its segments.
+    pub total_bytes: u64,
+    /// When it is cancelled if nobody goes on with it: seconds since the beginning of 1970.
+    pub until: i64,
+}
+
+/// What a namespace holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Published datasets.
+    pub datasets: u64,
+    /// Unfinished uploads.
+    pub uploads: u64,
+    /// Deleted datasets that can be brought back.
+    pub deleted: u64,
+    /// Bytes of all of these.
+    pub bytes: u64,
+}
+
+/// What one namespace may hold; `None` for no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// Bytes of all datasets, deleted ones that can be brought back included.
+    pub bytes: Option<u64>,
+    /// Datasets, published or being uploaded.
+    pub datasets: Option<u64>,
+    /// Unfinished uploads.
+    pub uploads: Option<u64>,
+}
+
+/// What a store keeps, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    /// How long deleted datasets can be brought back; zero: not at all.
+    pub keep_deleted: Duration,
+    /// How long an upload may stand still before it is cancelled.
+    pub keep_uploads: Duration,
+    /// What each namespace may hold.
+    pub quota: Quota,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        let day = Duration::from_secs(24 * 60 * 60);
+        Self {
+            keep_deleted: 7 * day,
+            keep_uploads: 7 * day,
+            quota: Quota::default(),
+        }
+    }
+}
+
+/// Encrypted datasets in a directory, or in object storage, in namespaces that know nothing of each other: each has a
+/// catalogue, files and a lock of its own. All methods may be called from any thread.
+#[derive(Clone)]
+pub struct Store {
+    namespaces: Arc<Namespaces>,
+}
+
+/// What all namespaces of a store share.
+struct Common {
     home: PathBuf,
     placement: Placement,
     /// Ciphertext in memory.
     tier: Arc<Tier>,
-    /// If the directory is a cache.
-    remote: Option<Remote>,
-    state: Mutex<State>,
+    /// If the directory is a cache: what namespaces are below.
+    objects: Option<Arc<Cache>>,
+    policy: RwLock<Policy>,
     /// Held as long as anything may still write.
     _lock: File,
 }
 
+/// The datasets of one namespace.
+struct Shared {
+    name: Arc<str>,
+    home: PathBuf,
+    common: Arc<Common>,
+    /// If the directory is a cache.
+    remote: Option<Remote>,
+    /// Locked before `snapshots`, if both are.
+    state: Mutex<State>,
+    snapshots: Mutex<Snapshots>,
+}
+
 struct State {
     catalogue: Catalogue,
-    /// The newest snapshot taken of each dataset: keeps its panels resident.
-    snapshots: HashMap<DatasetId, Arc<Snapshot>>,
-    /// Snapshots that newer ones replaced, the last at the end. They share their segments.
-    replaced: VecDeque<Arc<Snapshot>>,
     /// Segments being received, by number, and whether their upload was cancelled since.
     receiving: HashMap<(DatasetId, u32), Arc<AtomicBool>>,
+    /// When segments of an upload were last completed, in seconds since the beginning of 1970.
+    touched: HashMap<DatasetId, i64>,
     /// Datasets that were restored from a copy older than a rewriting.
     outdated: HashSet<DatasetId>,
 }
 
+/// Versions that are open: keeps their panels resident.
+#[derive(Default)]
+struct Snapshots {
+    /// The newest snapshot taken of each dataset.
+    newest: HashMap<DatasetId, Arc<Snapshot>>,
+    /// The names of those that are the published versions.
+    current: HashMap<String, DatasetId>,
+    /// Snapshots that newer ones replaced, the last at the end. They share their segments.
+    replaced: VecDeque<Arc<Snapshot>>,
+}
+
+impl Snapshots {
+    /// The published version under this name, if it is open.
+    fn current(&self, name: &str) -> Option<Arc<Snapshot>> {
+        self.newest(*self.current.get(name)?)
+    }
+
+    fn newest(&self, dataset: DatasetId) -> Option<Arc<Snapshot>> {
+        self.newest.get(&dataset).cloned()
+    }
+
+    fn replaced(&self, dataset: DatasetId, root: Digest) -> Option<Arc<Snapshot>> {
+        let is_meant =
+            |older: &&Arc<Snapshot>| older.root() == root && older.manifest().dataset == dataset;
+        self.replaced.iter().find(is_meant).cloned()
+    }
+
+    /// Keeps the snapshot of a published version.
+    fn keep(&mut self, snapshot: Arc<Snapshot>) {
+        let dataset = snapshot.manifest().dataset;
+        self.current.insert(snapshot.name().to_owned(), dataset);
+        let Some(older) = self.newest.insert(dataset, Arc::clone(&snapshot)) else {
+            return;
+        };
+        if !Arc::ptr_eq(&older, &snapshot) {
+            self.replaced.push_back(older);
+            if self.replaced.len() > REPLACED_SNAPSHOTS {
+                self.replaced.pop_front();
+            }
+        }
+    }
+
+    /// Forgets which version is published under this name.
+    fn forget_name(&mut self, name: &str) {
+        self.current.remove(name);
+    }
+
+    /// Forgets the snapshots of a dataset; those who have one keep it.
+    fn forget(&mut self, dataset: DatasetId) {
+        self.newest.remove(&dataset);
+        self.current.retain(|_, it| *it != dataset);
+        self.replaced
+            .retain(|older| older.manifest().dataset != dataset);
+    }
+}
+
 impl Shared {
-    /// Opens the store as it is. `alternative` names what else to choose if another process has it open.
-    fn open(
-        location: &Location,
-        placement: Placement,
-        budget: Option<u64>,
-        alternative: &str,
-    ) -> Result<Self, StoreError> {
-        let tier = Arc::new(Tier::new(budget, &placement)?);
-        let home = location.home();
-        let lock = lock(&home.join("lock"), home, alternative)?;
-        let (remote, catalogue) = match location {
-            Location::Directory(_) => {
-                check_is_no_cache(home)?;
-                has_catalogue(home)?;
+    /// Opens a namespace as it is.
+    fn open(common: &Arc<Common>, name: Arc<str>) -> Result<Self, StoreError> {
+        let home = home_of(&common.home, &name);
+        ensure_directories(&home)?;
+        let (remote, catalogue) = match &common.objects {
+            None => {
+                check_is_no_cache(&home)?;
+                has_catalogue(&home)?;
                 (None, Catalogue::open(&home.join(CATALOGUE))?)
             }
-            Location::Objects {
-                url, cache_bytes, ..
-            } => {
-                let (remote, catalogue) =
-                    Remote::open(Objects::open(url, placement.threads())?, home, *cache_bytes)?;
+            Some(cache) => {
+                let cache = cache.below(&prefix_of(&name));
+                let (remote, catalogue) = Remote::open(cache, &home)?;
                 (Some(remote), catalogue)
             }
         };
-        Ok(Self {
-            home: home.into(),
-            placement,
-            tier,
+        Ok(Self::with(common, name, remote, catalogue))
+    }
+
+    fn with(
+        common: &Arc<Common>,
+        name: Arc<str>,
+        remote: Option<Remote>,
+        catalogue: Catalogue,
+    ) -> Self {
+        Self {
+            home: home_of(&common.home, &name),
+            name,
+            common: Arc::clone(common),
             remote,
             state: Mutex::new(State {
                 catalogue,
-                snapshots: HashMap::new(),
-                replaced: VecDeque::new(),
                 receiving: HashMap::new(),
+                touched: HashMap::new(),
                 outdated: HashSet::new(),
             }),
-            _lock: lock,
-        })
+            snapshots: Mutex::default(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -190,7 +345,7 @@ impl Shared {
     }
 
     /// Changes what is published: in object storage first, if the store is there.
-    fn make(&self, catalogue: &mut Catalogue, change: Change) -> Result<(), StoreError> {
+    fn make(&self, catalogue: &mut Catalogue, change: Change<'_>) -> Result<(), StoreError> {
         if let Some(remote) = &self.remote {
             remote.write(catalogue, Some(change))?;
         }
@@ -330,13 +485,11 @@ impl Store {
         Self::open_with(location, placement, Some(budget))
     }
 
-    /// How many segments' objects in object storage the catalogue did not name when the store was opened: those of
-    /// other servers' uploads, or newer than a catalogue that was restored from an old copy. They stay.
+    /// How many segments' objects in object storage no catalogue named when the namespaces that are open were opened:
+    /// those of other servers' uploads, or newer than a catalogue that was restored from an old copy. They stay.
     pub fn unnamed_objects(&self) -> usize {
-        self.shared
-            .remote
-            .as_ref()
-            .map_or(0, |remote| remote.unnamed)
+        let unnamed = |it: &Arc<Shared>| it.remote.as_ref().map_or(0, |remote| remote.unnamed);
+        self.namespaces.opened().iter().map(unnamed).sum()
     }
 
     fn open_with(
@@ -347,37 +500,101 @@ impl Store {
         check_is_no_other(location.home())?;
         ensure_directories(location.home())?;
         let alternative = "directory for the store";
-        let mut shared = Shared::open(&location, placement, budget, alternative)?;
-        ensure_directory(&shared.home.join(SEGMENTS))?;
-        sweep_all(&mut shared)?;
-        shared.state.get_mut().outdated = rewritten::replay(&shared)?;
-        shared.fill_reserve();
+        let common = Common::open(&location, placement, budget, alternative)?;
         Ok(Self {
-            shared: Arc::new(shared),
+            namespaces: Arc::new(Namespaces::open(common)?),
         })
     }
 
     #[cfg(test)]
     pub(crate) fn tier(&self) -> &Arc<Tier> {
-        &self.shared.tier
+        &self.namespaces.common().tier
     }
 
-    /// A handle to the datasets.
+    #[cfg(test)]
+    fn shared(&self) -> Arc<Shared> {
+        self.namespaces.get(DEFAULT_NAMESPACE).unwrap()
+    }
+
+    /// Changes what is kept, and for how long.
+    pub fn set_policy(&self, policy: Policy) {
+        *self.namespaces.common().policy.write() = policy;
+    }
+
+    /// Everything that somebody may do who has all roles in the default namespace.
     pub fn access(&self) -> Access {
-        Access {
-            shared: Arc::clone(&self.shared),
+        self.access_of(DEFAULT_NAMESPACE, Roles::ALL)
+    }
+
+    /// Everything that the callers of a namespace may do who have these roles, there and where they were granted.
+    /// The name is not checked: it is the server's business who has which.
+    pub fn access_of(&self, namespace: &str, roles: Roles) -> Access {
+        Access::new(Arc::clone(&self.namespaces), namespace.into(), roles)
+    }
+
+    /// Removes what was deleted long enough ago, and cancels uploads that nobody goes on with, in all namespaces of
+    /// this directory; `now` is in seconds since the beginning of 1970. Returns how many of each, and what failed.
+    pub fn expire(&self, now: i64) -> (usize, usize, Vec<StoreError>) {
+        let (mut purged, mut cancelled, mut failed) = (0, 0, Vec::new());
+        for name in self.namespaces.names() {
+            let expired = self.namespaces.get(&name).and_then(|shared| {
+                let datasets = Datasets { shared };
+                datasets.expire(now)
+            });
+            match expired {
+                Ok((deleted, uploads)) => {
+                    purged += deleted;
+                    cancelled += uploads;
+                }
+                Err(error) => failed.push(error),
+            }
         }
+        (purged, cancelled, failed)
     }
 }
 
-impl State {
-    /// Forgets the snapshots of a dataset; those who have one keep it.
-    fn forget_snapshots(&mut self, dataset: DatasetId) {
-        self.snapshots.remove(&dataset);
-        let is_other = |older: &Arc<Snapshot>| older.manifest().dataset != dataset;
-        self.replaced.retain(is_other);
+impl Common {
+    /// Takes the directory, or the cache of objects. `alternative` names what else to choose if another process has it.
+    fn open(
+        location: &Location,
+        placement: Placement,
+        budget: Option<u64>,
+        alternative: &str,
+    ) -> Result<Self, StoreError> {
+        let tier = Arc::new(Tier::new(budget, &placement)?);
+        let home = location.home();
+        let lock = lock(&home.join("lock"), home, alternative)?;
+        let objects = match location {
+            Location::Directory(_) => {
+                check_is_no_cache(home)?;
+                None
+            }
+            Location::Objects {
+                url, cache_bytes, ..
+            } => {
+                let objects = Objects::open(url, placement.threads())?;
+                Some(Arc::new(Cache::new(objects, *cache_bytes)))
+            }
+        };
+        Ok(Self {
+            home: home.into(),
+            placement,
+            tier,
+            objects,
+            policy: RwLock::default(),
+            _lock: lock,
+        })
     }
+}
 
+/// Seconds since the beginning of 1970.
+fn now() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    // A clock before that is wrong: then nothing expires.
+    now.map_or(0, |it| it.as_secs().cast_signed())
+}
+
+impl State {
     fn stop_receiving(&self, dataset: DatasetId) {
         for ((id, _), cancelled) in &self.receiving {
             if *id == dataset {
@@ -467,7 +684,8 @@ impl SegmentReceiver {
             .map_err(StoreError::from)
             .and_then(|()| self.put_object());
         // From here on nothing may cancel the upload.
-        let _state = self.shared.state();
+        let mut state = self.shared.state();
+        state.touched.insert(dataset, now());
         if let Err(cancelled) = self.check_cancelled() {
             self.take_back_object();
             return Err(cancelled);
@@ -562,9 +780,11 @@ fn holds_segments(directory: &Path) -> Result<bool, StoreError> {
 /// row of it: one restored from an old copy does not know newer datasets.
 fn is_forgotten(state: &State, id: DatasetId, directory: &Path) -> Result<bool, StoreError> {
     let catalogue = &state.catalogue;
-    Ok(catalogue.by_id(Table::Dataset, id)?.is_none()
-        && catalogue.by_id(Table::Upload, id)?.is_none()
-        && !catalogue.is_deleted(id)?
+    let mut all = Table::ALL.into_iter();
+    let is_absent = |table| Ok::<_, StoreError>(catalogue.by_id(table, id)?.is_none());
+    Ok(all.try_fold(true, |absent, table| {
+        Ok::<_, StoreError>(absent && is_absent(table)?)
+    })? && !catalogue.is_purged(id)?
         && holds_segments(directory)?)
 }
 
@@ -670,6 +890,11 @@ fn sweep_files(state: &State, home: &Path, is_cache: bool) -> Result<(), StoreEr
         };
         let directory = datasets.join(&name);
         let published = state.catalogue.by_id(Table::Dataset, id)?;
+        // One that was deleted is kept as one that is published.
+        let published = match published {
+            None => state.catalogue.by_id(Table::Deleted, id)?,
+            published => published,
+        };
         let pending = state.catalogue.by_id(Table::Upload, id)?;
         if published.is_none() && pending.is_none() {
             // What only the catalogue forgot must not be lost.
@@ -708,9 +933,12 @@ mod backup;
 mod crashes;
 #[cfg(all(test, target_os = "linux"))]
 mod damage;
+mod datasets;
 #[cfg(all(test, target_os = "linux"))]
 mod failures;
+mod grants;
 mod import;
+mod namespaces;
 mod remote;
 mod rewritten;
 #[cfg(all(test, target_os = "linux"))]

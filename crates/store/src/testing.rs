@@ -1,6 +1,6 @@
 //! Helpers of this crate's tests, besides the datasets of the format's tests.
 
-use crate::Store;
+use crate::{Access, Store};
 use oboro_format::Bundle;
 use std::path::Path;
 
@@ -8,14 +8,17 @@ pub(crate) use oboro_format::testing::*;
 
 /// Uploads under the name "a" what has not arrived yet.
 pub(crate) fn send(store: &Store, bundle: &Bundle) {
-    let status = store
-        .access()
-        .begin_upload("a", &bundle.manifest().encode());
+    send_as(&store.access(), "a", bundle);
+}
+
+/// The same for a caller and another name.
+pub(crate) fn send_as(access: &Access, name: &str, bundle: &Bundle) {
+    let status = access.begin_upload(name, &bundle.manifest().encode());
+    let upload = access.of_upload(name).unwrap();
     let segments = status.unwrap().segments;
     for segment in segments.iter().filter(|segment| !segment.complete) {
         let bytes = std::fs::read(bundle.segment_path(segment.index)).unwrap();
-        let mut receiver = store
-            .access()
+        let mut receiver = upload
             .receive_segment(
                 bundle.manifest().dataset,
                 segment.index,

@@ -1,17 +1,24 @@
-//! `oboro datasets` and `oboro delete`
+//! `oboro datasets`, `oboro delete` and `oboro undelete`
 
 use crate::Outcome;
 use crate::arguments::ServerArguments;
 use crate::output::{Output, bytes};
-use oboro_client::Listing;
+use oboro_client::{Deleted, Listing, Unfinished, utc};
 use oboro_mining::escaped;
 use serde_json::json;
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
 
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
     server: ServerArguments,
+    /// List what was deleted and can be brought back instead.
+    #[arg(long, conflicts_with = "uploads")]
+    deleted: bool,
+    /// List uploads that were begun and not finished instead.
+    #[arg(long)]
+    uploads: bool,
 }
 
 #[derive(clap::Args)]
@@ -21,9 +28,35 @@ pub struct DeleteArguments {
     name: String,
     #[command(flatten)]
     server: ServerArguments,
+    /// Do not ask.
+    #[arg(long)]
+    yes: bool,
+    /// Delete for ever, and free space, at once, even if it was deleted before.
+    #[arg(long)]
+    now: bool,
+}
+
+#[derive(clap::Args)]
+pub struct UndeleteArguments {
+    /// The name it had on the server, or its id where several had that name.
+    #[arg(value_name = "NAME|ID")]
+    name: String,
+    #[command(flatten)]
+    server: ServerArguments,
+    /// The name it gets, if not the same.
+    #[arg(long = "as", value_name = "NAME")]
+    new_name: Option<String>,
 }
 
 pub fn list(arguments: &Arguments, output: Output) -> Outcome {
+    if arguments.deleted || arguments.uploads {
+        let unpublished = arguments.server.connect()?.unpublished()?;
+        return if arguments.deleted {
+            deleted(&unpublished.deleted, output)
+        } else {
+            uploads(&unpublished.uploads, output)
+        };
+    }
     let Listing { datasets, damaged } = arguments.server.connect()?.datasets()?;
     let sound = datasets.iter().map(|d| {
         json!({
@@ -75,9 +108,128 @@ pub fn list(arguments: &Arguments, output: Output) -> Outcome {
     })
 }
 
-pub fn delete(arguments: &DeleteArguments, output: Output) -> Outcome {
-    arguments.server.connect()?.delete(&arguments.name)?;
-    output.result(&json!({ "name": arguments.name, "deleted": true }), || {
-        format!("deleted {}\n", arguments.name)
+fn deleted(deleted: &[Deleted], output: Output) -> Outcome {
+    let value = deleted.iter().map(|it| {
+        json!({
+            "name": it.name,
+            "dataset": it.dataset.to_string(),
+            "stored_bytes": it.stored_bytes,
+            "deleted": moment(it.deleted),
+            "until": moment(it.until),
+        })
+    });
+    let value: Vec<_> = value.collect();
+    output.result(&value, || {
+        let mut text = String::new();
+        for it in deleted {
+            let _ = writeln!(
+                text,
+                "{}  {}  {}, deleted {}, can be brought back until {}",
+                escaped(&it.name),
+                it.dataset,
+                bytes(it.stored_bytes),
+                moment(it.deleted),
+                moment(it.until)
+            );
+        }
+        or_none(text, "no deleted datasets")
     })
+}
+
+fn uploads(uploads: &[Unfinished], output: Output) -> Outcome {
+    let value = uploads.iter().map(|it| {
+        json!({
+            "name": it.name,
+            "dataset": it.dataset.to_string(),
+            "received_bytes": it.received_bytes,
+            "total_bytes": it.total_bytes,
+            "until": moment(it.until),
+        })
+    });
+    let value: Vec<_> = value.collect();
+    output.result(&value, || {
+        let mut text = String::new();
+        for it in uploads {
+            let _ = writeln!(
+                text,
+                "{}  {}  {} of {}, cancelled at {} if nobody goes on with it",
+                escaped(&it.name),
+                it.dataset,
+                bytes(it.received_bytes),
+                bytes(it.total_bytes),
+                moment(it.until)
+            );
+        }
+        or_none(text, "no unfinished uploads")
+    })
+}
+
+fn or_none(text: String, none: &str) -> String {
+    if text.is_empty() {
+        format!("{none}\n")
+    } else {
+        text
+    }
+}
+
+/// A moment that a server tells.
+fn moment(unix_seconds: i64) -> String {
+    utc(u64::try_from(unix_seconds).unwrap_or(0))
+}
+
+pub fn delete(arguments: &DeleteArguments, output: Output) -> Outcome {
+    let DeleteArguments {
+        name,
+        server,
+        yes,
+        now,
+    } = arguments;
+    if !yes {
+        let question = match now {
+            true => format!("delete {} for ever? [y/N] ", escaped(name)),
+            false => format!("delete {}? [y/N] ", escaped(name)),
+        };
+        confirm(&question)?;
+    }
+    server.connect()?.delete(name, *now)?;
+    let value = json!({ "name": name, "deleted": true, "for_ever": now });
+    output.result(&value, || {
+        let name = escaped(name);
+        match now {
+            true => format!("deleted {name} for ever\n"),
+            false => format!(
+                "deleted {name}; `oboro undelete` brings it back while the server keeps it (`oboro datasets --deleted`)\n"
+            ),
+        }
+    })
+}
+
+pub fn undelete(arguments: &UndeleteArguments, output: Output) -> Outcome {
+    let UndeleteArguments {
+        name,
+        server,
+        new_name,
+    } = arguments;
+    let dataset = server.connect()?.undelete(name, new_name.as_deref())?;
+    let value =
+        json!({ "name": new_name.as_deref().unwrap_or(name), "dataset": dataset.to_string() });
+    output.result(&value, || format!("brought {} back\n", escaped(name)))
+}
+
+/// Asks on the terminal.
+///
+/// # Errors
+/// Anything but yes; nobody to ask.
+fn confirm(question: &str) -> Outcome {
+    let input = std::io::stdin();
+    if !input.is_terminal() {
+        return Err("there is nobody to ask whether that is meant; say so with --yes".into());
+    }
+    std::io::stderr().write_all(question.as_bytes())?;
+    let mut answer = String::new();
+    std::io::BufRead::read_line(&mut input.lock(), &mut answer)?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err("nothing was deleted".into()),
+    }
 }

@@ -1,5 +1,6 @@
 //! One module per command: its arguments, its work, its output.
 
+pub mod access;
 pub mod backup;
 pub mod datasets;
 pub mod encrypt;

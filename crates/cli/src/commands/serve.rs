@@ -6,7 +6,8 @@ use crate::output::{Failure, Output};
 use bytesize::ByteSize;
 use clap::{ValueEnum, value_parser};
 use oboro_server::{
-    Certificates, ConnectionLimits, GenomeOptions, Limits, Options, Pin, Server, Tokens,
+    Certificates, ConnectionLimits, GenomeOptions, Limits, Options, Pin, Policy, Quota, Server,
+    Tokens,
 };
 use oboro_store::Location;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -58,6 +59,8 @@ pub struct Arguments {
     pin: Option<PinArgument>,
     #[command(flatten)]
     limits: LimitArguments,
+    #[command(flatten)]
+    keeping: KeepingArguments,
     #[command(flatten)]
     genome: GenomeArguments,
     /// The format of the log on standard error; OBORO_LOG sets the level (error, warn, info, debug).
@@ -133,6 +136,41 @@ impl ConnectionArguments {
             handshake: Duration::from_secs(self.handshake_timeout.into()),
             idle: Duration::from_secs(self.idle_timeout.into()),
             ..ConnectionLimits::default()
+        }
+    }
+}
+
+/// What is kept of each owner, and for how long.
+#[derive(clap::Args)]
+struct KeepingArguments {
+    /// Days for which deleted datasets can be brought back; 0 deletes for ever at once.
+    #[arg(long, value_name = "DAYS", default_value_t = 7)]
+    keep_deleted: u32,
+    /// Days after which an upload that nobody goes on with is cancelled.
+    #[arg(long, value_name = "DAYS", default_value_t = 7, value_parser = value_parser!(u32).range(1..))]
+    keep_uploads: u32,
+    /// Bytes that one owner may store, deleted datasets included [default: no limit].
+    #[arg(long, value_name = "SIZE")]
+    owner_bytes: Option<ByteSize>,
+    /// Datasets that one owner may store [default: no limit].
+    #[arg(long, value_name = "N")]
+    owner_datasets: Option<u64>,
+    /// Unfinished uploads that one owner may have.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = value_parser!(u64).range(1..))]
+    owner_uploads: u64,
+}
+
+impl KeepingArguments {
+    fn policy(&self) -> Policy {
+        let days = |days: u32| Duration::from_secs(u64::from(days) * 24 * 60 * 60);
+        Policy {
+            keep_deleted: days(self.keep_deleted),
+            keep_uploads: days(self.keep_uploads),
+            quota: Quota {
+                bytes: self.owner_bytes.map(|it| it.as_u64()),
+                datasets: self.owner_datasets,
+                uploads: Some(self.owner_uploads),
+            },
         }
     }
 }
@@ -260,6 +298,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         tokens: tokens.clone(),
         threads: arguments.threads.count(),
         limits: arguments.limits.limits(),
+        policy: arguments.keeping.policy(),
         moment_cache: arguments.moment_cache.as_u64(),
         memory: arguments.memory.map(|memory| memory.as_u64()),
         genome: arguments.genome.options(),

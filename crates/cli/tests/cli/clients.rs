@@ -65,7 +65,9 @@ fn bearer(runtime: &Runtime, server: &Server, token: &str) -> Raw {
 
 /// A query for all itemsets of a length in a dataset.
 async fn question(client: &mut Raw, name: &str, length: usize) -> v1::CountRequest {
-    let listed = client.list_datasets(v1::ListDatasetsRequest {}).await;
+    let listed = client
+        .list_datasets(v1::ListDatasetsRequest::default())
+        .await;
     let datasets = listed.unwrap().into_inner().datasets;
     let dataset = datasets.into_iter().find(|it| it.name == name).unwrap();
     let mut itemsets = vec![Vec::new()];
@@ -223,7 +225,9 @@ fn callers_of_another_protocol_are_told_what_to_update() {
     ] {
         let mut client = raw(&runtime, &server, headers);
         runtime.block_on(async {
-            let listed = client.list_datasets(v1::ListDatasetsRequest {}).await;
+            let listed = client
+                .list_datasets(v1::ListDatasetsRequest::default())
+                .await;
             let counted = client.count(v1::CountRequest::default()).await;
             let told = client.server_info(v1::ServerInfoRequest {}).await;
             for status in [listed.unwrap_err(), counted.unwrap_err(), told.unwrap_err()] {
@@ -276,7 +280,7 @@ fn servers_of_another_protocol_are_told_from_broken_ones() {
         "datasets",
         "upload rows.oboro",
         "mine rows.oboro --min-support 1",
-        "delete rows",
+        "delete rows --yes --now",
     ];
     for (spoken, remedy) in [
         (PROTOCOL - 1, "update the server"),

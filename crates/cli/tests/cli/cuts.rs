@@ -105,7 +105,7 @@ fn uploads_go_on_after_any_cut() {
         parties
             .owner
             .json("mine rows.oboro --min-support 20% --verify rows.dat");
-        parties.owner.json("delete rows");
+        parties.owner.json("delete rows --yes --now");
         parties.encrypt_anew();
     });
 }
@@ -132,7 +132,7 @@ fn deletions_happen_or_do_not() {
     let parties = Parties::new();
     parties.encrypt_anew();
     parties.owner.json("upload rows.oboro");
-    cut_everywhere(&parties, "delete rows", |ended| {
+    cut_everywhere(&parties, "delete rows --yes --now", |ended| {
         if ended.code == Some(0) {
             assert_eq!(parties.datasets(), 0);
         }

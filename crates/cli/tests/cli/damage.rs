@@ -374,7 +374,7 @@ fn catalogues() {
         &["others ", "damaged: the catalogue's"],
     );
     let rows = Original::new(segment.path.clone());
-    owner.json("delete rows");
+    owner.json("delete rows --yes --now");
     assert_eq!(owner.json("datasets").as_array().unwrap().len(), 1);
     server.kill();
 

@@ -153,7 +153,7 @@ fn every_command_prints_one_value() {
     ];
     has_fields(&pairs, &counted);
     has_fields(&pairs["pairs"][0], &["item", "support", "together"]);
-    owner.json("delete named");
+    owner.json("delete named --yes --now");
     let mined = owner.json("mine quest.oboro --min-support 0.2 --verify quest.dat");
     has_fields(
         &mined,
@@ -265,7 +265,7 @@ fn every_command_prints_one_value() {
         let tokens = operator.json(command);
         has_fields(&tokens[0], &[&token[..], &["expired"]].concat());
     }
-    let deleted = owner.json("delete quest");
+    let deleted = owner.json("delete quest --yes --now");
     has_fields(&deleted, &["name", "deleted"]);
     assert_eq!(owner.json("datasets"), serde_json::json!([]));
 }
@@ -305,7 +305,7 @@ fn every_error_is_one_value() {
         ),
         ("rules rows.dat", "rows.dat"),
         ("datasets --server http://127.0.0.1:0", "cannot reach"),
-        ("delete rows", "no dataset named \"rows\""),
+        ("delete rows --yes --now", "no dataset named \"rows\""),
         ("inspect rows.dat", "does not begin with"),
         ("serve --data data --listen 0.0.0.0:0", "refusing to listen"),
         ("scrub nowhere", "not the directory of a store"),

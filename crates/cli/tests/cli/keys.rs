@@ -340,7 +340,7 @@ fn no_secret_shows_anywhere_but_where_it_belongs() {
             false,
         ),
         ("upload rows.oboro", false),
-        ("delete rows --token-file token", false),
+        ("delete rows --yes --now --token-file token", false),
     ] {
         for json in ["", "--json"] {
             if !json.is_empty() && (command.contains("keygen") || command.contains("encrypt")) {
@@ -411,7 +411,7 @@ fn the_log_tells_calls_by_numbers() {
             owner.json(&format!("{command} --name {NAME} --token-file token"));
         }
         owner.refused("datasets");
-        owner.json(&format!("delete {NAME} --token-file token"));
+        owner.json(&format!("delete {NAME} --yes --now --token-file token"));
         server.terminate();
         let log = server.ended().stderr;
         assert!(!log.contains(&token), "{log}");

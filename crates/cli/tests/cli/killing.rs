@@ -106,13 +106,13 @@ fn a_server_killed_at_any_moment_keeps_its_promises() {
         assert_eq!(owner.json(&upload)["version"], 2);
         owner.json(&format!("{mine} --verify twice.dat"));
 
-        mortal.killed_during("delete rows");
+        mortal.killed_during("delete rows --yes --now");
         match &mortal.versions()[..] {
             [] => drop(owner.refused(&upload)),
             versions => {
                 assert_eq!(versions, [2]);
                 owner.json(&format!("{mine} --verify twice.dat"));
-                owner.json("delete rows");
+                owner.json("delete rows --yes --now");
             }
         }
         assert_eq!(mortal.versions(), [0; 0]);
@@ -144,7 +144,7 @@ fn a_backup_taken_at_any_moment_can_be_restored() {
         owner.json(&format!("encrypt rows.dat --append-to {rows}.oboro"));
 
         // An append, an upload and a deletion are in progress during the backup.
-        let busy = ["upload rows", "upload late", "delete gone"].map(|call| {
+        let busy = ["upload rows", "upload late", "delete gone --yes --now"].map(|call| {
             let end = if call.starts_with("upload") {
                 ".oboro"
             } else {
@@ -182,9 +182,9 @@ fn a_backup_taken_at_any_moment_can_be_restored() {
         mine(&rows, &rows, "twice.dat");
         owner.json(&format!("upload {late}.oboro"));
         for name in [&rows, &late] {
-            owner.json(&format!("delete {name}"));
+            owner.json(&format!("delete {name} --yes --now"));
         }
-        let _ = owner.run(&format!("delete {gone}"));
+        let _ = owner.run(&format!("delete {gone} --yes --now"));
     }
 }
 

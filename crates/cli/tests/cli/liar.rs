@@ -157,6 +157,34 @@ impl Mining for Liar {
         Ok(Response::new(pass!(self, delete_dataset, request)))
     }
 
+    async fn undelete_dataset(
+        &self,
+        request: Request<v1::UndeleteDatasetRequest>,
+    ) -> Result<Response<v1::UndeleteDatasetReply>, Status> {
+        Ok(Response::new(pass!(self, undelete_dataset, request)))
+    }
+
+    async fn grant_access(
+        &self,
+        request: Request<v1::Grant>,
+    ) -> Result<Response<v1::GrantReply>, Status> {
+        Ok(Response::new(pass!(self, grant_access, request)))
+    }
+
+    async fn revoke_access(
+        &self,
+        request: Request<v1::Grant>,
+    ) -> Result<Response<v1::GrantReply>, Status> {
+        Ok(Response::new(pass!(self, revoke_access, request)))
+    }
+
+    async fn list_access(
+        &self,
+        request: Request<v1::ListAccessRequest>,
+    ) -> Result<Response<v1::ListAccessReply>, Status> {
+        Ok(Response::new(pass!(self, list_access, request)))
+    }
+
     async fn placement(
         &self,
         request: Request<v1::PlacementRequest>,

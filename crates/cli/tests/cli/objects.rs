@@ -130,7 +130,7 @@ fn what_was_uploaded_is_mined_whatever_the_server_has_here() {
         owner.json(&format!("{MINE} twice.dat"));
         let scrubbed = owner.json(&format!("scrub --server {}", server.url()));
         assert_eq!(scrubbed["damaged_parts"], 0);
-        owner.json("delete rows");
+        owner.json("delete rows --yes --now");
         assert_eq!(setting.names(), ["catalogue.sqlite"]);
         drop(server);
         let _server = setting.serve("cache", "");
@@ -212,11 +212,11 @@ fn of_two_servers_the_later_one_writes() {
         setting.encrypt_and_upload();
         let second = setting.serve("other", "");
         owner.talk_to(first.url());
-        let said = owner.refused("delete rows");
+        let said = owner.refused("delete rows --yes --now");
         says(&said, &["another server writes", "only one"]);
         owner.json(&format!("{MINE} rows.dat"));
         owner.talk_to(second.url());
-        owner.json("delete rows");
+        owner.json("delete rows --yes --now");
     }
 }
 
@@ -243,7 +243,7 @@ fn a_server_out_of_reach_is_told_and_comes_back() {
     drop(server);
     let server = setting.serve("empty", "--moment-cache 0");
     setting.s3.as_mut().unwrap().stop();
-    for line in [&format!("{MINE} rows.dat"), "delete rows"] {
+    for line in [&format!("{MINE} rows.dat"), "delete rows --yes --now"] {
         let said = setting.owner.run(line).refusal();
         says(&said, &["cannot be reached", "operator"]);
         assert!(!said.contains("s3://"), "{said}");
@@ -260,7 +260,7 @@ fn a_server_out_of_reach_is_told_and_comes_back() {
     );
     setting.s3.as_mut().unwrap().resume();
     setting.owner.json(&format!("{MINE} rows.dat"));
-    setting.owner.json("delete rows");
+    setting.owner.json("delete rows --yes --now");
     assert_eq!(setting.names(), ["catalogue.sqlite"]);
 }
 
@@ -275,7 +275,7 @@ fn a_server_killed_while_it_publishes_leaves_the_old_state_or_the_new_one() {
             let bundle = format!("r{round}.oboro");
             owner.json(&format!("encrypt rows.dat --out {bundle} --max-len 2"));
             let upload = format!("upload {bundle} --name rows");
-            for line in [upload.as_str(), "delete rows"] {
+            for line in [upload.as_str(), "delete rows --yes --now"] {
                 let mut process = owner.start(line);
                 thread::sleep(Duration::from_millis(20 + 37 * (round * 7 % 8)));
                 server.kill();
@@ -290,7 +290,7 @@ fn a_server_killed_while_it_publishes_leaves_the_old_state_or_the_new_one() {
                     owner.json(&upload);
                 }
             }
-            let _ = owner.run("delete rows");
+            let _ = owner.run("delete rows --yes --now");
             assert_eq!(setting.names(), ["catalogue.sqlite"], "round {round}");
         }
     }

@@ -87,7 +87,13 @@ fn calls_that_carry_a_name_have_short_messages() {
     let runtime = Runtime::new().unwrap();
     let mut client = MiningClient::new(channel(&runtime, &server));
     let name = "n".repeat(100 << 10);
-    let delete = with_token(v1::DeleteDatasetRequest { name }, &token);
+    let delete = with_token(
+        v1::DeleteDatasetRequest {
+            name,
+            at_once: true,
+        },
+        &token,
+    );
     let refused = runtime.block_on(client.delete_dataset(delete)).unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
     says(refused.message(), &["up to 65536 bytes"]);
@@ -99,7 +105,7 @@ fn right_tokens_are_let_in_after_many_wrong_ones() {
     let runtime = Runtime::new().unwrap();
     let mut client = MiningClient::new(channel(&runtime, &server));
     for _ in 0..12 {
-        let list = with_token(v1::ListDatasetsRequest {}, "oboro_0");
+        let list = with_token(v1::ListDatasetsRequest::default(), "oboro_0");
         let refused = runtime.block_on(client.list_datasets(list)).unwrap_err();
         assert_eq!(refused.code(), Code::Unauthenticated);
     }

@@ -3,7 +3,7 @@
 
 use crate::common::plaintext::random_baskets;
 use crate::common::{Home, flip, says};
-use oboro_server::{Dispatch, GenomeOptions, Limits, Options, RemoteJob, Server, Worker};
+use oboro_server::{Dispatch, GenomeOptions, Limits, Options, Policy, RemoteJob, Server, Worker};
 use oboro_store::Location;
 use std::fs;
 use std::num::NonZero;
@@ -56,6 +56,7 @@ impl Serving {
             tokens: None,
             threads,
             limits: Limits::default(),
+            policy: Policy::default(),
             moment_cache: 64 << 20,
             memory: None,
             genome: GenomeOptions::default(),

@@ -12,7 +12,7 @@ use oboro_mining::{
     Transactions, eclat,
 };
 use oboro_rlwe::MasterKey;
-use oboro_server::{GenomeOptions, Limits, Local, Options};
+use oboro_server::{GenomeOptions, Limits, Local, Options, Policy};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -373,6 +373,7 @@ fn start(data: &Path) -> Local {
         tokens: None,
         threads: two(),
         limits: Limits::default(),
+        policy: Policy::default(),
         moment_cache: 1 << 20,
         memory: None,
         genome: GenomeOptions::default(),

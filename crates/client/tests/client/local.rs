@@ -10,7 +10,7 @@ use oboro_mining::{
     Transactions, eclat,
 };
 use oboro_rlwe::MasterKey;
-use oboro_server::{GenomeOptions, Limits, Local, Options};
+use oboro_server::{GenomeOptions, Limits, Local, Options, Policy};
 use std::io;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -33,6 +33,7 @@ fn start(data: &Path) -> Local {
         tokens: None,
         threads: two(),
         limits: Limits::default(),
+        policy: Policy::default(),
         moment_cache: 0,
         memory: None,
         genome: GenomeOptions::default(),
@@ -183,7 +184,7 @@ fn no_call_waits_for_a_silent_server_longer_than_its_caller_does() {
     let calls: [Call<'_>; 8] = [
         &|it| it.datasets().map(drop),
         &|it| it.placement("dataset").map(drop),
-        &|it| it.delete("dataset"),
+        &|it| it.delete("dataset", true),
         &|it| it.scrub(None, None, |_| {}).map(drop),
         &|it| it.genomes().map(drop),
         &search,

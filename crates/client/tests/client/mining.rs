@@ -84,7 +84,7 @@ fn mine(
     }
     let names = mined.names.clone();
     let frequent = mined.found.itemsets().clone();
-    connection.delete(&name).unwrap();
+    connection.delete(&name, true).unwrap();
     (frequent, names)
 }
 

@@ -81,12 +81,13 @@ impl Shared {
     fn window(
         &self,
         memory: &Taken,
+        asker: &Arc<str>,
         collection: &Collection,
         rows: &windows::WindowRows,
     ) -> Result<(Arc<Window>, Origin), GenomeError> {
         self.memory.tidy(memory);
         match memory.share() {
-            Share::Part => self.windows.get(collection, rows),
+            Share::Part => self.windows.get(asker, collection, rows),
             Share::All => Ok((collection.prepare(rows)?, Origin::Prepared)),
         }
     }
@@ -114,15 +115,14 @@ async fn conduct(
     }
     let bytes = receive(requests, &search.plan).await?;
     let begun = Instant::now();
-    let (shared_too, plan, account) =
-        (Arc::clone(shared), Arc::clone(&search.plan), search.account);
+    let (home, plan, account) = (search.home, Arc::clone(&search.plan), search.account);
     let (nonce, held) = (search.nonce, Arc::clone(&memory));
     let query = blocking(move || {
         let _held = held;
         let query = ExpandedQuery::decode(plan, bytes, nonce)
             .map_err(|error| Status::invalid_argument(error.to_string()))?;
         if let Some(account) = account {
-            let spent = account.spend(&shared_too.budgets);
+            let spent = account.spend(&home.budgets);
             spent.map_err(|error| status::of_genome(&error))?;
         }
         Ok(Arc::new(query))
@@ -132,9 +132,9 @@ async fn conduct(
     for (number, rows) in (0..).zip(search.windows_rows) {
         let (shared_too, collection) = (Arc::clone(shared), search.collection.clone());
         let (query, multiplicity) = (Arc::clone(&query), search.multiplicity);
-        let held = Arc::clone(&memory);
+        let (held, asker) = (Arc::clone(&memory), Arc::clone(&search.asker));
         let (evaluation, origin) = blocking(move || {
-            let window = shared_too.window(&held, &collection, &rows);
+            let window = shared_too.window(&held, &asker, &collection, &rows);
             let (window, origin) = window.map_err(|error| status::of_genome(&error))?;
             Evaluation::new(query, window, multiplicity)
                 .map(|evaluation| (evaluation, origin))

@@ -25,8 +25,9 @@ pub(crate) enum WindowRows {
     Bases(usize),
 }
 
-/// Its address names a collection, which the entry keeps alive.
-type Key = (usize, WindowRows);
+/// Who asks, so that nobody learns by what is cached where others searched; and a collection's address, which the entry
+/// keeps alive.
+type Key = (Arc<str>, usize, WindowRows);
 type Entry = (Collection, Arc<Window>);
 
 /// Prepared windows, within a number of bytes. With 0 bytes it is empty and does nothing.
@@ -102,6 +103,7 @@ impl Windows {
     /// Damaged data.
     pub(crate) fn get(
         &self,
+        asker: &Arc<str>,
         collection: &Collection,
         rows: &WindowRows,
     ) -> Result<(Arc<Window>, Origin), GenomeError> {
@@ -112,7 +114,7 @@ impl Windows {
         };
         let (_, window) = match &self.0 {
             Some(cache) => {
-                let key = (collection.address(), rows.clone());
+                let key = (Arc::clone(asker), collection.address(), rows.clone());
                 cache.get_or_insert_with(&key, prepare)?
             }
             None => prepare()?,
@@ -156,8 +158,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let windows = Windows::new(1 << 20);
         let (old, rows) = (panel(&directory, 1), WindowRows::Sites(3..40));
+        let (one, other) = (Arc::from("one"), Arc::from("other"));
         let origin = |collection: &Collection, rows: &WindowRows| {
-            let (window, origin) = windows.get(collection, rows).unwrap();
+            let (window, origin) = windows.get(&one, collection, rows).unwrap();
             assert!(window.bytes() as u64 <= collection.preparation_bytes(37));
             origin
         };
@@ -167,23 +170,30 @@ mod tests {
         let new = panel(&directory, 2);
         assert_eq!(origin(&new, &rows), Origin::Prepared);
         assert_eq!(origin(&old, &rows), Origin::Kept);
+        // Others learn nothing of that.
+        let (_, unknown) = windows.get(&other, &old, &rows).unwrap();
+        assert_eq!(unknown, Origin::Prepared);
     }
 
     #[test]
     fn no_more_is_kept_than_may_be() {
         let directory = tempfile::tempdir().unwrap();
         let panel = panel(&directory, 1);
+        let asker: Arc<str> = "asker".into();
         for bytes in [0, 20_000] {
             let windows = Windows::new(bytes);
             let wanted: Vec<_> = (0..60)
                 .map(|first| WindowRows::Sites(first..first + 32))
                 .collect();
             for rows in &wanted {
-                windows.get(&panel, rows).unwrap();
+                windows.get(&asker, &panel, rows).unwrap();
             }
             let kept = wanted.iter().filter(|rows| {
                 let cache = windows.0.as_ref();
-                cache.is_some_and(|cache| cache.get(&(panel.address(), (*rows).clone())).is_some())
+                cache.is_some_and(|cache| {
+                    let key = (Arc::clone(&asker), panel.address(), (*rows).clone());
+                    cache.get(&key).is_some()
+                })
             });
             assert!(kept.count() as u64 * 7000 <= bytes);
         }

@@ -1,6 +1,7 @@
 //! Published versions as another process reads them: whatever the storage, and whatever is missing.
 
 use super::*;
+use crate::DEFAULT_NAMESPACE;
 use crate::Store;
 use crate::testing::{ID, append, bundle, files, residues, send, two_limbs};
 use oboro_format::FormatError;
@@ -41,17 +42,21 @@ fn reads_beside_the_store_that_has_the_directory() {
     let (store, bundle) = published(&directory, &root);
     let shared = open(&directory);
     let manifest = bundle.manifest().clone();
-    let snapshot = shared.snapshot("a", manifest.clone()).unwrap();
+    let snapshot = shared
+        .snapshot(DEFAULT_NAMESPACE, "a", manifest.clone())
+        .unwrap();
     assert_intact(&snapshot);
     assert!(Arc::ptr_eq(
         &snapshot,
-        &shared.snapshot("a", manifest).unwrap()
+        &shared.snapshot(DEFAULT_NAMESPACE, "a", manifest).unwrap()
     ));
     // A newer version has the older one's panels.
     let longer = append(&bundle, &[2]);
     send(&store, &longer);
     store.access().publish(ID).unwrap();
-    let newer = shared.snapshot("a", longer.manifest().clone()).unwrap();
+    let newer = shared
+        .snapshot(DEFAULT_NAMESPACE, "a", longer.manifest().clone())
+        .unwrap();
     assert_intact(&newer);
     let panels = [&snapshot, &newer].map(|it| it.panel(0, Limb(0), Column(0)).unwrap());
     assert!(Arc::ptr_eq(&panels[0], &panels[1]));
@@ -67,7 +72,9 @@ fn objects_are_read_by_way_of_a_cache_of_ones_own() {
     };
     let (_store, bundle) = published(location("server"), &root);
     let shared = open(location("worker"));
-    let snapshot = shared.snapshot("a", bundle.manifest().clone()).unwrap();
+    let snapshot = shared
+        .snapshot(DEFAULT_NAMESPACE, "a", bundle.manifest().clone())
+        .unwrap();
     assert_intact(&snapshot);
     let taken = SharedStore::open(location("worker"), Placement::default(), None);
     assert!(matches!(
@@ -84,13 +91,18 @@ fn what_is_missing_or_another_is_named() {
     let mut other = bundle.manifest().clone();
     other.segments[1].digest.0[0] ^= 1;
     let shared = open(&home);
-    let refusal = shared.snapshot("a", other).unwrap_err().to_string();
+    let refusal = shared
+        .snapshot(DEFAULT_NAMESPACE, "a", other)
+        .unwrap_err()
+        .to_string();
     assert!(refusal.contains("segment 1 of dataset"), "{refusal}");
     let second = files(&home)
         .into_iter()
         .find(|it| it.ends_with("00000001.seg"));
     fs::remove_file(home.join(second.unwrap())).unwrap();
-    let missing = shared.snapshot("a", bundle.manifest().clone()).unwrap_err();
+    let missing = shared
+        .snapshot(DEFAULT_NAMESPACE, "a", bundle.manifest().clone())
+        .unwrap_err();
     assert!(
         missing.to_string().contains("segment 1 of dataset"),
         "{missing}"

@@ -95,12 +95,16 @@ pub(crate) struct Objects {
     store: Arc<dyn ObjectStore>,
     prefix: String,
     url: String,
+    /// What the names of these objects begin with below the prefix: nothing, or directories and a slash.
+    below: String,
     in_flight: Arc<Semaphore>,
     /// Held by the one object that is being written from a file.
     turn: Arc<Semaphore>,
-    /// There until it is dropped.
-    runtime: Option<Runtime>,
+    runtime: Arc<Requests>,
 }
+
+/// The threads of requests; there until it is dropped.
+struct Requests(Option<Runtime>);
 
 impl Objects {
     /// Bytes that requests in flight take: received pieces, what they are assembled into, and what is written.
@@ -173,10 +177,24 @@ impl Objects {
             store,
             prefix: prefix.into(),
             url: url.into(),
+            below: String::new(),
             in_flight: Arc::new(Semaphore::new((IN_FLIGHT / PERMIT) as usize)),
             turn: Arc::new(Semaphore::new(1)),
-            runtime: Some(runtime),
+            runtime: Arc::new(Requests(Some(runtime))),
         })
+    }
+
+    /// Those of these whose names begin with `below`, directories and a slash, without it.
+    pub(crate) fn below(&self, below: &str) -> Self {
+        Self {
+            store: Arc::clone(&self.store),
+            prefix: self.prefix.clone(),
+            url: self.url.clone(),
+            below: format!("{}{below}", self.below),
+            in_flight: Arc::clone(&self.in_flight),
+            turn: Arc::clone(&self.turn),
+            runtime: Arc::clone(&self.runtime),
+        }
     }
 
     /// The URL of the prefix.
@@ -184,9 +202,16 @@ impl Objects {
         &self.url
     }
 
+    /// The URL of these objects: without a slash at its end.
+    pub(crate) fn root_url(&self) -> String {
+        format!("{}/{}", self.url, self.below)
+            .trim_end_matches('/')
+            .to_owned()
+    }
+
     /// The URL of an object.
     pub(crate) fn url_of(&self, name: &str) -> String {
-        format!("{}/{name}", self.url)
+        format!("{}/{}{name}", self.url, self.below)
     }
 
     /// The error of an object that cannot be reached.
@@ -210,12 +235,13 @@ impl Objects {
     }
 
     fn path(&self, name: &str) -> ObjectPath {
-        let path = [&self.prefix, name].join("/");
+        let path = format!("{}/{}{name}", self.prefix, self.below);
         ObjectPath::parse(path).expect("the prefix was checked, and names are plain")
     }
 
     fn runtime(&self) -> &Runtime {
-        self.runtime.as_ref().expect("there until it is dropped")
+        let Requests(runtime) = &*self.runtime;
+        runtime.as_ref().expect("there until it is dropped")
     }
 
     /// Runs `work` there and waits for it here.
@@ -306,6 +332,13 @@ impl Objects {
         })
     }
 
+    /// Writes a small object, replacing one that exists.
+    pub(crate) fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), ObjectError> {
+        let (store, path) = (Arc::clone(&self.store), self.path(name));
+        self.wait(async move { store.put(&path, bytes.into()).await.map(drop) })
+            .map_err(|error| ObjectError::of(&error))
+    }
+
     /// Writes an object if it still is as it `was`, or absent; returns what it is now.
     pub(crate) fn replace(
         &self,
@@ -351,10 +384,10 @@ impl Objects {
     }
 }
 
-impl Drop for Objects {
+impl Drop for Requests {
     fn drop(&mut self) {
         // The last reference may be dropped on one of its own threads, or on another runtime's: none of them may block.
-        if let Some(runtime) = self.runtime.take() {
+        if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
     }

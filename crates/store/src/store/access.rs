@@ -1,149 +1,199 @@
-//! Everything that callers can do with datasets and uploads.
+//! What one caller may do with a store: the only way to anything in it.
+//!
+//! A caller works in a namespace of its own, with the roles of its token, and in those of others as far as their owners
+//! granted it: their datasets are called `OWNER/NAME`. What a caller has no role on does not exist for it: the answer
+//! is found by the same steps as that about something which is not there.
 
-use super::rewritten::is_newer;
+use super::grants::{ANY, Grant};
 use super::*;
+use oboro_format::{Bundle, Role};
 
-/// A handle to the datasets of a store, by which callers reach them.
+/// A handle to what one caller may do.
 #[derive(Clone)]
 pub struct Access {
-    pub(super) shared: Arc<Shared>,
+    namespaces: Arc<Namespaces>,
+    caller: Arc<str>,
+    roles: Roles,
+    /// The name of the only upload that this is about.
+    upload: Option<Arc<str>>,
+}
+
+/// A name of a dataset or collection, and where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// The namespace.
+    pub namespace: Arc<str>,
+    /// Its directory.
+    pub home: PathBuf,
+    /// The name in it.
+    pub name: String,
+}
+
+/// What a caller may see of a namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Visible {
+    /// The namespace.
+    pub namespace: Arc<str>,
+    /// Its directory.
+    pub home: PathBuf,
+    /// What names in it begin with for this caller: nothing in its own.
+    pub prefix: String,
+    /// The names that it may see; all if there is no list.
+    names: Option<BTreeSet<String>>,
+}
+
+impl Visible {
+    /// Whether it may see this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.names.as_ref().is_none_or(|it| it.contains(name))
+    }
 }
 
 impl Access {
+    pub(super) fn new(namespaces: Arc<Namespaces>, caller: Arc<str>, roles: Roles) -> Self {
+        Self {
+            namespaces,
+            caller,
+            roles,
+            upload: None,
+        }
+    }
+
+    /// The caller's namespace.
+    pub fn namespace(&self) -> &Arc<str> {
+        &self.caller
+    }
+
+    /// Where a dataset or collection is of which the caller wants to do what a role allows. Whether it exists is not
+    /// looked at.
+    ///
+    /// # Errors
+    /// Without a role on it: none there; with other roles: forbidden.
+    pub fn resolve(&self, name: &str, role: Role) -> Result<Resolved, StoreError> {
+        let (owner, local) = match name.split_once('/') {
+            Some((owner, local)) if *owner != *self.caller => (owner, local),
+            Some((_, local)) => (&*self.caller, local),
+            None => (&*self.caller, name),
+        };
+        check_name(owner)?;
+        if local != ANY {
+            check_name(local)?;
+        }
+        let roles = if *owner == *self.caller {
+            self.roles
+        } else {
+            let granted = self.namespaces.grants().roles(owner, &self.caller, local);
+            if granted.is_empty() {
+                return Err(StoreError::NoDataset { name: name.into() });
+            }
+            granted & self.roles
+        };
+        if !roles.has(role) {
+            return Err(StoreError::Forbidden { role });
+        }
+        Ok(Resolved {
+            namespace: owner.into(),
+            home: self.namespaces.home(owner),
+            name: local.into(),
+        })
+    }
+
+    /// The namespaces of which the caller may see something, its own first.
+    ///
+    /// # Errors
+    /// It may see nothing, not even in its own.
+    pub fn visible(&self) -> Result<Vec<Visible>, StoreError> {
+        self.check(Role::Read)?;
+        let mut all = vec![Visible {
+            namespace: Arc::clone(&self.caller),
+            home: self.namespaces.home(&self.caller),
+            prefix: String::new(),
+            names: None,
+        }];
+        let grants = self.namespaces.grants();
+        for (owner, names) in grants.of_caller(&self.caller) {
+            let may_see = |name: &String| grants.roles(&owner, &self.caller, name).has(Role::Read);
+            let names: BTreeSet<String> = names.into_iter().filter(may_see).collect();
+            if !names.is_empty() {
+                all.push(Visible {
+                    home: self.namespaces.home(&owner),
+                    prefix: format!("{owner}/"),
+                    names: (!names.contains(ANY)).then_some(names),
+                    namespace: owner.into(),
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    /// Refuses what the caller may not do in its own namespace.
+    ///
+    /// # Errors
+    /// Forbidden.
+    pub fn check(&self, role: Role) -> Result<(), StoreError> {
+        if self.roles.has(role) {
+            Ok(())
+        } else {
+            Err(StoreError::Forbidden { role })
+        }
+    }
+
+    /// The datasets among which a name is, and the name there.
+    fn datasets(&self, name: &str, role: Role) -> Result<(Datasets, String), StoreError> {
+        let Resolved {
+            namespace, name, ..
+        } = self.resolve(name, role)?;
+        let shared = self.namespaces.get(&namespace)?;
+        Ok((Datasets { shared }, name))
+    }
+
+    /// The caller's own.
+    fn own(&self, role: Role) -> Result<Datasets, StoreError> {
+        self.check(role)?;
+        let shared = self.namespaces.get(&self.caller)?;
+        Ok(Datasets { shared })
+    }
+
     /// Begins the upload of a dataset or of a newer version of it, or returns the progress of an upload of the same
     /// manifest. Segments of the published version need no upload.
     ///
     /// # Errors
     /// A name that is invalid or taken, a manifest that is invalid or does not follow the published version, another
-    /// upload of the dataset in progress, a deleted dataset, a disk or catalogue that fails.
+    /// upload of the dataset in progress, a deleted dataset, a quota, a disk or catalogue that fails.
     pub fn begin_upload(&self, name: &str, manifest: &[u8]) -> Result<UploadStatus, StoreError> {
-        check_name(name)?;
-        let new = Manifest::decode(manifest).map_err(|error| match error {
-            FormatError::Damaged { corruption, .. } => {
-                StoreError::from(UploadError::ManifestRefused { corruption })
-            }
-            other => other.into(),
-        })?;
-        let id = new.dataset;
-        let mut state = self.shared.state();
-        let state = &mut *state;
-        let catalogue = &mut state.catalogue;
-        if catalogue.is_deleted(id)? {
-            return Err(UploadError::Deleted { dataset: id }.into());
-        }
-        for table in [Table::Dataset, Table::Upload] {
-            if let Some(other) = catalogue
-                .by_name(table, name)?
-                .filter(|other| other.id != id)
-            {
-                return Err(UploadError::NameTaken {
-                    name: name.into(),
-                    taken_by: other.id,
-                }
-                .into());
-            }
-            if let Some(same) = catalogue.by_id(table, id)?.filter(|same| same.name != name) {
-                return Err(UploadError::StoredAs {
-                    dataset: id,
-                    name: same.name,
-                }
-                .into());
-            }
-        }
-        // Even if only an old copy of the store is here.
-        self.shared.check_is_not_replaced(&new)?;
-        let published = catalogue.by_id(Table::Dataset, id)?;
-        if published
-            .as_ref()
-            .is_some_and(|published| published.manifest == manifest)
-        {
-            return Ok(UploadStatus {
-                segments: self.progress(&new, Some(&new), true)?,
-                dataset: id,
-                published: true,
-            });
-        }
-        let older = published.as_ref().map(stored_manifest).transpose()?;
-        if let Some(older) = &older {
-            new.follows(older)?;
-        }
-        let there = older.as_ref().map_or_else(BTreeSet::new, Manifest::numbers);
-        let is_whole = !state.outdated.contains(&id);
-        match catalogue.by_id(Table::Upload, id)? {
-            Some(pending) if pending.manifest != manifest => {
-                // A bundle that changed since its upload started keeps what has arrived of what it still has.
-                let begun = stored_manifest(&pending)?;
-                if new.follows(&begun).is_err() {
-                    return Err(UploadError::OtherUpload {
-                        dataset: id,
-                        name: pending.name,
-                    }
-                    .into());
-                }
-                self.shared.ensure_dataset(id)?;
-                catalogue.change_upload(id, manifest)?;
-                // What it no longer names goes, and is not received any more.
-                let named = new.numbers();
-                for ((of, number), cancelled) in &state.receiving {
-                    if *of == id && !named.contains(number) {
-                        cancelled.store(true, Ordering::Release);
-                    }
-                }
-                let directory = self.shared.dataset(id);
-                sweep(&directory, &there, &(&named - &there))?;
-                self.shared.remove_objects(id, &(&there | &named));
-            }
-            Some(_) => {}
-            None => {
-                self.shared.ensure_dataset(id)?;
-                // Leftovers of a cancelled upload must not pass for part of this one.
-                self.shared.sweep(id, &there)?;
-                let upload = Record {
-                    id,
-                    name: name.into(),
-                    manifest: manifest.into(),
-                };
-                catalogue.begin_upload(&upload)?;
-            }
-        }
-        Ok(UploadStatus {
-            segments: self.progress(&new, older.as_ref(), is_whole)?,
-            dataset: id,
-            published: false,
+        let (datasets, name) = self.datasets(name, Role::Append)?;
+        datasets.begin_upload(&name, manifest)
+    }
+
+    /// The handle by which the upload under this name is sent and published, and nothing else is done; it may be in
+    /// another's namespace.
+    ///
+    /// # Errors
+    /// As [`resolve`](Self::resolve).
+    pub fn of_upload(&self, name: &str) -> Result<Self, StoreError> {
+        let Resolved {
+            namespace, name, ..
+        } = self.resolve(name, Role::Append)?;
+        Ok(Self {
+            namespaces: Arc::clone(&self.namespaces),
+            caller: namespace,
+            roles: Role::Append.into(),
+            upload: Some(name.into()),
         })
     }
 
-    /// What has arrived of each segment; those of the `published` version are complete, if that is whole.
-    fn progress(
-        &self,
-        manifest: &Manifest,
-        published: Option<&Manifest>,
-        is_whole: bool,
-    ) -> Result<Vec<SegmentProgress>, StoreError> {
-        let published = published.map_or_else(BTreeMap::new, Manifest::digests);
-        let one = |(index, entry): (usize, &oboro_format::SegmentEntry)| {
-            let path = self.shared.segment(manifest, index as u32);
-            let is_published = published.get(&entry.number) == Some(&entry.digest);
-            let complete = (is_published && is_whole) || length(&path)?.is_some();
-            let received = if complete {
-                entry.bytes
-            } else {
-                usable_length(&partial_path(&path), entry.bytes)?
-            };
-            Ok(SegmentProgress {
-                index: index as u32,
-                bytes_total: entry.bytes,
-                bytes_received: received,
-                complete,
-            })
-        };
-        manifest.segments.iter().enumerate().map(one).collect()
+    /// The datasets among which the upload of this id is.
+    fn uploading(&self, dataset: DatasetId) -> Result<Datasets, StoreError> {
+        let datasets = self.own(Role::Append)?;
+        if let Some(name) = &self.upload {
+            datasets.check_is_named(dataset, name)?;
+        }
+        Ok(datasets)
     }
 
     /// Resumes receiving a segment at `offset`, which must be where its upload stands.
     ///
     /// # Errors
-    ///
     /// No such upload or segment, another offset, a segment that another connection sends, a disk that fails.
     pub fn receive_segment(
         &self,
@@ -151,68 +201,8 @@ impl Access {
         index: u32,
         offset: u64,
     ) -> Result<SegmentReceiver, StoreError> {
-        let mut state = self.shared.state();
-        let pending = state
-            .catalogue
-            .by_id(Table::Upload, dataset)?
-            .ok_or(UploadError::NoUpload { dataset })?;
-        let manifest = stored_manifest(&pending)?;
-        let no_such = |reason| {
-            UploadError::NoSuchSegment {
-                dataset,
-                index,
-                reason,
-            }
-            .into()
-        };
-        let entry = *manifest
-            .segments
-            .get(index as usize)
-            .ok_or(no_such("the manifest does not name it"))?;
-        let (number, announced) = (entry.number, entry.bytes);
-        let path = self.shared.segment(&manifest, index);
-        if length(&path)?.is_some() {
-            return Err(no_such("it is complete"));
-        }
-        if state.receiving.contains_key(&(dataset, number)) {
-            return Err(UploadError::SegmentBusy { dataset, index }.into());
-        }
-        let partial = partial_path(&path);
-        let received = usable_length(&partial, announced)?;
-        if offset != received {
-            return Err(UploadError::Offset {
-                dataset,
-                index,
-                received,
-                offset,
-            }
-            .into());
-        }
-        // A file that is too long is not part of it.
-        if received == 0 && length(&partial)?.is_some_and(|length| length > 0) {
-            remove_if_there(&partial)?;
-        }
-        let mut options = OpenOptions::new();
-        let opened = options
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&partial);
-        let file = opened.map_err(io_error("create", &partial))?;
-        let cancelled = Arc::new(AtomicBool::new(false));
-        state.receiving.insert((dataset, number), cancelled.clone());
-        let shared = self.shared.clone();
-        Ok(SegmentReceiver {
-            shared,
-            manifest,
-            index,
-            announced,
-            received,
-            file,
-            path,
-            partial,
-            cancelled,
-        })
+        self.uploading(dataset)?
+            .receive_segment(dataset, index, offset)
     }
 
     /// Makes a completely received version the published one. Repeating it does nothing.
@@ -220,196 +210,20 @@ impl Access {
     /// # Errors
     /// No such upload, segments that are missing, another server that writes to the objects, a disk that fails.
     pub fn publish(&self, dataset: DatasetId) -> Result<Published, StoreError> {
-        let mut state = self.shared.state();
-        let record = state.catalogue.by_id(Table::Dataset, dataset)?;
-        let published = record.as_ref().map(stored_manifest).transpose()?;
-        let Some(pending) = state.catalogue.by_id(Table::Upload, dataset)? else {
-            let record = record.ok_or(UploadError::NoUpload { dataset })?;
-            let manifest = stored_manifest(&record)?;
-            if state.outdated.contains(&dataset) {
-                self.shared.check_is_served(&manifest, &record.name)?;
-            }
-            // Of an earlier attempt something may be left to do.
-            return self.finish(&mut state, manifest, None);
-        };
-        let manifest = stored_manifest(&pending)?;
-        self.shared.check_is_not_replaced(&manifest)?;
-        let new: Vec<u32> = match &published {
-            Some(published) if !state.outdated.contains(&dataset) => {
-                manifest.segments_beyond(published)
-            }
-            _ => (0..manifest.segments.len() as u32).collect(),
-        };
-        for &index in &new {
-            if length(&self.shared.segment(&manifest, index))?.is_none() {
-                return Err(UploadError::NotComplete { dataset, index }.into());
-            }
-            self.shared.open_segment(&manifest, index)?;
-        }
-        if let Some(remote) = &self.shared.remote
-            && let Some(index) = remote.missing(&manifest, &new)?
-        {
-            // Then its file must not pass for it either.
-            remove_if_there(&self.shared.segment(&manifest, index))?;
-            return Err(UploadError::NotComplete { dataset, index }.into());
-        }
-        // A segment may owe its name to a rename that could not be made durable.
-        sync_directory(&self.shared.dataset(dataset))?;
-        self.shared
-            .make(&mut state.catalogue, Change::Publish(dataset))?;
-        self.finish(&mut state, manifest, published.as_ref())
+        self.uploading(dataset)?.publish(dataset)
     }
 
-    /// Forgets what a published version has rewritten, unless that was done: only calls in progress still have it.
-    /// `before` was published until now, if that is known.
-    fn finish(
-        &self,
-        state: &mut State,
-        manifest: Manifest,
-        before: Option<&Manifest>,
-    ) -> Result<Published, StoreError> {
-        let dataset = manifest.dataset;
-        let noted = self.shared.noted(dataset)?;
-        let mut rewrote = Vec::new();
-        if is_newer(&manifest, noted.as_ref()) {
-            // Otherwise something may be left of a version in between, too.
-            let only_appended =
-                |before: &Manifest| noted.as_ref() == Some(before) && !manifest.replaces(before);
-            if !before.is_some_and(only_appended) {
-                state.forget_snapshots(dataset);
-                let numbers = manifest.numbers();
-                self.shared.sweep(dataset, &numbers)?;
-                self.shared.remove_objects(dataset, &numbers);
-                rewrote.clone_from(&manifest.earlier_roots);
-            }
-            // Last, so that a failure before has all of this done again.
-            self.shared.note(&manifest)?;
-        }
-        state.outdated.remove(&dataset);
-        Ok(Published {
-            dataset,
-            version: manifest.version,
-            root: manifest.root(),
-            rewrote,
-        })
-    }
-
-    /// The published datasets. One whose manifest is damaged, or that must not be served, does not hide the others.
-    ///
-    /// # Errors
-    /// A catalogue that fails.
-    pub fn list(&self) -> Result<Listing, StoreError> {
-        let state = self.shared.state();
-        let (records, outdated) = (state.catalogue.all(Table::Dataset)?, state.outdated.clone());
-        drop(state);
-        let info = |record: Record| -> Result<DatasetInfo, StoreError> {
-            let manifest = stored_manifest(&record)?;
-            check_name(&record.name)?;
-            if outdated.contains(&record.id) {
-                self.shared.check_is_served(&manifest, &record.name)?;
-            }
-            Ok(DatasetInfo {
-                name: record.name,
-                dataset: manifest.dataset,
-                version: manifest.version,
-                root: manifest.root(),
-                columns: manifest.columns,
-                blocks: manifest.block_count(),
-                stored_bytes: manifest.segment_bytes(),
-                parameters: manifest.parameters,
-                key_check: manifest.key_check,
-                max_len: manifest.max_len,
-            })
-        };
-        let mut listing = Listing::default();
-        for record in records {
-            match info(record) {
-                Ok(info) => listing.datasets.push(info),
-                Err(error) => listing.damaged.push(error),
-            }
-        }
-        Ok(listing)
-    }
-
-    /// Pins the published version of a dataset. All its segment files are opened and
-    /// their headers checked; panels are read when they are used.
-    ///
-    /// # Errors
-    /// No such dataset, a segment that is missing or damaged, a catalogue that fails.
-    pub fn snapshot(&self, name: &str) -> Result<Arc<Snapshot>, StoreError> {
-        check_name(name)?;
-        let mut state = self.shared.state();
-        let record = state
-            .catalogue
-            .by_name(Table::Dataset, name)?
-            .ok_or_else(|| StoreError::NoDataset { name: name.into() })?;
-        let manifest = stored_manifest(&record)?;
-        if state.outdated.contains(&record.id) {
-            self.shared.check_is_served(&manifest, name)?;
-        }
-        let older = state.snapshots.get(&record.id);
-        if let Some(same) = older.filter(|older| *older.manifest() == manifest) {
-            return Ok(same.clone());
-        }
-        let homes = Arc::new(self.shared.placement.homes(record.id));
-        let older = older.map(|it| &**it);
-        let segments = segments_of(&manifest, older, |index| {
-            let segment = self.shared.open_segment(&manifest, index)?;
-            self.shared.tier.register(segment, Arc::clone(&homes))
-        })?;
-        let snapshot = Arc::new(Snapshot::new(record.name, manifest, segments, homes));
-        if let Some(older) = state.snapshots.insert(record.id, snapshot.clone()) {
-            state.replaced.push_back(older);
-            if state.replaced.len() > REPLACED_SNAPSHOTS {
-                state.replaced.pop_front();
-            }
-        }
-        Ok(snapshot)
-    }
-
-    /// Pins the version of a dataset that has this root: the published one, or one that was queried before an append
-    /// replaced it, so that a mining run in progress can finish.
+    /// Publishes what a bundle holds, as an upload of it would. Segments are linked if the store is a directory on the
+    /// bundle's file system: then headers are checked here, panels before their first use, and they are as durable as
+    /// the bundle. Otherwise they are copied, and checked completely.
     ///
     /// # Errors
     ///
-    /// As [`snapshot`](Self::snapshot), or the dataset is at another version.
-    pub fn snapshot_at(&self, name: &str, root: Digest) -> Result<Arc<Snapshot>, StoreError> {
-        let published = self.snapshot(name)?;
-        if published.root() == root {
-            return Ok(published);
-        }
-        let state = self.shared.state();
-        let wanted = state.replaced.iter().find(|older| {
-            older.root() == root && older.manifest().dataset == published.manifest().dataset
-        });
-        wanted.cloned().ok_or_else(|| StoreError::OtherVersion {
-            name: name.into(),
-            version: published.manifest().version,
-            root: published.root(),
-            wanted: root,
-        })
-    }
-
-    /// Deletes a dataset, published or only being uploaded, even on a full disk; which one it was.
-    /// Snapshots already taken stay usable. The id of a published dataset is never accepted again.
-    ///
-    /// # Errors
-    /// No such dataset, another server that writes to the objects, a catalogue that fails.
-    pub fn delete(&self, name: &str) -> Result<DatasetId, StoreError> {
-        check_name(name)?;
-        let mut state = self.shared.state();
-        let Some(published) = state.catalogue.by_name(Table::Dataset, name)? else {
-            return self.cancel(&mut state, name);
-        };
-        self.shared.change_to_free(&mut state.catalogue, |it| {
-            self.shared.make(it, Change::Delete(published.id))
-        })?;
-        state.forget_snapshots(published.id);
-        state.stop_receiving(published.id);
-        self.shared.remove_dataset(published.id)?;
-        self.shared.remove_objects(published.id, &BTreeSet::new());
-        self.shared.fill_reserve();
-        Ok(published.id)
+    /// As of uploads: a name that is taken, a version that is not newer, damaged segments, a full disk. What is
+    /// complete by then stays, and the next import resumes there.
+    pub fn import(&self, name: &str, bundle: &Bundle) -> Result<Published, StoreError> {
+        let (datasets, name) = self.datasets(name, Role::Append)?;
+        datasets.import(&name, bundle)
     }
 
     /// Cancels the upload under this name, discards what was received, and returns the id of its dataset. A published
@@ -418,31 +232,177 @@ impl Access {
     /// # Errors
     /// No such upload, a catalogue that fails.
     pub fn cancel_upload(&self, name: &str) -> Result<DatasetId, StoreError> {
-        check_name(name)?;
-        self.cancel(&mut self.shared.state(), name)
+        let (datasets, name) = self.datasets(name, Role::Append)?;
+        datasets.cancel_upload(&name)
     }
 
-    fn cancel(&self, state: &mut State, name: &str) -> Result<DatasetId, StoreError> {
-        let pending = state
-            .catalogue
-            .by_name(Table::Upload, name)?
-            .ok_or_else(|| StoreError::NoDataset { name: name.into() })?;
-        let published = state.catalogue.by_id(Table::Dataset, pending.id)?;
-        let published = published.as_ref().map(stored_manifest).transpose()?;
-        state.stop_receiving(pending.id);
-        // Complete segments without a row would be taken for a dataset that the catalogue forgot, so here the row goes
-        // last: without its segments the upload is back at its start.
-        let there = published
-            .as_ref()
-            .map_or_else(BTreeSet::new, Manifest::numbers);
-        self.shared.sweep(pending.id, &there)?;
-        self.shared.remove_objects(pending.id, &there);
-        self.shared
-            .change_to_free(&mut state.catalogue, |it| it.cancel_upload(pending.id))?;
-        if published.is_none() {
-            self.shared.remove_dataset(pending.id)?;
+    /// The published datasets that the caller may see. One whose manifest is damaged, or that must not be served, does
+    /// not hide the others.
+    ///
+    /// # Errors
+    /// A catalogue that fails.
+    pub fn list(&self) -> Result<Listing, StoreError> {
+        let mut all = Listing::default();
+        for visible in self.visible()? {
+            let shared = self.namespaces.get(&visible.namespace)?;
+            let mut listing = Datasets { shared }.list(|name| visible.has(name))?;
+            for info in &mut listing.datasets {
+                info.name.insert_str(0, &visible.prefix);
+            }
+            all.datasets.append(&mut listing.datasets);
+            all.damaged.append(&mut listing.damaged);
         }
-        self.shared.fill_reserve();
-        Ok(pending.id)
+        Ok(all)
+    }
+
+    /// The caller's datasets that were deleted and can be brought back, by name.
+    ///
+    /// # Errors
+    /// A catalogue that fails.
+    pub fn deleted(&self) -> Result<Vec<DeletedInfo>, StoreError> {
+        self.own(Role::Read)?.deleted()
+    }
+
+    /// The caller's unfinished uploads, by name.
+    ///
+    /// # Errors
+    /// A catalogue or disk that fails.
+    pub fn uploads(&self) -> Result<Vec<UploadInfo>, StoreError> {
+        self.own(Role::Read)?.uploads()
+    }
+
+    /// What the caller's namespace holds.
+    ///
+    /// # Errors
+    /// A catalogue that fails.
+    pub fn usage(&self) -> Result<Usage, StoreError> {
+        self.own(Role::Read)?.usage()
+    }
+
+    /// Pins the published version of a dataset. All its segment files are opened and their headers checked; panels are
+    /// read when they are used.
+    ///
+    /// # Errors
+    /// No such dataset, a segment that is missing or damaged, a catalogue that fails.
+    pub fn snapshot(&self, name: &str) -> Result<Arc<Snapshot>, StoreError> {
+        let (datasets, name) = self.datasets(name, Role::Read)?;
+        datasets.snapshot(&name)
+    }
+
+    /// Pins the version of a dataset that has this root, to count on it: the published one, or one that was queried
+    /// before an append replaced it, so that a mining run in progress can finish.
+    ///
+    /// # Errors
+    /// As [`snapshot`](Self::snapshot), or the dataset is at another version.
+    pub fn snapshot_at(&self, name: &str, root: Digest) -> Result<Arc<Snapshot>, StoreError> {
+        let (datasets, name) = self.datasets(name, Role::Count)?;
+        datasets.snapshot_at(&name, root)
+    }
+
+    /// The same, to fetch columns of it.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn columns_at(&self, name: &str, root: Digest) -> Result<Arc<Snapshot>, StoreError> {
+        let (datasets, name) = self.datasets(name, Role::Fetch)?;
+        datasets.snapshot_at(&name, root)
+    }
+
+    /// Deletes a dataset, published or only being uploaded; which one it was. A published one can be brought back as
+    /// long as the [policy](Policy) says. Its name is free, its id is never accepted again. Snapshots already taken stay
+    /// usable.
+    ///
+    /// # Errors
+    /// No such dataset, another server that writes to the objects, a catalogue that fails.
+    pub fn delete(&self, name: &str) -> Result<DatasetId, StoreError> {
+        let (datasets, name) = self.datasets(name, Role::Delete)?;
+        datasets.delete(&name, false)
+    }
+
+    /// Deletes a dataset for ever, published, deleted before or only being uploaded, even on a full disk; which one it
+    /// was.
+    ///
+    /// # Errors
+    /// As [`delete`](Self::delete).
+    pub fn delete_now(&self, name: &str) -> Result<DatasetId, StoreError> {
+        let (datasets, name) = self.datasets(name, Role::Delete)?;
+        datasets.delete(&name, true)
+    }
+
+    /// Publishes a deleted dataset again, given by its name or, where several had it, by its id; under another name if
+    /// one is given. Returns its id.
+    ///
+    /// # Errors
+    /// None that was deleted, several, a name that is taken, another server that writes to the objects, a catalogue
+    /// that fails.
+    pub fn undelete(&self, which: &str, name: Option<&str>) -> Result<DatasetId, StoreError> {
+        let (datasets, which) = self.datasets(which, Role::Delete)?;
+        datasets.undelete(&which, name)
+    }
+
+    /// Starts to check one dataset, or everything of the caller's own. The catalogue is checked at once.
+    ///
+    /// # Errors
+    /// No such dataset, a catalogue that cannot be read.
+    pub fn scrub(&self, name: Option<&str>) -> Result<Scrub, StoreError> {
+        match name {
+            Some(name) => {
+                let (datasets, name) = self.datasets(name, Role::Read)?;
+                Scrub::begin(&datasets.shared, Some(&name))
+            }
+            None => Scrub::begin(&self.own(Role::Read)?.shared, None),
+        }
+    }
+
+    /// Adds roles to those that a caller has on something in the namespace; returns what they are now.
+    ///
+    /// # Errors
+    /// A name that cannot be one, roles that cannot be granted, too many grants, a disk that fails.
+    pub fn grant(&self, grant: &Grant) -> Result<Roles, StoreError> {
+        if grant.roles.has(Role::Operate) {
+            return Err(StoreError::NotGrantable);
+        }
+        self.change_grant(grant, |roles| {
+            roles.iter().chain(grant.roles.iter()).collect()
+        })
+    }
+
+    /// Takes roles from those that a caller has on something in the namespace; returns what is left of them.
+    ///
+    /// # Errors
+    /// A name that cannot be one, a disk that fails.
+    pub fn revoke(&self, grant: &Grant) -> Result<Roles, StoreError> {
+        self.change_grant(grant, |roles| {
+            roles.iter().filter(|&it| !grant.roles.has(it)).collect()
+        })
+    }
+
+    /// What was granted to others in the caller's namespace.
+    ///
+    /// # Errors
+    /// Forbidden.
+    pub fn grants(&self) -> Result<Vec<Grant>, StoreError> {
+        self.check(Role::Administer)?;
+        Ok(self.namespaces.grants().of_owner(&self.caller))
+    }
+
+    /// The name may be in a namespace of which the caller may administer it.
+    fn change_grant(
+        &self,
+        grant: &Grant,
+        change: impl FnOnce(Roles) -> Roles,
+    ) -> Result<Roles, StoreError> {
+        let Resolved {
+            namespace, name, ..
+        } = self.resolve(&grant.name, Role::Administer)?;
+        if grant.grantee != ANY {
+            check_name(&grant.grantee)?;
+        }
+        let about = (&*grant.grantee, &*name);
+        let grants = self.namespaces.grants();
+        grants.change(self.namespaces.common(), &namespace, about, change)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@
 
 use super::*;
 use oboro_format::FormatError;
+use oboro_format::files::parent;
 use std::collections::BTreeSet;
 
 /// Marks a backup in progress, and is locked by whoever makes it. A directory without it is somebody else's.
@@ -49,19 +50,43 @@ pub fn backup(
     let _lock = lock(&partial.join(UNFINISHED), &partial, "target")?;
     // Before anything else exists.
     sync_directory(&partial)?;
-    let copied = Copying {
-        from: directory,
-        to: &partial,
-        progress,
-    }
-    .run()
-    .and_then(|copied| Ok(rename_durably(&partial, &target).map(|()| copied)?));
+    let copied = copy_store(directory, &partial, progress)
+        .and_then(|copied| Ok(rename_durably(&partial, &target).map(|()| copied)?));
     // Best effort: the next attempt removes the leftovers, and a store ignores the mark.
     let _ = match copied {
         Ok(_) => fs::remove_file(target.join(UNFINISHED)),
         Err(_) => fs::remove_dir_all(&partial),
     };
     copied
+}
+
+/// Copies all namespaces, and then what their owners granted: of what is granted later, nothing is copied.
+fn copy_store(from: &Path, to: &Path, progress: &dyn Fn(u64, u64)) -> Result<BackedUp, StoreError> {
+    grants::copy_grants(from, to)?;
+    remove_dataset(&to.join(NAMESPACES))?;
+    let mut all = BackedUp::default();
+    for name in namespaces::namespaces_in(from)? {
+        let from = home_of(from, &name);
+        if !has_catalogue(&from)? {
+            continue;
+        }
+        let to = home_of(to, &name);
+        ensure_directories(&to)?;
+        let before = all.bytes;
+        let progress = |bytes, total| progress(before + bytes, before + total);
+        let copied = Copying {
+            from: &from,
+            to: &to,
+            progress: &progress,
+        }
+        .run()?;
+        all.datasets += copied.datasets;
+        all.segments += copied.segments;
+        all.bytes += copied.bytes;
+        sync_directory(parent(&to))?;
+    }
+    sync_directory(to)?;
+    Ok(all)
 }
 
 /// Whether an earlier attempt created this directory; an empty one may be the start of one.

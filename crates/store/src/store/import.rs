@@ -7,7 +7,7 @@ use oboro_format::Bundle;
 /// Bytes of a segment that are copied at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-impl Access {
+impl Datasets {
     /// Publishes what a bundle holds, as an upload of it would. Segments are linked if the store is a directory on the
     /// bundle's file system: then headers are checked here, panels before their first use, and they are as durable as
     /// the bundle. Otherwise they are copied, and checked completely.
@@ -16,7 +16,7 @@ impl Access {
     ///
     /// As of uploads: a name that is taken, a version that is not newer, damaged segments, a full disk. What is
     /// complete by then stays, and the next import resumes there.
-    pub fn import(&self, name: &str, bundle: &Bundle) -> Result<Published, StoreError> {
+    pub(super) fn import(&self, name: &str, bundle: &Bundle) -> Result<Published, StoreError> {
         let status = self.begin_upload(name, &bundle.manifest().encode())?;
         let missing = status.segments.iter().filter(|segment| !segment.complete);
         for SegmentProgress {

@@ -84,12 +84,9 @@ fn mark(directory: &Path, url: &str) -> Result<(), StoreError> {
 
 impl Remote {
     /// Takes the objects over, with their cache in a directory that this process has locked; returns what they publish.
-    pub(super) fn open(
-        objects: Objects,
-        directory: &Path,
-        cache_bytes: u64,
-    ) -> Result<(Self, Catalogue), StoreError> {
-        mark(directory, objects.url())?;
+    pub(super) fn open(cache: Cache, directory: &Path) -> Result<(Self, Catalogue), StoreError> {
+        let objects = cache.objects();
+        mark(directory, &objects.root_url())?;
         let path = directory.join(CATALOGUE);
         let mut catalogue = match Catalogue::open(&path) {
             // There is another one.
@@ -100,9 +97,9 @@ impl Remote {
             }
             opened => opened?,
         };
-        let found = found(&objects, &mut catalogue)?;
+        let found = found(objects, &mut catalogue)?;
         let remote = Self {
-            cache: Arc::new(Cache::new(objects, cache_bytes)),
+            cache: Arc::new(cache),
             catalogue: Mutex::new(found),
             unnamed: 0,
         };
@@ -123,7 +120,7 @@ impl Remote {
     pub(super) fn write(
         &self,
         catalogue: &Catalogue,
-        change: Option<Change>,
+        change: Option<Change<'_>>,
     ) -> Result<(), StoreError> {
         let mut object = self.catalogue.lock();
         let image = catalogue.image_after(change, object.server)?;
@@ -238,13 +235,13 @@ impl Remote {
     /// restored from an old copy does not know newer segments.
     pub(super) fn sweep(&mut self, catalogue: &Catalogue) -> Result<(), StoreError> {
         let mut known: HashMap<DatasetId, Known> = HashMap::new();
-        for table in [Table::Dataset, Table::Upload] {
+        for table in Table::ALL {
             for record in catalogue.all(table)? {
                 let of_dataset = known.entry(record.id).or_default();
                 match super::stored_manifest(&record) {
                     Ok(manifest) => {
                         of_dataset.named.append(&mut manifest.numbers());
-                        if let Table::Dataset = table {
+                        if table != Table::Upload {
                             of_dataset.given_away = manifest.next_segment;
                         }
                     }
@@ -262,7 +259,7 @@ impl Remote {
             };
             let none = Known::default();
             let of_dataset = known.get(&dataset).unwrap_or(&none);
-            if catalogue.is_deleted(dataset)? {
+            if catalogue.is_purged(dataset)? {
                 deleted.push(name);
             } else if of_dataset.is_damaged || of_dataset.named.contains(&number) {
                 // It stays.
@@ -297,7 +294,7 @@ fn found(objects: &Objects, catalogue: &mut Catalogue) -> Result<CatalogueObject
         }
         Err(ObjectError::Missing) => {
             let is_empty = objects.list(SEGMENTS).map_err(failed)?.is_empty()
-                && catalogue.all(Table::Dataset)?.is_empty();
+                && catalogue.count(Table::Dataset)? + catalogue.count(Table::Deleted)? == 0;
             if !is_empty {
                 return Err(ObjectStorageError::CatalogueObjectMissing {
                     url: objects.url().into(),

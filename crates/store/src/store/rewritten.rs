@@ -173,7 +173,9 @@ pub(super) fn replay(shared: &Shared) -> Result<HashSet<DatasetId>, StoreError> 
             .filter_map(|it| stored_manifest(it).ok())
             .collect())
     };
-    let (published, pending) = (manifests(Table::Dataset)?, manifests(Table::Upload)?);
+    let (mut published, pending) = (manifests(Table::Dataset)?, manifests(Table::Upload)?);
+    // One that was deleted may be published again.
+    published.append(&mut manifests(Table::Deleted)?);
     let here = published.iter().chain(&pending).map(|it| it.dataset);
     for id in here.collect::<BTreeSet<_>>() {
         let published = published.iter().find(|it| it.dataset == id);
@@ -270,7 +272,7 @@ mod tests {
         // Publishing again makes no difference, and the note stays.
         let error = store.access().publish(ID).unwrap_err();
         assert!(matches!(error, StoreError::Outdated { .. }), "{error}");
-        let noted = store.shared.noted(ID).unwrap();
+        let noted = store.shared().noted(ID).unwrap();
         assert_eq!(noted.as_ref(), Some(second.manifest()));
         // The old version is not accepted either; the present one, with something appended, is.
         assert!(
@@ -328,7 +330,7 @@ mod tests {
             assert!(store.access().snapshot_at("a", old).is_err(), "{at}");
             assert_eq!(store.access().publish(ID).unwrap().rewrote, []);
             assert_eq!(
-                store.shared.noted(ID).unwrap().as_ref(),
+                store.shared().noted(ID).unwrap().as_ref(),
                 Some(second.manifest())
             );
         }

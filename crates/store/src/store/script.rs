@@ -216,7 +216,7 @@ impl<'a> Server<'a> {
             Send(name, version, bytes) => self.owner.send(store, name, version, bytes).map(drop),
             Upload(name, version) => self.owner.upload(store, name, version),
             Cancel(name) => store.access().cancel_upload(name).map(drop),
-            Delete(name) => store.access().delete(name).map(drop),
+            Delete(name) => store.access().delete_now(name).map(drop),
         }
     }
 
@@ -265,7 +265,7 @@ pub(super) fn check_survivors(owner: &Owner, disk: &Path, promised: &[&Promised]
         for version in [1, 2] {
             let error = owner.send(&store, name, version, ALL).unwrap_err();
             assert!(
-                matches!(error, StoreError::Upload(UploadError::Deleted { .. })),
+                matches!(error, StoreError::Upload(UploadError::Purged { .. })),
                 "{error}"
             );
         }

@@ -1,9 +1,10 @@
 //! Reads everything that a store keeps and checks it, to find damage before a query does.
 //!
-//! One part is checked at a time: the catalogue, a segment's header, a panel. No lock is held while
+//! One part is checked at a time: the catalogues, a segment's header, a panel. No lock is held while
 //! segments are read, so everything else continues, and concurrent deletions are not reported as
 //! missing.
 
+use super::grants::{GRANTS, Grants};
 use super::*;
 use oboro_format::wording::SCRUB_SERVER;
 use oboro_format::{Damage, FormatError, Scrubbed, SegmentEntry};
@@ -22,7 +23,8 @@ pub struct ScrubbedPart {
 
 /// A scrub in progress. The catalogue, the headers of segments and their parts are read one by one.
 pub struct Scrub {
-    shared: Arc<Shared>,
+    /// Whether names are those in the store, not in the caller's namespace.
+    is_of_store: bool,
     /// Found in the catalogue, not reported yet.
     found: VecDeque<Damage>,
     waiting: VecDeque<Target>,
@@ -34,6 +36,7 @@ pub struct Scrub {
 /// A segment to check.
 #[derive(Clone)]
 struct Target {
+    shared: Arc<Shared>,
     table: Table,
     name: Arc<str>,
     manifest: Arc<Manifest>,
@@ -47,17 +50,6 @@ struct Reading {
     parts: Range<usize>,
 }
 
-impl Access {
-    /// Starts to check everything, or one dataset. The catalogue is checked at once.
-    ///
-    /// # Errors
-    ///
-    /// No such dataset, a catalogue that cannot be read.
-    pub fn scrub(&self, name: Option<&str>) -> Result<Scrub, StoreError> {
-        Scrub::begin(Arc::clone(&self.shared), name)
-    }
-}
-
 impl Scrub {
     /// Starts to check a store that no server has open. Nothing in it is changed.
     ///
@@ -68,11 +60,62 @@ impl Scrub {
         let alternative = format!("directory, or have its server scrub it (`{SCRUB_SERVER}`)");
         check_is_store(directory)?;
         let location = Location::from(directory);
-        let shared = Shared::open(&location, Placement::default(), None, &alternative)?;
-        Self::begin(Arc::new(shared), None)
+        let common = Common::open(&location, Placement::default(), None, &alternative)?;
+        let common = Arc::new(common);
+        let names = namespaces::namespaces_in(directory)?.into_iter();
+        // An interrupted start leaves a namespace without a catalogue.
+        let present = names.filter(|name| home_of(directory, name).join(CATALOGUE).exists());
+        let open = |name: String| {
+            let catalogue = Catalogue::read(&home_of(directory, &name).join(CATALOGUE))?;
+            Ok(Arc::new(Shared::with(
+                &common,
+                name.into(),
+                None,
+                catalogue,
+            )))
+        };
+        let opened: Result<Vec<_>, StoreError> = present.map(open).collect();
+        let mut scrub = Self::new(true);
+        for shared in opened? {
+            scrub.add(&shared, None)?;
+        }
+        if let Err(error) = Grants::open(&common) {
+            scrub.found.push_back(Damage {
+                path: Some(common.home.join(GRANTS)),
+                ..Damage::of(error)
+            });
+        }
+        Ok(scrub)
     }
 
-    fn begin(shared: Arc<Shared>, name: Option<&str>) -> Result<Self, StoreError> {
+    /// Starts to check a namespace, or one dataset in it.
+    pub(super) fn begin(shared: &Arc<Shared>, name: Option<&str>) -> Result<Self, StoreError> {
+        let mut scrub = Self::new(false);
+        scrub.add(shared, name)?;
+        Ok(scrub)
+    }
+
+    fn new(is_of_store: bool) -> Self {
+        Self {
+            is_of_store,
+            found: VecDeque::new(),
+            waiting: VecDeque::new(),
+            reading: None,
+            total_bytes: 0,
+            scrubbed: Scrubbed::default(),
+        }
+    }
+
+    /// What names of a namespace begin with in reports.
+    fn prefix_of(&self, shared: &Shared) -> String {
+        if self.is_of_store && *shared.name != *DEFAULT_NAMESPACE {
+            format!("{}/", shared.name)
+        } else {
+            String::new()
+        }
+    }
+
+    fn add(&mut self, shared: &Arc<Shared>, name: Option<&str>) -> Result<(), StoreError> {
         let state = shared.state();
         let mut found = VecDeque::new();
         if let Err(error) = state.catalogue.verify() {
@@ -90,26 +133,28 @@ impl Scrub {
         let mut waiting = VecDeque::new();
         // Segments that were published, and so are not part of an upload.
         let mut published = BTreeMap::new();
-        for table in [Table::Dataset, Table::Upload] {
+        for table in Table::ALL {
             let records = state.catalogue.all(table)?.into_iter();
-            for record in records.filter(|record| name.is_none_or(|name| record.name == name)) {
+            let is_meant = |it: &Record| name.is_none_or(|name| it.name == name);
+            for record in records.filter(is_meant) {
+                let label = format!("{}{}", self.prefix_of(shared), record.name);
                 let there: &mut BTreeSet<u32> = published.entry(record.id).or_default();
                 let known = check_name(&record.name).and_then(|()| stored_manifest(&record));
                 let is_served = |manifest: Manifest| match table {
-                    Table::Dataset => shared
+                    Table::Dataset | Table::Deleted => shared
                         .check_is_served(&manifest, &record.name)
                         .map(|()| manifest),
-                    _ => Ok(manifest),
+                    Table::Upload => Ok(manifest),
                 };
                 match known.and_then(is_served) {
                     Ok(manifest) => {
                         let mut numbers = manifest.numbers();
-                        let targets = targets(table, &record.name, manifest);
+                        let targets = targets(shared, table, &label, manifest);
                         waiting.extend(targets.filter(|it| !there.contains(&it.entry().number)));
                         there.append(&mut numbers);
                     }
                     Err(error) => found.push_back(Damage {
-                        name: Some(record.name.escape_debug().to_string()),
+                        name: Some(label.escape_debug().to_string()),
                         dataset: Some(record.id),
                         path: is_of_catalogue(&error).then(|| shared.catalogue()),
                         ..Damage::of(error)
@@ -122,20 +167,14 @@ impl Scrub {
                 return Err(StoreError::NoDataset { name: name.into() });
             }
             Some(_) => {}
-            None => found.extend(forgotten(&shared, &state)?),
+            None => found.extend(forgotten(shared, &state)?),
         }
         drop(state);
-        Ok(Self {
-            total_bytes: waiting.iter().map(|target: &Target| target.bytes()).sum(),
-            scrubbed: Scrubbed {
-                datasets: published.len() as u64,
-                ..Scrubbed::default()
-            },
-            shared,
-            found,
-            waiting,
-            reading: None,
-        })
+        self.total_bytes += waiting.iter().map(|it: &Target| it.bytes()).sum::<u64>();
+        self.scrubbed.datasets += published.len() as u64;
+        self.found.append(&mut found);
+        self.waiting.append(&mut waiting);
+        Ok(())
     }
 
     /// Bytes to read.
@@ -182,7 +221,7 @@ impl Scrub {
         let read = reading.segment.header().part_extent(part).len as u64;
         self.scrubbed.parts += 1;
         self.scrubbed.bytes += read;
-        let path = || match &self.shared.remote {
+        let path = || match &reading.target.shared.remote {
             None => reading.segment.local().path().into(),
             Some(remote) => reading.target.url(remote),
         };
@@ -200,7 +239,7 @@ impl Scrub {
     /// Opens the next segment and checks its header.
     fn next_segment(&mut self) -> Result<Option<ScrubbedPart>, StoreError> {
         while let Some(target) = self.waiting.pop_front() {
-            let path = target.file(&self.shared);
+            let path = target.file();
             // An upload may not have reached it, and looking must not create its file.
             if target.table == Table::Upload && !exists(&path)? {
                 self.total_bytes -= target.bytes();
@@ -210,7 +249,7 @@ impl Scrub {
             if let Ok(file) = File::open(&path) {
                 forget_cached(&file, 0, target.bytes());
             }
-            let corruption = match self.open(&target) {
+            let corruption = match target.open() {
                 Ok(segment) => {
                     let read = segment.header().bytes();
                     let parts = 0..segment.header().parts();
@@ -228,12 +267,12 @@ impl Scrub {
                 Err(other) => return Err(other),
             };
             let missing = matches!(corruption, Corruption::Missing);
-            if missing && (target.table == Table::Upload || self.is_gone(&target)?) {
+            if missing && (target.table == Table::Upload || target.is_gone()?) {
                 self.total_bytes -= target.bytes();
                 continue;
             }
             self.scrubbed.bytes += target.bytes();
-            let path = match &self.shared.remote {
+            let path = match &target.shared.remote {
                 None => path,
                 Some(remote) => target.url(remote),
             };
@@ -244,34 +283,28 @@ impl Scrub {
         }
         Ok(None)
     }
+}
 
+impl Target {
     /// Opens a segment and checks its header.
-    fn open(&self, target: &Target) -> Result<StoredSegment, StoreError> {
-        let segment = self.shared.open_segment(&target.manifest, target.index)?;
+    fn open(&self) -> Result<StoredSegment, StoreError> {
+        let segment = self.shared.open_segment(&self.manifest, self.index)?;
         segment.source().check_header()?;
         Ok(segment)
     }
 
     /// Whether a dataset was deleted, or the segment replaced, since the scrub started.
-    fn is_gone(&self, target: &Target) -> Result<bool, StoreError> {
+    fn is_gone(&self) -> Result<bool, StoreError> {
         let state = self.shared.state();
         let record = state
             .catalogue
-            .by_id(Table::Dataset, target.manifest.dataset)?;
+            .by_id(Table::Dataset, self.manifest.dataset)?;
         let present = record.as_ref().map(stored_manifest).transpose()?;
-        let entry = target.entry();
+        let entry = self.entry();
         let is_here = |it: Manifest| it.digests().get(&entry.number) == Some(&entry.digest);
         Ok(!present.is_some_and(is_here))
     }
-}
 
-impl fmt::Debug for Scrub {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Scrub({:?})", self.scrubbed)
-    }
-}
-
-impl Target {
     fn entry(&self) -> &SegmentEntry {
         &self.manifest.segments[self.index as usize]
     }
@@ -280,8 +313,8 @@ impl Target {
         self.entry().bytes
     }
 
-    fn file(&self, shared: &Shared) -> PathBuf {
-        shared.segment(&self.manifest, self.index)
+    fn file(&self) -> PathBuf {
+        self.shared.segment(&self.manifest, self.index)
     }
 
     fn url(&self, remote: &Remote) -> PathBuf {
@@ -308,10 +341,22 @@ impl Target {
     }
 }
 
+impl fmt::Debug for Scrub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Scrub({:?})", self.scrubbed)
+    }
+}
+
 /// The segments that a manifest names.
-fn targets(table: Table, name: &str, manifest: Manifest) -> impl Iterator<Item = Target> {
-    let (name, manifest) = (Arc::from(name), Arc::new(manifest));
+fn targets(
+    shared: &Arc<Shared>,
+    table: Table,
+    name: &str,
+    manifest: Manifest,
+) -> impl Iterator<Item = Target> {
+    let (shared, name, manifest) = (Arc::clone(shared), Arc::from(name), Arc::new(manifest));
     (0..manifest.segments.len() as u32).map(move |index| Target {
+        shared: Arc::clone(&shared),
         table,
         name: Arc::clone(&name),
         manifest: Arc::clone(&manifest),

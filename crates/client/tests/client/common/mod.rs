@@ -1,7 +1,7 @@
 //! A server in the test's own process, and a connection to it.
 
 use oboro_client::Connection;
-use oboro_server::{Limits, Server};
+use oboro_server::{Limits, Policy, Server};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use tokio::sync::oneshot;
@@ -22,6 +22,7 @@ pub fn serve(data: &Path, moment_cache: u64) -> Running {
         tokens: None,
         threads: two(),
         limits: Limits::default(),
+        policy: Policy::default(),
         moment_cache,
         genome: oboro_server::GenomeOptions::default(),
         memory: None,

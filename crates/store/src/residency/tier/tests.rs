@@ -274,7 +274,7 @@ fn streams_that_go_away_give_all_back() {
     drop(stream);
     // A dataset that is gone leaves nothing in memory.
     let tier = Arc::clone(tier(&store));
-    store.access().delete("a").unwrap();
+    store.access().delete_now("a").unwrap();
     drop((snapshot, store));
     assert_eq!(tier.state.lock().ledger.used(), 0);
 }

@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Weak};
 
-/// A segment of a dataset, by number.
-type Key = (DatasetId, u32);
+/// A segment of a dataset, by number, and what the names of its namespace's objects begin with.
+type Key = (Arc<str>, DatasetId, u32);
 
 /// The name of a segment's object.
 pub(crate) fn object_of(dataset: DatasetId, number: u32) -> String {
@@ -39,9 +39,16 @@ pub(crate) fn segment_of(object: &str) -> Option<(DatasetId, u32)> {
     (object_of(dataset, number) == object).then_some((dataset, number))
 }
 
-/// The files of all segments of a store, and the source of their bytes.
+/// The files of all segments of a namespace, and the source of their bytes. All namespaces of a store share one limit.
 pub(crate) struct Cache {
     objects: Objects,
+    /// What the names of objects begin with.
+    prefix: Arc<str>,
+    space: Arc<Space>,
+}
+
+/// The files of all segments of a store.
+struct Space {
     limit: u64,
     state: Mutex<State>,
 }
@@ -62,15 +69,15 @@ struct CacheFile {
 }
 
 impl State {
-    fn touch(&mut self, key: Key) {
+    fn touch(&mut self, key: &Key) {
         self.clock += 1;
-        if let Some(file) = self.files.get_mut(&key) {
+        if let Some(file) = self.files.get_mut(key) {
             file.used = self.clock;
         }
     }
 
-    fn set_bytes(&mut self, key: Key, bytes: impl FnOnce(u64) -> u64) {
-        if let Some(file) = self.files.get_mut(&key) {
+    fn set_bytes(&mut self, key: &Key, bytes: impl FnOnce(u64) -> u64) {
+        if let Some(file) = self.files.get_mut(key) {
             let now = bytes(file.bytes);
             self.bytes = self.bytes - file.bytes + now;
             file.bytes = now;
@@ -81,11 +88,25 @@ impl State {
 impl Cache {
     /// An empty cache of these objects with at most `limit` bytes.
     pub(crate) fn new(objects: Objects, limit: u64) -> Self {
+        let state = Mutex::default();
         Self {
             objects,
-            limit,
-            state: Mutex::default(),
+            prefix: "".into(),
+            space: Arc::new(Space { limit, state }),
         }
+    }
+
+    /// The part of the same cache for objects whose names begin with this.
+    pub(crate) fn below(&self, prefix: &str) -> Self {
+        Self {
+            objects: self.objects.below(prefix),
+            prefix: prefix.into(),
+            space: Arc::clone(&self.space),
+        }
+    }
+
+    fn key(&self, dataset: DatasetId, number: u32) -> Key {
+        (Arc::clone(&self.prefix), dataset, number)
     }
 
     /// The source of the bytes.
@@ -96,33 +117,34 @@ impl Cache {
     /// Adds the file of a segment that is not open, with whatever it has.
     pub(crate) fn add(&self, dataset: DatasetId, number: u32, path: PathBuf) {
         let bytes = fs::metadata(&path).map_or(0, |found| found.blocks() * 512);
-        self.insert((dataset, number), path, bytes, Weak::new());
-        self.evict();
+        self.insert(self.key(dataset, number), path, bytes, Weak::new());
+        self.space.evict();
     }
 
     /// Forgets the files of a dataset's segments except those of these numbers: they are gone.
     pub(crate) fn forget(&self, dataset: DatasetId, published: &BTreeSet<u32>) {
-        let mut state = self.state.lock();
+        let mut state = self.space.state.lock();
         let State { files, bytes, .. } = &mut *state;
-        files.retain(|(of, number), file| {
-            let stays = *of != dataset || published.contains(number);
+        files.retain(|(prefix, of, number), file| {
+            let is_meant = *of == dataset && *prefix == self.prefix;
+            let stays = !is_meant || published.contains(number);
             *bytes -= if stays { 0 } else { file.bytes };
             stays
         });
     }
 
     fn insert(&self, key: Key, path: PathBuf, bytes: u64, open: Weak<CachedSegment>) {
-        let mut state = self.state.lock();
+        let mut state = self.space.state.lock();
         let file = CacheFile {
             path,
             bytes: 0,
             used: 0,
             open,
         };
-        state.set_bytes(key, |_| 0);
-        state.files.insert(key, file);
-        state.set_bytes(key, |_| bytes);
-        state.touch(key);
+        state.set_bytes(&key, |_| 0);
+        state.files.insert(key.clone(), file);
+        state.set_bytes(&key, |_| bytes);
+        state.touch(&key);
     }
 
     /// Opens the segment that `manifest` names as its `index`-th, with its file at `path`, which is created if it is
@@ -148,8 +170,9 @@ impl Cache {
         manifest: &Manifest,
         index: u32,
     ) -> Result<Arc<CachedSegment>, StoreError> {
-        let key = (manifest.dataset, manifest.segments[index as usize].number);
+        let key = self.key(manifest.dataset, manifest.segments[index as usize].number);
         let already = self
+            .space
             .state
             .lock()
             .files
@@ -166,12 +189,14 @@ impl Cache {
         )?);
         let bytes = open.bytes_here();
         self.insert(key, path.into(), bytes, Arc::downgrade(&open));
-        self.evict();
+        self.space.evict();
         Ok(open)
     }
+}
 
+impl Space {
     /// A part was written to a file.
-    fn grew(&self, key: Key, bytes: u64) {
+    fn grew(&self, key: &Key, bytes: u64) {
         let mut state = self.state.lock();
         state.touch(key);
         state.set_bytes(key, |before| before + bytes);
@@ -184,14 +209,15 @@ impl Cache {
         let mut state = self.state.lock();
         while state.bytes > self.limit {
             let files = state.files.iter().filter(|(_, file)| file.bytes > 0);
-            let Some((&key, file)) = files.min_by_key(|(_, file)| file.used) else {
+            let Some((key, file)) = files.min_by_key(|(_, file)| file.used) else {
                 return;
             };
+            let key = key.clone();
             match file.open.upgrade() {
                 Some(open) => open.empty(),
                 None => empty_file(&file.path),
             }
-            state.set_bytes(key, |_| 0);
+            state.set_bytes(&key, |_| 0);
         }
     }
 }
@@ -277,8 +303,8 @@ impl CachedSegment {
             awaited: HashMap::new(),
         };
         Ok(Self {
+            key: cache.key(manifest.dataset, entry.number),
             cache,
-            key: (manifest.dataset, entry.number),
             object,
             bytes: entry.bytes,
             file,
@@ -308,14 +334,14 @@ impl CachedSegment {
         let was_here = std::mem::replace(&mut self.parts.lock().here[part], false);
         if was_here {
             let bytes = self.header.part_extent(part).len as u64;
-            let mut state = self.cache.state.lock();
-            state.set_bytes(self.key, |before| before.saturating_sub(bytes));
+            let mut state = self.cache.space.state.lock();
+            state.set_bytes(&self.key, |before| before.saturating_sub(bytes));
         }
     }
 
     /// A part in the file was used.
     fn used(&self) {
-        self.cache.state.lock().touch(self.key);
+        self.cache.space.state.lock().touch(&self.key);
     }
 
     /// The checked bytes of a part with its padding, from the file or the object.
@@ -371,7 +397,7 @@ impl CachedSegment {
             (parts.awaited.remove(&part), is_new)
         };
         if is_new {
-            self.cache.grew(self.key, len as u64);
+            self.cache.space.grew(&self.key, len as u64);
         }
         for then in awaited.into_iter().flatten() {
             let told = match &bytes {
@@ -391,7 +417,7 @@ impl CachedSegment {
     /// As [`read`](Self::read).
     fn check_header(&self, header: &[u8]) -> Result<(), StoreError> {
         let objects = &self.cache.objects;
-        let (dataset, index) = self.key;
+        let (_, dataset, index) = self.key;
         let subject = || format!("the header of segment {index} of dataset {dataset}");
         match objects.get_range(&self.object, 0..header.len() as u64) {
             Ok(found) if found == header => Ok(()),

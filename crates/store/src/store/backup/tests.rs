@@ -86,7 +86,7 @@ fn a_backup_has_what_was_published_and_takes_uploads_up_anew() {
     }
     assert!(matches!(
         restored.run(Step::Upload("c", 1)),
-        Err(StoreError::Upload(UploadError::Deleted { .. }))
+        Err(StoreError::Upload(UploadError::Purged { .. }))
     ));
 }
 

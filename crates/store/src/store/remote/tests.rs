@@ -336,11 +336,11 @@ fn the_last_to_start_has_the_objects() {
     let first = setting.open("cache");
     assert_eq!(first.access().list().unwrap().datasets.len(), 1);
     assert!(matches!(
-        second.access().delete("a"),
+        second.access().delete_now("a"),
         Err(StoreError::Object(ObjectStorageError::OtherServer { .. }))
     ));
     setting.check(&second.access().snapshot("a").unwrap());
-    first.access().delete("a").unwrap();
+    first.access().delete_now("a").unwrap();
 }
 
 #[test]
@@ -384,7 +384,7 @@ fn what_is_deleted_goes_and_nothing_else() {
     fs::create_dir_all(other("notes")).unwrap();
     fs::write(other("notes/00000000.seg"), "kept").unwrap();
     let store = setting.open("cache");
-    store.access().delete("a").unwrap();
+    store.access().delete_now("a").unwrap();
     let names = ["catalogue.sqlite", "segments/notes/00000000.seg"];
     assert_eq!(setting.objects(), names);
     assert!(!setting.cached("cache", 0).exists());
@@ -399,7 +399,7 @@ fn what_is_deleted_goes_and_nothing_else() {
         store
             .access()
             .begin_upload("a", &setting.bundle.manifest().encode()),
-        Err(StoreError::Upload(UploadError::Deleted { .. }))
+        Err(StoreError::Upload(UploadError::Purged { .. }))
     ));
 }
 

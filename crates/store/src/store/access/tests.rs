@@ -1,0 +1,441 @@
+//! Namespaces: what belongs to one caller does not exist for another, and grants change that.
+
+use super::*;
+use crate::testing::{ID, append, bundle, one_limb, send_as};
+use oboro_format::ErrorKind;
+use tempfile::TempDir;
+
+struct Setting {
+    _directory: TempDir,
+    bundle: Bundle,
+    store: Store,
+}
+
+impl Setting {
+    /// A store in which alice has published `rows`.
+    fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        let bundle = bundle(&directory.path().join("rows"), &one_limb(), &[2]);
+        let store = Store::open(&directory.path().join("store")).unwrap();
+        let setting = Self {
+            _directory: directory,
+            bundle,
+            store,
+        };
+        setting.publish(&setting.of("alice"), "rows", &setting.bundle);
+        setting
+    }
+
+    fn of(&self, caller: &str) -> Access {
+        self.store.access_of(caller, Roles::OWNER)
+    }
+
+    fn publish(&self, access: &Access, name: &str, bundle: &Bundle) {
+        send_as(access, name, bundle);
+        let dataset = bundle.manifest().dataset;
+        access.of_upload(name).unwrap().publish(dataset).unwrap();
+    }
+
+    fn root(&self) -> Digest {
+        self.bundle.manifest().root()
+    }
+
+    fn grant(&self, grantee: &str, name: &str, roles: &str) {
+        let grant = Grant {
+            grantee: grantee.into(),
+            name: name.into(),
+            roles: Roles::parse(roles).unwrap(),
+        };
+        self.of("alice").grant(&grant).unwrap();
+    }
+
+    /// Everything that can be asked about a name, each with the role that it takes.
+    fn all_about(&self, access: &Access, name: &str) -> Vec<(Role, Result<(), StoreError>)> {
+        let manifest = self.bundle.manifest().encode();
+        let root = self.root();
+        let uploading = access.of_upload(name);
+        let send = uploading
+            .as_ref()
+            .map(|it| it.receive_segment(ID, 0, 0).map(drop));
+        let send = send.unwrap_or_else(|_| access.of_upload(name).map(drop));
+        let publish = access
+            .of_upload(name)
+            .and_then(|it| it.publish(ID).map(drop));
+        vec![
+            (Role::Read, access.snapshot(name).map(drop)),
+            (Role::Read, access.scrub(Some(name)).map(drop)),
+            (Role::Count, access.snapshot_at(name, root).map(drop)),
+            (Role::Fetch, access.columns_at(name, root).map(drop)),
+            (Role::Append, access.begin_upload(name, &manifest).map(drop)),
+            (Role::Append, send),
+            (Role::Append, publish),
+            (Role::Append, access.import(name, &self.bundle).map(drop)),
+            (Role::Append, access.cancel_upload(name).map(drop)),
+            (Role::Delete, access.undelete(name, None).map(drop)),
+            (Role::Delete, access.delete(name).map(drop)),
+            (Role::Delete, access.delete_now(name).map(drop)),
+        ]
+    }
+}
+
+#[test]
+fn what_others_have_is_as_absent_as_what_nobody_has() {
+    let setting = Setting::new();
+    let bob = setting.of("bob");
+    let opened = || setting.store.namespaces.opened().len();
+    let before = opened();
+    let told = |name: &str| {
+        let all = setting.all_about(&bob, name).into_iter();
+        let said = all.map(|(_, answer)| answer.unwrap_err().to_string().replace(name, "NAME"));
+        said.collect::<Vec<_>>()
+    };
+    let present = told("alice/rows");
+    assert_eq!(present, told("alice/none"));
+    assert_eq!(present, told("nobody/rows"));
+    // Nothing of either was looked at.
+    assert_eq!(opened(), before);
+    let lookups = setting.store.namespaces.get("alice").unwrap();
+    let lookups = || lookups.state().catalogue.lookups();
+    let before = lookups();
+    told("alice/rows");
+    assert_eq!(lookups(), before);
+    assert!(bob.list().unwrap().datasets.is_empty());
+    // It is as it was, for its owner.
+    setting.of("alice").snapshot("rows").unwrap();
+}
+
+#[test]
+fn the_same_id_and_name_may_be_everybodys() {
+    let setting = Setting::new();
+    let (alice, bob, nameless) = (
+        setting.of("alice"),
+        setting.of("bob"),
+        setting.store.access(),
+    );
+    for other in [&bob, &nameless] {
+        let refused = other.publish(ID).unwrap_err();
+        assert!(
+            matches!(refused, StoreError::Upload(UploadError::NoUpload { .. })),
+            "{refused}"
+        );
+        setting.publish(other, "rows", &setting.bundle);
+    }
+    // What one does with it changes nothing for the others, not even its notes.
+    let longer = append(&setting.bundle, &[1]);
+    setting.publish(&bob, "rows", &longer);
+    bob.delete_now("rows").unwrap();
+    for other in [&alice, &nameless] {
+        assert_eq!(other.snapshot("rows").unwrap().root(), setting.root());
+        assert_eq!(other.list().unwrap().datasets.len(), 1);
+    }
+    let refused = bob.begin_upload("rows", &longer.manifest().encode());
+    let refused = refused.unwrap_err();
+    assert!(
+        matches!(refused, StoreError::Upload(UploadError::Purged { .. })),
+        "{refused}"
+    );
+    drop((alice, bob, nameless));
+    let Setting {
+        _directory: directory,
+        bundle,
+        store,
+    } = setting;
+    drop(store);
+    let store = Store::open(&directory.path().join("store")).unwrap();
+    for name in ["alice", DEFAULT_NAMESPACE] {
+        let access = store.access_of(name, Roles::OWNER);
+        let root = access.snapshot("rows").unwrap().root();
+        assert_eq!(root, bundle.manifest().root());
+    }
+}
+
+#[test]
+fn a_grant_lets_in_to_what_it_says_and_to_nothing_else() {
+    for role in Role::GRANTABLE {
+        let setting = Setting::new();
+        let bob = setting.of("bob");
+        setting.grant("bob", "rows", role.name());
+        for (needed, answer) in setting.all_about(&bob, "alice/rows") {
+            let kind = answer.as_ref().err().map(StoreError::kind);
+            let is_let_in = kind != Some(ErrorKind::Forbidden);
+            assert_eq!(is_let_in, needed == role, "{role}: {needed}: {answer:?}");
+        }
+        // Nothing else, for nobody else, and no more than one's token has.
+        let none = |access: &Access, name: &str| {
+            for (needed, answer) in setting.all_about(access, name) {
+                let kind = answer.unwrap_err().kind();
+                assert_eq!(kind, ErrorKind::NotFound, "{needed}");
+            }
+        };
+        none(&bob, "alice/other");
+        none(&setting.of("carol"), "alice/rows");
+        let without = Roles::OWNER.iter().filter(|&it| it != role).collect();
+        let weak = setting.store.access_of("bob", without);
+        for (_, answer) in setting.all_about(&weak, "alice/rows") {
+            assert_eq!(answer.unwrap_err().kind(), ErrorKind::Forbidden);
+        }
+    }
+}
+
+#[test]
+fn a_token_without_a_role_may_not_even_at_home() {
+    let setting = Setting::new();
+    for role in Role::GRANTABLE {
+        let without = Roles::OWNER.iter().filter(|&it| it != role).collect();
+        let alice = setting.store.access_of("alice", without);
+        for name in ["rows", "alice/rows", "none"] {
+            // A deletion would change what is asked about next.
+            if role != Role::Delete {
+                continue;
+            }
+            for (needed, answer) in setting.all_about(&alice, name) {
+                let kind = answer.as_ref().err().map(StoreError::kind);
+                let is_let_in = kind != Some(ErrorKind::Forbidden);
+                assert_eq!(is_let_in, needed != role, "{needed}: {answer:?}");
+            }
+        }
+        let only = setting.store.access_of("alice", role.into());
+        let listed = only.list().map(drop).map_err(|it| it.kind());
+        assert_eq!(listed.is_ok(), role == Role::Read);
+        assert_eq!(only.grants().is_ok(), role == Role::Administer);
+    }
+}
+
+#[test]
+fn datasets_of_others_are_listed_by_their_owner_and_used() {
+    let setting = Setting::new();
+    let bob = setting.of("bob");
+    setting.publish(&bob, "own", &setting.bundle);
+    setting.publish(&setting.of("alice"), "more", &other_of(&setting));
+    let names = |access: &Access| {
+        let listed = access.list().unwrap().datasets.into_iter();
+        listed.map(|it| it.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&bob), ["own"]);
+    setting.grant("bob", "rows", "read,count,append");
+    assert_eq!(names(&bob), ["own", "alice/rows"]);
+    bob.snapshot_at("alice/rows", setting.root()).unwrap();
+    // Whoever may append continues what is there, by its name only.
+    let longer = append(&setting.bundle, &[1]);
+    send_as(&bob, "alice/rows", &longer);
+    let elsewhere = bob.of_upload("alice/more");
+    assert_eq!(elsewhere.err().unwrap().kind(), ErrorKind::NotFound);
+    let dataset = longer.manifest().dataset;
+    bob.of_upload("alice/rows")
+        .unwrap()
+        .publish(dataset)
+        .unwrap();
+    let root = setting.of("alice").snapshot("rows").unwrap().root();
+    assert_eq!(root, longer.manifest().root());
+    // Everybody, and everything.
+    setting.grant("*", "*", "read");
+    assert_eq!(names(&setting.of("carol")), ["alice/more", "alice/rows"]);
+    assert_eq!(names(&setting.of("alice")), ["more", "rows"]);
+    let revoked = Grant {
+        grantee: "*".into(),
+        name: "*".into(),
+        roles: Roles::OWNER,
+    };
+    assert!(setting.of("alice").revoke(&revoked).unwrap().is_empty());
+    assert!(names(&setting.of("carol")).is_empty());
+    assert_eq!(setting.of("alice").grants().unwrap().len(), 1);
+    // Nobody grants what a token has to say, or names that cannot be ones.
+    for (grantee, name, roles) in [
+        ("bob", "rows", Roles::ALL),
+        ("bo b", "rows", Roles::OWNER),
+        ("bob", "../x", Roles::OWNER),
+    ] {
+        let grant = Grant {
+            grantee: grantee.into(),
+            name: name.into(),
+            roles,
+        };
+        let refused = setting.of("alice").grant(&grant).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+    }
+}
+
+/// Another dataset.
+fn other_of(setting: &Setting) -> Bundle {
+    let path = setting._directory.path().join("other");
+    oboro_format::testing::bundle_of(DatasetId([7; 16]), &path, &one_limb(), &[1])
+}
+
+#[test]
+fn what_was_deleted_comes_back_until_it_expires() {
+    let setting = Setting::new();
+    let alice = setting.of("alice");
+    let snapshot = alice.snapshot("rows").unwrap();
+    alice.delete("rows").unwrap();
+    assert_eq!(
+        alice.snapshot("rows").unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    let [deleted] = &alice.deleted().unwrap()[..] else {
+        panic!("one was deleted");
+    };
+    assert_eq!((&*deleted.name, deleted.dataset), ("rows", ID));
+    let again = alice.begin_upload("again", &setting.bundle.manifest().encode());
+    let again = again.unwrap_err();
+    assert!(
+        matches!(again, StoreError::Upload(UploadError::Deleted { .. })),
+        "{again}"
+    );
+    // Its name is free, and it comes back under another one.
+    setting.publish(&alice, "rows", &other_of(&setting));
+    let taken = alice.undelete("rows", None).unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::AlreadyExists, "{taken}");
+    assert_eq!(alice.undelete("rows", Some("old")).unwrap(), ID);
+    assert_eq!(alice.snapshot("old").unwrap().root(), snapshot.root());
+    alice.delete("rows").unwrap();
+    alice.delete("old").unwrap();
+    // Two were called the same: the id tells which.
+    alice.undelete("old", Some("rows")).unwrap();
+    alice.delete("rows").unwrap();
+    let several = alice.undelete("rows", None).unwrap_err();
+    assert!(
+        matches!(several, StoreError::SeveralDeleted { .. }),
+        "{several}"
+    );
+    alice.undelete(&ID.to_string(), None).unwrap();
+    // They last over a restart, and then expire.
+    let week = alice.deleted().unwrap()[0].until;
+    assert_eq!(setting.store.expire(week - 60).0, 0);
+    assert_eq!(setting.store.expire(week + 60).0, 1);
+    assert!(alice.deleted().unwrap().is_empty());
+    let gone = alice.begin_upload("x", &other_of_again(&setting));
+    let gone = gone.unwrap_err();
+    assert!(
+        matches!(gone, StoreError::Upload(UploadError::Purged { .. })),
+        "{gone}"
+    );
+    alice.snapshot("rows").unwrap();
+}
+
+/// The manifest of the other dataset.
+fn other_of_again(setting: &Setting) -> Vec<u8> {
+    let path = setting._directory.path().join("other");
+    Bundle::open(&path).unwrap().manifest().encode()
+}
+
+#[test]
+fn an_upload_that_nobody_goes_on_with_is_cancelled() {
+    let setting = Setting::new();
+    let alice = setting.of("alice");
+    let other = other_of(&setting);
+    alice
+        .begin_upload("other", &other.manifest().encode())
+        .unwrap();
+    let receiver = alice
+        .receive_segment(other.manifest().dataset, 0, 0)
+        .unwrap();
+    let [upload] = &alice.uploads().unwrap()[..] else {
+        panic!("one was begun");
+    };
+    assert_eq!((&*upload.name, upload.received_bytes), ("other", 0));
+    // Whoever still sends is not interrupted.
+    let late = upload.until + 60;
+    assert_eq!(setting.store.expire(late).1, 0);
+    drop(receiver);
+    assert_eq!(setting.store.expire(upload.until - 60).1, 0);
+    assert_eq!(setting.store.expire(late).1, 1);
+    assert!(alice.uploads().unwrap().is_empty());
+}
+
+#[test]
+fn quotas_are_of_one_owner() {
+    let setting = Setting::new();
+    let other = other_of(&setting);
+    let manifest = other.manifest().encode();
+    let used = setting.of("alice").usage().unwrap();
+    assert_eq!((used.datasets, used.uploads), (1, 0));
+    let more = other.manifest().segment_bytes() + manifest.len() as u64;
+    let with = |quota: Quota| {
+        setting.store.set_policy(Policy {
+            quota,
+            ..Policy::default()
+        });
+    };
+    let refused = |name: &str| {
+        let begun = setting.of("alice").begin_upload(name, &manifest);
+        let error = begun.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Quota, "{error}");
+        error.to_string()
+    };
+    with(Quota {
+        datasets: Some(1),
+        ..Quota::default()
+    });
+    assert!(refused("other").contains("1 datasets"));
+    with(Quota {
+        bytes: Some(used.bytes + more - 1),
+        ..Quota::default()
+    });
+    assert!(refused("other").contains("bytes"));
+    // Others have their own; an append to what is there is no other dataset.
+    setting.of("bob").begin_upload("other", &manifest).unwrap();
+    with(Quota {
+        datasets: Some(1),
+        bytes: Some(used.bytes + more),
+        uploads: Some(1),
+    });
+    let longer = append(&setting.bundle, &[1]);
+    let alice = setting.of("alice");
+    alice
+        .begin_upload("rows", &longer.manifest().encode())
+        .unwrap();
+    with(Quota {
+        uploads: Some(1),
+        ..Quota::default()
+    });
+    assert!(refused("other").contains("1 unfinished uploads"));
+    alice.cancel_upload("rows").unwrap();
+    alice.begin_upload("other", &manifest).unwrap();
+}
+
+#[test]
+fn a_store_of_the_first_version_keeps_its_datasets() {
+    let setting = Setting::new();
+    setting.publish(&setting.store.access(), "rows", &setting.bundle);
+    let home = setting._directory.path().join("store");
+    let Setting { store, .. } = setting;
+    drop(store);
+    let path = home.join(CATALOGUE);
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch(
+        "CREATE TABLE d (id BLOB PRIMARY KEY NOT NULL, name TEXT NOT NULL UNIQUE, manifest BLOB NOT NULL) STRICT;
+         INSERT INTO d SELECT id, name, manifest FROM dataset;
+         DROP TABLE dataset; DROP TABLE upload; DROP TABLE deleted;
+         ALTER TABLE d RENAME TO dataset;
+         CREATE TABLE upload (id BLOB PRIMARY KEY NOT NULL, name TEXT NOT NULL UNIQUE, manifest BLOB NOT NULL) STRICT;
+         INSERT INTO upload SELECT x'05050505050505050505050505050505', 'late', manifest FROM dataset;
+         INSERT INTO tombstone VALUES (x'09090909090909090909090909090909');
+         PRAGMA user_version = 1;",
+    )
+    .unwrap();
+    drop(old);
+    let before = fs::read(&path).unwrap();
+    // Scrubbing changes nothing.
+    let mut scrub = Scrub::of_directory(&home).unwrap();
+    while let Some(part) = scrub.next_part().unwrap() {
+        let damage = part.damage.map(|it| it.name);
+        // Its manifest is that of another dataset.
+        assert!(damage.is_none_or(|it| it.as_deref() == Some("late")));
+    }
+    drop(scrub);
+    assert_eq!(fs::read(&path).unwrap(), before);
+    let store = Store::open(&home).unwrap();
+    let access = store.access();
+    assert_eq!(access.snapshot("rows").unwrap().manifest().dataset, ID);
+    let usage = access.usage().unwrap();
+    assert_eq!((usage.datasets, usage.uploads), (1, 1));
+    assert!(usage.bytes > access.list().unwrap().datasets[0].stored_bytes);
+    let catalogue = &store.shared().state;
+    assert!(
+        catalogue
+            .lock()
+            .catalogue
+            .is_purged(DatasetId([9; 16]))
+            .unwrap()
+    );
+}

@@ -1,0 +1,687 @@
+//! Everything that can be done with the datasets and uploads of one namespace. Who may do what is decided in
+//! [`Access`].
+
+use super::rewritten::is_newer;
+use super::*;
+
+/// A handle to the datasets of one namespace.
+#[derive(Clone)]
+pub(super) struct Datasets {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Datasets {
+    /// Begins the upload of a dataset or of a newer version of it, or returns the progress of an upload of the same
+    /// manifest. Segments of the published version need no upload.
+    ///
+    /// # Errors
+    /// A name that is invalid or taken, a manifest that is invalid or does not follow the published version, another
+    /// upload of the dataset in progress, a deleted dataset, a quota, a disk or catalogue that fails.
+    pub(super) fn begin_upload(
+        &self,
+        name: &str,
+        manifest: &[u8],
+    ) -> Result<UploadStatus, StoreError> {
+        check_name(name)?;
+        let new = Manifest::decode(manifest).map_err(|error| match error {
+            FormatError::Damaged { corruption, .. } => {
+                StoreError::from(UploadError::ManifestRefused { corruption })
+            }
+            other => other.into(),
+        })?;
+        let id = new.dataset;
+        let mut state = self.shared.state();
+        let state = &mut *state;
+        let catalogue = &mut state.catalogue;
+        if catalogue.is_purged(id)? {
+            return Err(UploadError::Purged { dataset: id }.into());
+        }
+        if let Some(Record { name, .. }) = catalogue.by_id(Table::Deleted, id)? {
+            return Err(UploadError::Deleted { dataset: id, name }.into());
+        }
+        for table in [Table::Dataset, Table::Upload] {
+            if let Some(other) = catalogue
+                .by_name(table, name)?
+                .filter(|other| other.id != id)
+            {
+                return Err(UploadError::NameTaken {
+                    name: name.into(),
+                    taken_by: other.id,
+                }
+                .into());
+            }
+            if let Some(same) = catalogue.by_id(table, id)?.filter(|same| same.name != name) {
+                return Err(UploadError::StoredAs {
+                    dataset: id,
+                    name: same.name,
+                }
+                .into());
+            }
+        }
+        // Even if only an old copy of the store is here.
+        self.shared.check_is_not_replaced(&new)?;
+        let published = catalogue.by_id(Table::Dataset, id)?;
+        if published
+            .as_ref()
+            .is_some_and(|published| published.manifest == manifest)
+        {
+            return Ok(UploadStatus {
+                segments: self.progress(&new, Some(&new), true)?,
+                dataset: id,
+                published: true,
+            });
+        }
+        let older = published.as_ref().map(stored_manifest).transpose()?;
+        if let Some(older) = &older {
+            new.follows(older)?;
+        }
+        let there = older.as_ref().map_or_else(BTreeSet::new, Manifest::numbers);
+        let is_whole = !state.outdated.contains(&id);
+        let pending = catalogue.by_id(Table::Upload, id)?;
+        let is_new = (published.is_none() && pending.is_none(), pending.is_none());
+        self.check_quota(catalogue, &new, manifest.len() as u64, is_new)?;
+        match pending {
+            Some(pending) if pending.manifest != manifest => {
+                // A bundle that changed since its upload started keeps what has arrived of what it still has.
+                let begun = stored_manifest(&pending)?;
+                if new.follows(&begun).is_err() {
+                    return Err(UploadError::OtherUpload {
+                        dataset: id,
+                        name: pending.name,
+                    }
+                    .into());
+                }
+                self.shared.ensure_dataset(id)?;
+                catalogue.change_upload(id, manifest, now())?;
+                // What it no longer names goes, and is not received any more.
+                let named = new.numbers();
+                for ((of, number), cancelled) in &state.receiving {
+                    if *of == id && !named.contains(number) {
+                        cancelled.store(true, Ordering::Release);
+                    }
+                }
+                let directory = self.shared.dataset(id);
+                sweep(&directory, &there, &(&named - &there))?;
+                self.shared.remove_objects(id, &(&there | &named));
+            }
+            Some(_) => catalogue.touch_upload(id, now())?,
+            None => {
+                self.shared.ensure_dataset(id)?;
+                // Leftovers of a cancelled upload must not pass for part of this one.
+                self.shared.sweep(id, &there)?;
+                let upload = Record {
+                    id,
+                    name: name.into(),
+                    manifest: manifest.into(),
+                    at: now(),
+                };
+                catalogue.begin_upload(&upload)?;
+            }
+        }
+        Ok(UploadStatus {
+            segments: self.progress(&new, older.as_ref(), is_whole)?,
+            dataset: id,
+            published: false,
+        })
+    }
+
+    /// Refuses what would exceed the namespace's quota. A dataset, an upload `is_new` if there was none of this id.
+    fn check_quota(
+        &self,
+        catalogue: &Catalogue,
+        new: &Manifest,
+        manifest_bytes: u64,
+        is_new: (bool, bool),
+    ) -> Result<(), StoreError> {
+        let quota = self.shared.common.policy.read().quota;
+        let exceeded = |what, most| Err(StoreError::Quota { what, most });
+        if let Some(most) = quota.datasets
+            && is_new.0
+            && catalogue.datasets()? >= most
+        {
+            return exceeded("datasets", most);
+        }
+        if let Some(most) = quota.uploads
+            && is_new.1
+            && catalogue.count(Table::Upload)? >= most
+        {
+            return exceeded("unfinished uploads", most);
+        }
+        if let Some(most) = quota.bytes {
+            let others = catalogue.bytes_without(new.dataset)?;
+            let own = new.segment_bytes().saturating_add(manifest_bytes);
+            if others.saturating_add(own) > most {
+                return exceeded("bytes", most);
+            }
+        }
+        Ok(())
+    }
+
+    /// What has arrived of each segment; those of the `published` version are complete, if that is whole.
+    fn progress(
+        &self,
+        manifest: &Manifest,
+        published: Option<&Manifest>,
+        is_whole: bool,
+    ) -> Result<Vec<SegmentProgress>, StoreError> {
+        let published = published.map_or_else(BTreeMap::new, Manifest::digests);
+        let one = |(index, entry): (usize, &oboro_format::SegmentEntry)| {
+            let path = self.shared.segment(manifest, index as u32);
+            let is_published = published.get(&entry.number) == Some(&entry.digest);
+            let complete = (is_published && is_whole) || length(&path)?.is_some();
+            let received = if complete {
+                entry.bytes
+            } else {
+                usable_length(&partial_path(&path), entry.bytes)?
+            };
+            Ok(SegmentProgress {
+                index: index as u32,
+                bytes_total: entry.bytes,
+                bytes_received: received,
+                complete,
+            })
+        };
+        manifest.segments.iter().enumerate().map(one).collect()
+    }
+
+    /// Resumes receiving a segment at `offset`, which must be where its upload stands.
+    ///
+    /// # Errors
+    ///
+    /// No such upload or segment, another offset, a segment that another connection sends, a disk that fails.
+    pub(super) fn receive_segment(
+        &self,
+        dataset: DatasetId,
+        index: u32,
+        offset: u64,
+    ) -> Result<SegmentReceiver, StoreError> {
+        let mut state = self.shared.state();
+        let pending = state
+            .catalogue
+            .by_id(Table::Upload, dataset)?
+            .ok_or(UploadError::NoUpload { dataset })?;
+        let manifest = stored_manifest(&pending)?;
+        let no_such = |reason| {
+            UploadError::NoSuchSegment {
+                dataset,
+                index,
+                reason,
+            }
+            .into()
+        };
+        let entry = *manifest
+            .segments
+            .get(index as usize)
+            .ok_or(no_such("the manifest does not name it"))?;
+        let (number, announced) = (entry.number, entry.bytes);
+        let path = self.shared.segment(&manifest, index);
+        if length(&path)?.is_some() {
+            return Err(no_such("it is complete"));
+        }
+        if state.receiving.contains_key(&(dataset, number)) {
+            return Err(UploadError::SegmentBusy { dataset, index }.into());
+        }
+        let partial = partial_path(&path);
+        let received = usable_length(&partial, announced)?;
+        if offset != received {
+            return Err(UploadError::Offset {
+                dataset,
+                index,
+                received,
+                offset,
+            }
+            .into());
+        }
+        // A file that is too long is not part of it.
+        if received == 0 && length(&partial)?.is_some_and(|length| length > 0) {
+            remove_if_there(&partial)?;
+        }
+        let mut options = OpenOptions::new();
+        let opened = options
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&partial);
+        let file = opened.map_err(io_error("create", &partial))?;
+        let cancelled = Arc::new(AtomicBool::new(false));
+        state.receiving.insert((dataset, number), cancelled.clone());
+        let shared = self.shared.clone();
+        Ok(SegmentReceiver {
+            shared,
+            manifest,
+            index,
+            announced,
+            received,
+            file,
+            path,
+            partial,
+            cancelled,
+        })
+    }
+
+    /// Refuses an upload or dataset of this id that has another name, as if there were none.
+    pub(super) fn check_is_named(&self, dataset: DatasetId, name: &str) -> Result<(), StoreError> {
+        let state = self.shared.state();
+        for table in [Table::Upload, Table::Dataset] {
+            if let Some(record) = state.catalogue.by_id(table, dataset)?
+                && record.name == name
+            {
+                return Ok(());
+            }
+        }
+        Err(UploadError::NoUpload { dataset }.into())
+    }
+
+    /// Makes a completely received version the published one. Repeating it does nothing.
+    ///
+    /// # Errors
+    /// No such upload, segments that are missing, another server that writes to the objects, a disk that fails.
+    pub(super) fn publish(&self, dataset: DatasetId) -> Result<Published, StoreError> {
+        let mut state = self.shared.state();
+        let record = state.catalogue.by_id(Table::Dataset, dataset)?;
+        let published = record.as_ref().map(stored_manifest).transpose()?;
+        let Some(pending) = state.catalogue.by_id(Table::Upload, dataset)? else {
+            let record = record.ok_or(UploadError::NoUpload { dataset })?;
+            let manifest = stored_manifest(&record)?;
+            if state.outdated.contains(&dataset) {
+                self.shared.check_is_served(&manifest, &record.name)?;
+            }
+            // Of an earlier attempt something may be left to do.
+            return self.finish(&mut state, manifest, None);
+        };
+        let manifest = stored_manifest(&pending)?;
+        self.shared.check_is_not_replaced(&manifest)?;
+        let new: Vec<u32> = match &published {
+            Some(published) if !state.outdated.contains(&dataset) => {
+                manifest.segments_beyond(published)
+            }
+            _ => (0..manifest.segments.len() as u32).collect(),
+        };
+        for &index in &new {
+            if length(&self.shared.segment(&manifest, index))?.is_none() {
+                return Err(UploadError::NotComplete { dataset, index }.into());
+            }
+            self.shared.open_segment(&manifest, index)?;
+        }
+        if let Some(remote) = &self.shared.remote
+            && let Some(index) = remote.missing(&manifest, &new)?
+        {
+            // Then its file must not pass for it either.
+            remove_if_there(&self.shared.segment(&manifest, index))?;
+            return Err(UploadError::NotComplete { dataset, index }.into());
+        }
+        // A segment may owe its name to a rename that could not be made durable.
+        sync_directory(&self.shared.dataset(dataset))?;
+        let made = self
+            .shared
+            .make(&mut state.catalogue, Change::Publish(dataset));
+        // Whether it was made or not: the next question looks.
+        self.shared.snapshots.lock().forget_name(&pending.name);
+        made?;
+        self.finish(&mut state, manifest, published.as_ref())
+    }
+
+    /// Forgets what a published version has rewritten, unless that was done: only calls in progress still have it.
+    /// `before` was published until now, if that is known.
+    fn finish(
+        &self,
+        state: &mut State,
+        manifest: Manifest,
+        before: Option<&Manifest>,
+    ) -> Result<Published, StoreError> {
+        let dataset = manifest.dataset;
+        let noted = self.shared.noted(dataset)?;
+        let mut rewrote = Vec::new();
+        if is_newer(&manifest, noted.as_ref()) {
+            // Otherwise something may be left of a version in between, too.
+            let only_appended =
+                |before: &Manifest| noted.as_ref() == Some(before) && !manifest.replaces(before);
+            if !before.is_some_and(only_appended) {
+                self.shared.snapshots.lock().forget(dataset);
+                let numbers = manifest.numbers();
+                self.shared.sweep(dataset, &numbers)?;
+                self.shared.remove_objects(dataset, &numbers);
+                rewrote.clone_from(&manifest.earlier_roots);
+            }
+            // Last, so that a failure before has all of this done again.
+            self.shared.note(&manifest)?;
+        }
+        state.outdated.remove(&dataset);
+        Ok(Published {
+            dataset,
+            version: manifest.version,
+            root: manifest.root(),
+            rewrote,
+        })
+    }
+
+    /// The published datasets. One whose manifest is damaged, or that must not be served, does not hide the others.
+    ///
+    /// # Errors
+    /// A catalogue that fails.
+    pub(super) fn list(&self, is_visible: impl Fn(&str) -> bool) -> Result<Listing, StoreError> {
+        let state = self.shared.state();
+        let (records, outdated) = (state.catalogue.all(Table::Dataset)?, state.outdated.clone());
+        drop(state);
+        let info = |record: Record| -> Result<DatasetInfo, StoreError> {
+            let manifest = stored_manifest(&record)?;
+            check_name(&record.name)?;
+            if outdated.contains(&record.id) {
+                self.shared.check_is_served(&manifest, &record.name)?;
+            }
+            Ok(DatasetInfo {
+                name: record.name,
+                dataset: manifest.dataset,
+                version: manifest.version,
+                root: manifest.root(),
+                columns: manifest.columns,
+                blocks: manifest.block_count(),
+                stored_bytes: manifest.segment_bytes(),
+                parameters: manifest.parameters,
+                key_check: manifest.key_check,
+                max_len: manifest.max_len,
+            })
+        };
+        let mut listing = Listing::default();
+        for record in records.into_iter().filter(|it| is_visible(&it.name)) {
+            match info(record) {
+                Ok(info) => listing.datasets.push(info),
+                Err(error) => listing.damaged.push(error),
+            }
+        }
+        Ok(listing)
+    }
+
+    /// Pins the published version of a dataset. All its segment files are opened and
+    /// their headers checked; panels are read when they are used.
+    ///
+    /// # Errors
+    /// No such dataset, a segment that is missing or damaged, a catalogue that fails.
+    pub(super) fn snapshot(&self, name: &str) -> Result<Arc<Snapshot>, StoreError> {
+        // Neither disk nor object storage is needed for what is open already, however long others wait for them.
+        if let Some(current) = self.shared.snapshots.lock().current(name) {
+            return Ok(current);
+        }
+        check_name(name)?;
+        let state = self.shared.state();
+        let record = state
+            .catalogue
+            .by_name(Table::Dataset, name)?
+            .ok_or_else(|| StoreError::NoDataset { name: name.into() })?;
+        let manifest = stored_manifest(&record)?;
+        if state.outdated.contains(&record.id) {
+            self.shared.check_is_served(&manifest, name)?;
+        }
+        let older = self.shared.snapshots.lock().newest(record.id);
+        if let Some(same) = older.as_ref().filter(|older| *older.manifest() == manifest) {
+            self.shared.snapshots.lock().keep(Arc::clone(same));
+            return Ok(Arc::clone(same));
+        }
+        let common = &self.shared.common;
+        let homes = Arc::new(common.placement.homes(record.id));
+        let segments = segments_of(&manifest, older.as_deref(), |index| {
+            let segment = self.shared.open_segment(&manifest, index)?;
+            common.tier.register(segment, Arc::clone(&homes))
+        })?;
+        let namespace = Arc::clone(&self.shared.name);
+        let snapshot = Snapshot::new(namespace, record.name, manifest, segments, homes);
+        let snapshot = Arc::new(snapshot);
+        self.shared.snapshots.lock().keep(Arc::clone(&snapshot));
+        Ok(snapshot)
+    }
+
+    /// Pins the version of a dataset that has this root: the published one, or one that was queried before an append
+    /// replaced it, so that a mining run in progress can finish.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot), or the dataset is at another version.
+    pub(super) fn snapshot_at(
+        &self,
+        name: &str,
+        root: Digest,
+    ) -> Result<Arc<Snapshot>, StoreError> {
+        let published = self.snapshot(name)?;
+        if published.root() == root {
+            return Ok(published);
+        }
+        let dataset = published.manifest().dataset;
+        let wanted = self.shared.snapshots.lock().replaced(dataset, root);
+        wanted.ok_or_else(|| StoreError::OtherVersion {
+            name: name.into(),
+            version: published.manifest().version,
+            root: published.root(),
+            wanted: root,
+        })
+    }
+
+    /// Deletes a dataset, published or only being uploaded; which one it was. A published one can be brought back as
+    /// long as the store keeps deleted datasets, and takes space until then, unless it is deleted `at_once`; then that
+    /// works even on a full disk. Its name is free, its id is never accepted again. Snapshots already taken stay usable.
+    ///
+    /// # Errors
+    /// No such dataset, another server that writes to the objects, a catalogue that fails.
+    pub(super) fn delete(&self, name: &str, at_once: bool) -> Result<DatasetId, StoreError> {
+        check_name(name)?;
+        let mut state = self.shared.state();
+        let Some(published) = state.catalogue.by_name(Table::Dataset, name)? else {
+            let deleted = state.catalogue.by_name(Table::Deleted, name)?;
+            let Some(deleted) = deleted.filter(|_| at_once) else {
+                return self.cancel(&mut state, name);
+            };
+            self.purge(&mut state, deleted.id)?;
+            return Ok(deleted.id);
+        };
+        let id = published.id;
+        if at_once || self.shared.common.policy.read().keep_deleted.is_zero() {
+            self.purge(&mut state, id)?;
+            return Ok(id);
+        }
+        let made = self
+            .shared
+            .make(&mut state.catalogue, Change::Delete(id, now()));
+        self.shared.snapshots.lock().forget(id);
+        made?;
+        state.stop_receiving(id);
+        // What an upload of a newer version has sent goes; what was published stays.
+        let kept = stored_manifest(&published)?.numbers();
+        self.shared.sweep(id, &kept)?;
+        self.shared.remove_objects(id, &kept);
+        Ok(id)
+    }
+
+    /// Publishes a deleted dataset again, given by name or, where several had this name, by id; under another name if
+    /// one is given. Returns its id.
+    ///
+    /// # Errors
+    /// None that was deleted, several, a name that is taken, another server that writes to the objects, a catalogue
+    /// that fails.
+    pub(super) fn undelete(
+        &self,
+        which: &str,
+        name: Option<&str>,
+    ) -> Result<DatasetId, StoreError> {
+        let mut state = self.shared.state();
+        let deleted = state.catalogue.all(Table::Deleted)?;
+        let found: Vec<_> = deleted
+            .into_iter()
+            .filter(|it| it.name == which || it.id.to_string() == which)
+            .collect();
+        let [record] = &found[..] else {
+            let name = which.to_owned();
+            return Err(match found.len() {
+                0 => StoreError::NoDeleted { name },
+                _ => StoreError::SeveralDeleted {
+                    name,
+                    ids: found.iter().map(|it| it.id).collect(),
+                },
+            });
+        };
+        let name = name.unwrap_or(&record.name);
+        check_name(name)?;
+        for table in [Table::Dataset, Table::Upload] {
+            if let Some(other) = state.catalogue.by_name(table, name)? {
+                return Err(UploadError::NameTaken {
+                    name: name.into(),
+                    taken_by: other.id,
+                }
+                .into());
+            }
+        }
+        self.shared
+            .make(&mut state.catalogue, Change::Undelete(record.id, name))?;
+        Ok(record.id)
+    }
+
+    /// Removes a dataset for ever.
+    fn purge(&self, state: &mut State, id: DatasetId) -> Result<(), StoreError> {
+        let purged = self.shared.change_to_free(&mut state.catalogue, |it| {
+            self.shared.make(it, Change::Purge(id))
+        });
+        self.shared.snapshots.lock().forget(id);
+        purged?;
+        state.stop_receiving(id);
+        self.shared.remove_dataset(id)?;
+        self.shared.remove_objects(id, &BTreeSet::new());
+        self.shared.fill_reserve();
+        Ok(())
+    }
+
+    /// Removes what was deleted long enough ago, and cancels uploads that nobody has gone on with for long enough;
+    /// `now` is in seconds since the beginning of 1970. Returns how many of each.
+    ///
+    /// # Errors
+    /// Another server that writes to the objects, a catalogue that fails.
+    pub(super) fn expire(&self, now: i64) -> Result<(usize, usize), StoreError> {
+        let policy = *self.shared.common.policy.read();
+        let is_old = |at: i64, kept: Duration| {
+            now.checked_sub(at)
+                .is_some_and(|age| age >= 0 && age as u64 >= kept.as_secs())
+        };
+        let mut state = self.shared.state();
+        let mut deleted = state.catalogue.all(Table::Deleted)?;
+        deleted.retain(|it| is_old(it.at, policy.keep_deleted));
+        for record in &deleted {
+            self.purge(&mut state, record.id)?;
+        }
+        let mut uploads = state.catalogue.all(Table::Upload)?;
+        uploads.retain(|it| {
+            let is_received = state.receiving.keys().any(|(id, _)| *id == it.id);
+            let touched = it.at.max(*state.touched.get(&it.id).unwrap_or(&it.at));
+            is_old(touched, policy.keep_uploads) && !is_received
+        });
+        for record in &uploads {
+            self.cancel(&mut state, &record.name)?;
+        }
+        Ok((deleted.len(), uploads.len()))
+    }
+
+    /// The datasets that were deleted and can be brought back, by name.
+    ///
+    /// # Errors
+    /// A catalogue that fails.
+    pub(super) fn deleted(&self) -> Result<Vec<DeletedInfo>, StoreError> {
+        let keep = self.shared.common.policy.read().keep_deleted.as_secs();
+        let records = self.shared.state().catalogue.all(Table::Deleted)?;
+        let info = |record: Record| DeletedInfo {
+            stored_bytes: stored_manifest(&record).map_or(0, |it| it.segment_bytes()),
+            name: record.name,
+            dataset: record.id,
+            deleted: record.at,
+            until: record
+                .at
+                .saturating_add(i64::try_from(keep).unwrap_or(i64::MAX)),
+        };
+        Ok(records.into_iter().map(info).collect())
+    }
+
+    /// The unfinished uploads, by name.
+    ///
+    /// # Errors
+    /// A catalogue or disk that fails.
+    pub(super) fn uploads(&self) -> Result<Vec<UploadInfo>, StoreError> {
+        let keep = self.shared.common.policy.read().keep_uploads.as_secs();
+        let state = self.shared.state();
+        let records = state.catalogue.all(Table::Upload)?;
+        let touched = state.touched.clone();
+        drop(state);
+        let mut uploads = Vec::with_capacity(records.len());
+        for record in records {
+            // A damaged one is reported when it goes on.
+            let Ok(manifest) = stored_manifest(&record) else {
+                continue;
+            };
+            let at = record
+                .at
+                .max(*touched.get(&record.id).unwrap_or(&record.at));
+            uploads.push(UploadInfo {
+                total_bytes: manifest.segment_bytes(),
+                received_bytes: self.received(&manifest)?,
+                name: record.name,
+                dataset: record.id,
+                until: at.saturating_add(i64::try_from(keep).unwrap_or(i64::MAX)),
+            });
+        }
+        Ok(uploads)
+    }
+
+    /// Bytes of a version's segments that are here.
+    fn received(&self, manifest: &Manifest) -> Result<u64, StoreError> {
+        let one = |(index, entry): (u32, &oboro_format::SegmentEntry)| {
+            let path = self.shared.segment(manifest, index);
+            match length(&path)? {
+                Some(_) => Ok(entry.bytes),
+                None => usable_length(&partial_path(&path), entry.bytes),
+            }
+        };
+        (0..).zip(&manifest.segments).map(one).sum()
+    }
+
+    /// What the namespace holds.
+    ///
+    /// # Errors
+    /// A catalogue that fails.
+    pub(super) fn usage(&self) -> Result<Usage, StoreError> {
+        let catalogue = &self.shared.state().catalogue;
+        Ok(Usage {
+            datasets: catalogue.count(Table::Dataset)?,
+            uploads: catalogue.count(Table::Upload)?,
+            deleted: catalogue.count(Table::Deleted)?,
+            bytes: catalogue.bytes()?,
+        })
+    }
+
+    /// Cancels the upload under this name, discards what was received, and returns the id of its dataset. A published
+    /// version is not touched, and the same upload may begin again.
+    ///
+    /// # Errors
+    /// No such upload, a catalogue that fails.
+    pub(super) fn cancel_upload(&self, name: &str) -> Result<DatasetId, StoreError> {
+        check_name(name)?;
+        self.cancel(&mut self.shared.state(), name)
+    }
+
+    fn cancel(&self, state: &mut State, name: &str) -> Result<DatasetId, StoreError> {
+        let pending = state
+            .catalogue
+            .by_name(Table::Upload, name)?
+            .ok_or_else(|| StoreError::NoDataset { name: name.into() })?;
+        let published = state.catalogue.by_id(Table::Dataset, pending.id)?;
+        let published = published.as_ref().map(stored_manifest).transpose()?;
+        state.stop_receiving(pending.id);
+        // Complete segments without a row would be taken for a dataset that the catalogue forgot, so here the row goes
+        // last: without its segments the upload is back at its start.
+        let there = published
+            .as_ref()
+            .map_or_else(BTreeSet::new, Manifest::numbers);
+        self.shared.sweep(pending.id, &there)?;
+        self.shared.remove_objects(pending.id, &there);
+        self.shared
+            .change_to_free(&mut state.catalogue, |it| it.cancel_upload(pending.id))?;
+        if published.is_none() {
+            self.shared.remove_dataset(pending.id)?;
+        }
+        self.shared.fill_reserve();
+        Ok(pending.id)
+    }
+}

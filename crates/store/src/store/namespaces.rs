@@ -1,0 +1,100 @@
+//! The namespaces of a store, each opened when it is first needed: whoever works in one waits for nobody in another.
+
+use super::*;
+use grants::Grants;
+
+/// All namespaces of a store, and what their owners granted.
+pub(super) struct Namespaces {
+    common: Arc<Common>,
+    grants: Grants,
+    opened: Mutex<HashMap<Arc<str>, Slot>>,
+}
+
+/// A namespace, once it is open.
+type Slot = Arc<Mutex<Option<Arc<Shared>>>>;
+
+impl Namespaces {
+    /// Opens the store's namespaces: the default one now, others later.
+    ///
+    /// # Errors
+    /// Those of opening the default one; grants that are damaged or cannot be read.
+    pub(super) fn open(common: Common) -> Result<Self, StoreError> {
+        let grants = Grants::open(&common)?;
+        let namespaces = Self {
+            common: Arc::new(common),
+            grants,
+            opened: Mutex::default(),
+        };
+        namespaces.get(DEFAULT_NAMESPACE)?;
+        Ok(namespaces)
+    }
+
+    pub(super) fn common(&self) -> &Common {
+        &self.common
+    }
+
+    pub(super) fn grants(&self) -> &Grants {
+        &self.grants
+    }
+
+    /// A namespace, which is created if there is none of this name.
+    ///
+    /// # Errors
+    /// A catalogue that is damaged or of another version, a disk that fails, objects out of reach.
+    pub(super) fn get(&self, name: &str) -> Result<Arc<Shared>, StoreError> {
+        let slot = {
+            let mut opened = self.opened.lock();
+            match opened.get(name) {
+                Some(slot) => Arc::clone(slot),
+                None => Arc::clone(opened.entry(name.into()).or_default()),
+            }
+        };
+        let mut slot = slot.lock();
+        if let Some(open) = &*slot {
+            return Ok(Arc::clone(open));
+        }
+        let mut shared = Shared::open(&self.common, name.into())?;
+        ensure_directory(&shared.home.join(SEGMENTS))?;
+        sweep_all(&mut shared)?;
+        shared.state.get_mut().outdated = rewritten::replay(&shared)?;
+        shared.fill_reserve();
+        Ok(Arc::clone(slot.insert(Arc::new(shared))))
+    }
+
+    /// The home of a namespace, which need not exist.
+    pub(super) fn home(&self, name: &str) -> PathBuf {
+        home_of(&self.common.home, name)
+    }
+
+    /// Those that are open.
+    pub(super) fn opened(&self) -> Vec<Arc<Shared>> {
+        let slots: Vec<Slot> = self.opened.lock().values().cloned().collect();
+        slots.iter().filter_map(|it| it.lock().clone()).collect()
+    }
+
+    /// The names of all that have files here, or are open.
+    pub(super) fn names(&self) -> BTreeSet<Arc<str>> {
+        let mut names: BTreeSet<Arc<str>> = self.opened.lock().keys().cloned().collect();
+        // What cannot be listed is found when somebody calls.
+        let listed = namespaces_in(&self.common.home).unwrap_or_default();
+        names.extend(listed.into_iter().map(Arc::from));
+        names
+    }
+}
+
+/// The names of the namespaces in a store's directory, the default one first.
+///
+/// # Errors
+/// A directory that cannot be listed.
+pub fn namespaces_in(store: &Path) -> Result<Vec<String>, StoreError> {
+    let directory = store.join(NAMESPACES);
+    let mut all = vec![DEFAULT_NAMESPACE.to_owned()];
+    if exists(&directory)? {
+        let mut others = names(&directory)?;
+        // Whatever else is there is not the store's.
+        others.retain(|name| !name.starts_with('.') && directory.join(name).is_dir());
+        others.sort();
+        all.append(&mut others);
+    }
+    Ok(all)
+}
