@@ -8,15 +8,15 @@
 use crate::codec::{Reader, Writer, unseal};
 use crate::error::{Corruption, FormatError};
 use crate::files::{
-    Durability, create_private_directory, io_error, lock, names, parent, remove_if_there, rename,
-    replace, sweep, sync_directory,
+    Durability, Lock, create_private_directory, io_error, lock, names, parent, remove_if_there,
+    rename, replace, sweep, sync_directory,
 };
 use crate::id::Digest;
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
 use crate::segment::{Segment, SegmentDescription, SegmentWriter};
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -475,7 +475,7 @@ enum Target {
 /// one is unchanged.
 pub struct BundleWriter {
     directory: PathBuf,
-    _lock: File,
+    _lock: Lock,
     target: Target,
     temporary: Option<Arc<OwnTempDir>>,
     /// Ranges that were written.

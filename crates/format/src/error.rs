@@ -80,6 +80,19 @@ pub enum FormatError {
         path.display()
     )]
     DiskFull { path: PathBuf },
+    #[error(
+        "the disk is read-only: {} was not written; what was there before is unaffected. Look into the system's log for why \
+         the disk takes no writes, repair it or mount it writable, and try again. A server answers questions about what is \
+         published meanwhile, and need not be started anew.",
+        path.display()
+    )]
+    DiskReadOnly { path: PathBuf },
+    #[error(
+        "too many open files: {} was not opened. Nothing is wrong with it; try again when fewer calls are in progress, or \
+         raise the limit (ulimit -n).",
+        path.display()
+    )]
+    TooManyFiles { path: PathBuf },
     #[error("could not {action} {}: {source}. Check the path, its permissions and the disk.", path.display())]
     Io {
         action: &'static str,
@@ -167,7 +180,7 @@ pub enum ErrorKind {
     DiskFull,
     /// No memory left.
     MemoryFull,
-    /// The storage cannot be reached; try again later.
+    /// The storage cannot be reached or written now; try again later.
     Unavailable,
     /// The caller may not do this.
     Forbidden,
@@ -192,6 +205,7 @@ impl FormatError {
             Self::Locked { .. } => ErrorKind::Busy,
             Self::Damaged { .. } => ErrorKind::DataLoss,
             Self::DiskFull { .. } => ErrorKind::DiskFull,
+            Self::DiskReadOnly { .. } | Self::TooManyFiles { .. } => ErrorKind::Unavailable,
             Self::Io { .. }
             | Self::Unconfirmed { .. }
             | Self::BundleMismatch { .. }
@@ -208,6 +222,16 @@ impl FormatError {
             Self::DiskFull { .. } => {
                 "disk full: what was being written was refused, published datasets are unaffected. Ask the operator \
                  for more space and try again; an upload resumes where it stopped."
+                    .to_owned()
+            }
+            Self::DiskReadOnly { .. } => {
+                "the server's disk is read-only: nothing was written. What is published is unaffected, and questions \
+                 about it are answered. Ask the operator to repair the disk, and try again."
+                    .to_owned()
+            }
+            Self::TooManyFiles { .. } => {
+                "too many open files on the server: nothing is wrong with the data. Try again later; if it stays so, ask \
+                 the operator to raise the limit (ulimit -n)."
                     .to_owned()
             }
             Self::Io { action, source, .. } => format!(

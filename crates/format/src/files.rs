@@ -4,6 +4,7 @@
 //! does that. Errors name the path; a full disk is reported as such.
 
 use crate::error::FormatError;
+use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -17,12 +18,42 @@ pub fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> 
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             FormatError::DiskFull { path: path.into() }
         }
+        io::ErrorKind::ReadOnlyFilesystem => FormatError::DiskReadOnly { path: path.into() },
+        _ if is_out_of_descriptors(&source) => FormatError::TooManyFiles { path: path.into() },
         _ => FormatError::Io {
             action,
             path: path.into(),
             source,
         },
     }
+}
+
+/// Whether this process, or the system, has as many files open as it may: that passes, and says nothing about the file.
+pub fn is_out_of_descriptors(error: &io::Error) -> bool {
+    let exhausted = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
+    exhausted.contains(&error.raw_os_error())
+}
+
+/// Whether files in `directory` can be made, written and removed, durably: tries it with one named `.probe`.
+///
+/// # Errors
+/// The disk does not take it, with the cause.
+pub fn try_writing(directory: &Path) -> Result<(), FormatError> {
+    let probe = directory.join(".probe");
+    let write = || {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&probe)?;
+        file.write_all(b"writable")?;
+        file.sync_all()
+    };
+    let written = write().map_err(io_error("write", &probe));
+    // Also what a full disk took none of.
+    written.and(remove_if_there(&probe))?;
+    sync_directory(directory)
 }
 
 /// The free bytes of the file system where `path` is, or will be; `None` if it does not say.
@@ -159,9 +190,38 @@ pub fn ensure_directories(path: &Path) -> Result<(), FormatError> {
     missing.into_iter().rev().try_for_each(ensure_directory)
 }
 
-/// Takes the lock file `path`, held until the returned file is dropped; `holder` and
-/// `what` are for the error: which directory or file is in use.
-pub fn lock(path: &Path, holder: &Path, what: &str) -> Result<File, FormatError> {
+/// A directory that no other process may have, until this is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    _directory: File,
+    _file: File,
+}
+
+/// Takes the directory that the lock file `path` is in, and that file. `holder` and `what` are for the error: which
+/// directory or file is in use.
+///
+/// The lock of the directory itself counts: a file that is removed would let a second process in. The file is for file
+/// systems of several machines, which tell each other of locks on files only, and for programs before this one.
+pub fn lock(path: &Path, holder: &Path, what: &str) -> Result<Lock, FormatError> {
+    let taken = || FormatError::Locked {
+        path: holder.into(),
+        what: what.to_owned(),
+    };
+    let try_lock = |path: &Path, file: &File| match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(taken()),
+        Err(TryLockError::Error(source)) => Err(io_error("lock", path)(source)),
+    };
+    let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let within = parent(path);
+    let directory = File::open(within).map_err(io_error("open", within))?;
+    try_lock(within, &directory)?;
+    // Whoever had it may have removed it, and made another one of the name.
+    let locked = directory.metadata().map(inode);
+    let named = fs::metadata(within).map(inode);
+    if !matches!((locked, named), (Ok(locked), Ok(named)) if locked == named) {
+        return Err(taken());
+    }
     let file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -169,14 +229,11 @@ pub fn lock(path: &Path, holder: &Path, what: &str) -> Result<File, FormatError>
         .mode(0o600)
         .open(path)
         .map_err(io_error("open the lock file", path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(FormatError::Locked {
-            path: holder.into(),
-            what: what.to_owned(),
-        }),
-        Err(TryLockError::Error(source)) => Err(io_error("lock", path)(source)),
-    }
+    try_lock(path, &file)?;
+    Ok(Lock {
+        _directory: directory,
+        _file: file,
+    })
 }
 
 /// What a file has while it is the same one with the same bytes: another file, or a change, gives another one.
@@ -281,4 +338,47 @@ pub fn sweep(
         }
     }
     sync_directory(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn a_directory_is_taken_once_whatever_is_removed_from_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = directory.path().join("home");
+        fs::create_dir(&home).unwrap();
+        let take = || lock(&home.join("lock"), &home, "directory");
+        let taken = take().unwrap();
+        assert!(matches!(take(), Err(FormatError::Locked { .. })));
+        fs::remove_file(home.join("lock")).unwrap();
+        assert!(matches!(take(), Err(FormatError::Locked { .. })));
+        drop(taken);
+        drop(take().unwrap());
+    }
+
+    #[test]
+    fn what_passes_is_told_from_damage() {
+        let kind = |errno: Errno| {
+            let error = io::Error::from_raw_os_error(errno.raw_os_error());
+            let error = io_error("open", Path::new("/srv/store/3.seg"))(error);
+            assert!(!error.without_paths().contains("/srv"), "{error}");
+            error.kind()
+        };
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::ROFS] {
+            assert_eq!(kind(errno), ErrorKind::Unavailable, "{errno}");
+        }
+        assert_eq!(kind(Errno::NOSPC), ErrorKind::DiskFull);
+        assert_eq!(kind(Errno::IO), ErrorKind::Internal);
+    }
+
+    #[test]
+    fn trying_to_write_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        try_writing(directory.path()).unwrap();
+        assert_eq!(names(directory.path()).unwrap(), [""; 0]);
+        assert!(try_writing(&directory.path().join("gone")).is_err());
+    }
 }

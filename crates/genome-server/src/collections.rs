@@ -6,8 +6,9 @@
 use crate::error::GenomeError;
 use crate::frame::Frame;
 use crate::{Alphabet, HaplotypePanel, Reference};
+use oboro_format::ErrorKind;
 use oboro_format::files::{
-    Identity, ensure_directories, io_error, lock, names, partial_path, remove_if_there,
+    Identity, Lock, ensure_directories, io_error, lock, names, partial_path, remove_if_there,
     rename_durably, sync_directory,
 };
 use parking_lot::Mutex;
@@ -131,21 +132,29 @@ impl Collections {
     /// # Errors
     /// A directory that cannot be read. Damaged files are a part of the listing.
     pub fn list(&self) -> Result<Listing, GenomeError> {
-        let mut files = names(&self.directory)?;
-        files.sort_unstable();
         let mut listing = Listing {
             collections: Vec::new(),
             damaged: Vec::new(),
         };
-        for (kind, name) in files.iter().filter_map(|file| parse(file)) {
-            match self.info(kind, name) {
+        for (kind, name) in self.files()? {
+            match self.info(kind, &name) {
                 Ok(info) => listing.collections.push(info),
                 // Removed since.
                 Err(GenomeError::NoCollection { .. }) => {}
+                // Nothing is known of it then.
+                Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
                 Err(error) => listing.damaged.push(error),
             }
         }
         Ok(listing)
+    }
+
+    /// All that have a file, damaged ones included, by kind and name.
+    pub(crate) fn files(&self) -> Result<Vec<(Kind, String)>, GenomeError> {
+        let mut files = names(&self.directory)?;
+        files.sort_unstable();
+        let parsed = files.iter().filter_map(|file| parse(file));
+        Ok(parsed.map(|(kind, name)| (kind, name.to_owned())).collect())
     }
 
     /// What a listing says about one collection.
@@ -240,12 +249,12 @@ impl Collections {
         })
     }
 
-    fn lock(&self) -> Result<File, GenomeError> {
+    fn lock(&self) -> Result<Lock, GenomeError> {
         let what = "directory";
         Ok(lock(&self.directory.join("lock"), &self.directory, what)?)
     }
 
-    fn path(&self, kind: Kind, name: &str) -> Result<PathBuf, GenomeError> {
+    pub(crate) fn path(&self, kind: Kind, name: &str) -> Result<PathBuf, GenomeError> {
         if !is_name(name) {
             return Err(GenomeError::Name {
                 given: name.chars().take(2 * MAX_NAME_CHARS).collect(),
@@ -277,7 +286,7 @@ pub(crate) struct Loading {
     kind: Kind,
     path: PathBuf,
     partial: PathBuf,
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Loading {

@@ -30,5 +30,5 @@ pub use source::StoredSegment;
 pub use store::{
     Access, BackedUp, DeletedInfo, Grant, Listing, MAX_NAME_CHARS, Policy, Published, Quota,
     Resolved, Scrub, ScrubbedPart, SegmentProgress, SegmentReceiver, Store, UploadInfo,
-    UploadStatus, Usage, Visible, backup, namespaces_in,
+    UploadStatus, Usage, Visible, backup, backup_with, namespaces_in,
 };

@@ -10,11 +10,10 @@ use crate::residency::Tier;
 use crate::snapshot::{Snapshot, segments_of};
 use crate::source::StoredSegment;
 use crate::source::object::{Cache, Objects};
-use oboro_format::files::{ensure_directories, exists, lock, parent, sweep};
+use oboro_format::files::{Lock, ensure_directories, exists, lock, parent, sweep};
 use oboro_format::{Manifest, Segment};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, VecDeque};
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -34,7 +33,7 @@ pub struct SharedStore {
 /// A cache of objects that no other process uses.
 struct OwnCache {
     cache: Arc<Cache>,
-    _lock: File,
+    _lock: Lock,
 }
 
 impl SharedStore {

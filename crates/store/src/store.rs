@@ -16,7 +16,7 @@ use crate::snapshot::{Snapshot, segments_of};
 use crate::source::StoredSegment;
 use crate::source::object::{Cache, Objects};
 use oboro_format::files::{
-    ensure_directories, ensure_directory, exists, io_error, lock, names, partial_path,
+    Lock, ensure_directories, ensure_directory, exists, io_error, lock, names, partial_path,
     remove_if_there, rename_durably, sweep, sync_directory,
 };
 use oboro_format::{
@@ -39,7 +39,7 @@ use datasets::Datasets;
 use namespaces::Namespaces;
 
 pub use access::{Access, Resolved, Visible};
-pub use backup::{BackedUp, backup};
+pub use backup::{BackedUp, backup, backup_with};
 pub use grants::Grant;
 pub use namespaces::namespaces_in;
 pub use scrub::{Scrub, ScrubbedPart};
@@ -192,7 +192,7 @@ struct Common {
     objects: Option<Arc<Cache>>,
     policy: RwLock<Policy>,
     /// Held as long as anything may still write.
-    _lock: File,
+    _lock: Lock,
 }
 
 /// The datasets of one namespace.

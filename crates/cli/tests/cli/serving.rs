@@ -192,6 +192,12 @@ fn a_store_and_a_port_belong_to_one_server() {
         &message,
         &["data is in use by another process", "Stop it first"],
     );
+    // It is the directory that is taken, not a file in it.
+    std::fs::remove_file(operator.path("data/lock")).unwrap();
+    for line in ["serve --data data --listen 127.0.0.1:0", "scrub data"] {
+        let message = operator.refused(line);
+        says(&message, &["data is in use by another process"]);
+    }
     let message = operator.refused(&format!("serve --data other --listen {}", server.address()));
     says(
         &message,

@@ -36,8 +36,38 @@ pub fn backup(
     target: &Path,
     progress: &dyn Fn(u64, u64),
 ) -> Result<BackedUp, StoreError> {
+    backup_with(directory, target, progress, |_| Ok(())).map(|(copied, ())| copied)
+}
+
+/// The same; then `also` copies what else belongs to the backup, durably, into the directory that it is given, before the
+/// backup has its name.
+///
+/// # Errors
+/// Those of [`backup`] and of `also`: then there is no backup.
+pub fn backup_with<T, E: From<StoreError>>(
+    directory: &Path,
+    target: &Path,
+    progress: &dyn Fn(u64, u64),
+    also: impl FnOnce(&Path) -> Result<T, E>,
+) -> Result<(BackedUp, T), E> {
+    let (target, partial, _lock) = begin(directory, target)?;
+    let copied = copy_store(directory, &partial, progress);
+    let copied = copied.map_err(E::from).and_then(|copied| {
+        let more = also(&partial)?;
+        rename_durably(&partial, &target).map_err(StoreError::from)?;
+        Ok((copied, more))
+    });
+    // Best effort: the next attempt removes the leftovers, and a store ignores the mark.
+    let _ = match copied {
+        Ok(_) => fs::remove_file(target.join(UNFINISHED)),
+        Err(_) => fs::remove_dir_all(&partial),
+    };
+    copied
+}
+
+/// The target without a trailing slash, and the directory where it is made, which is locked and marked.
+fn begin(directory: &Path, target: &Path) -> Result<(PathBuf, PathBuf, Lock), StoreError> {
     check_is_store(directory)?;
-    // Without a trailing slash.
     let target: PathBuf = target.components().collect();
     if exists(&target)? {
         return Err(FormatError::Exists { path: target }.into());
@@ -47,17 +77,10 @@ pub fn backup(
         return Err(FormatError::Exists { path: partial }.into());
     }
     ensure_directories(&partial)?;
-    let _lock = lock(&partial.join(UNFINISHED), &partial, "target")?;
+    let lock = lock(&partial.join(UNFINISHED), &partial, "target")?;
     // Before anything else exists.
     sync_directory(&partial)?;
-    let copied = copy_store(directory, &partial, progress)
-        .and_then(|copied| Ok(rename_durably(&partial, &target).map(|()| copied)?));
-    // Best effort: the next attempt removes the leftovers, and a store ignores the mark.
-    let _ = match copied {
-        Ok(_) => fs::remove_file(target.join(UNFINISHED)),
-        Err(_) => fs::remove_dir_all(&partial),
-    };
-    copied
+    Ok((target, partial, lock))
 }
 
 /// Copies all namespaces, and then what their owners granted: of what is granted later, nothing is copied.
