@@ -71,9 +71,9 @@ enum Command {
     /// Show what a key file, dataset directory or segment holds, or where a server holds a dataset
     /// in memory.
     Inspect(commands::inspect::Arguments),
-    /// Check what a store or a server holds against its digests.
+    /// Check what a store or a server holds, genomes included, against its digests.
     Scrub(commands::scrub::Arguments),
-    /// Copy what a store has published, even while a server has it open.
+    /// Copy what a store has published, its genomes too, even while a server has it open.
     Backup(commands::backup::Arguments),
     /// Search genomes on a server with queries that it cannot read.
     #[command(subcommand)]

@@ -328,6 +328,7 @@ const HARMLESS: &[(&str, &[&str])] = &[
             "OUTPUT",
         ],
     ),
+    ("genome budget", &["--accept-restored", "--data"]),
     (
         "genome find",
         &[

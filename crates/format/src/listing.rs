@@ -33,7 +33,7 @@ pub struct DatasetInfo {
 /// Damage, named as precisely as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// The name of the dataset; absent where the catalogue as a whole is damaged, or knows none.
+    /// The name of the dataset or collection of genomes; absent where the catalogue as a whole is damaged, or knows none.
     pub name: Option<String>,
     /// The dataset.
     pub dataset: Option<DatasetId>,
@@ -68,9 +68,12 @@ pub struct Scrubbed {
     pub datasets: u64,
     /// Segments with a sound header.
     pub segments: u64,
-    /// Parts of segments: panels and the sealed cells of columns, damaged ones included.
+    /// Collections of genomes with a sound header and index.
+    pub collections: u64,
+    /// Parts of segments: panels and the sealed cells of columns; parts of collections; counts of searches. Damaged ones
+    /// included.
     pub parts: u64,
-    /// Bytes of the segments, unreadable ones included.
+    /// Bytes of the segments and collections, unreadable ones included.
     pub bytes: u64,
     /// Parts that are damaged.
     pub damaged: u64,

@@ -2,6 +2,9 @@
 //!
 //! One small file is read, changed and replaced under a lock, so a server that is killed has counted every search that
 //! it answered, and the operator's command may reset counts while it runs.
+//!
+//! The counts in a backup are marked as those of a moment that is past: what was searched since is not in them, so
+//! nothing is searched on them until the operator has said that this is known.
 
 use crate::collections::{DIRECTORY, Kind};
 use crate::error::GenomeError;
@@ -13,9 +16,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use time::OffsetDateTime;
 
 const MAGIC: &str = "OBOROBUD";
+/// The version of counts that a server has made.
 const VERSION: u32 = 1;
+/// The version of counts that were copied from a backup.
+const COPIED_VERSION: u32 = 2;
 
 /// The counts of a data directory.
 #[derive(Debug)]
@@ -25,6 +33,27 @@ pub struct Budgets {
 
 /// Searches by client, kind and name of the collection.
 type Counts = BTreeMap<(String, Kind, String), u64>;
+
+/// What the file holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Ledger {
+    /// When the counts were copied into a backup, if the operator has not accepted since that they are of then: seconds
+    /// since 1970.
+    copied: Option<u64>,
+    counts: Counts,
+}
+
+impl Ledger {
+    /// The counts, if they are known to be all.
+    fn counts(&mut self) -> Result<&mut Counts, GenomeError> {
+        match self.copied {
+            None => Ok(&mut self.counts),
+            Some(copied) => Err(GenomeError::RestoredBudgets {
+                copied: minute(copied),
+            }),
+        }
+    }
+}
 
 impl Budgets {
     /// The counts below `data`, the data directory of a server. It need not exist yet.
@@ -37,9 +66,10 @@ impl Budgets {
     /// How often a client, by its name, has searched a collection.
     ///
     /// # Errors
-    /// A file that is damaged or cannot be read.
+    /// A file that is damaged, that was restored from a backup, or that cannot be read.
     pub fn spent(&self, client: &str, kind: Kind, collection: &str) -> Result<u64, GenomeError> {
-        let counts = self.read()?;
+        let mut ledger = self.read()?;
+        let counts = ledger.counts()?;
         let key = (client.to_owned(), kind, collection.to_owned());
         Ok(counts.get(&key).copied().unwrap_or(0))
     }
@@ -48,7 +78,8 @@ impl Budgets {
     ///
     /// # Errors
     ///
-    /// More than the budget, which counts none of them; a file that is damaged; a disk that fails.
+    /// More than the budget, which counts none of them; a file that is damaged or was restored from a backup; a disk that
+    /// fails.
     pub fn spend(
         &self,
         client: &str,
@@ -58,30 +89,76 @@ impl Budgets {
         budget: u64,
     ) -> Result<(), GenomeError> {
         let _lock = self.lock()?;
-        let mut counts = self.read()?;
-        let spent = counts
+        let mut ledger = self.read()?;
+        let spent = ledger
+            .counts()?
             .entry((client.to_owned(), kind, collection.to_owned()))
             .or_default();
         check(*spent, searches, budget)?;
         *spent += searches;
-        self.write(&counts)
+        self.write(&ledger)
     }
 
-    /// Forgets what one client has searched, or all.
+    /// When the counts were copied into the backup that they were restored from, unless they were accepted since or are
+    /// this server's own.
+    ///
+    /// # Errors
+    /// A file that is damaged or cannot be read.
+    pub fn restored(&self) -> Result<Option<String>, GenomeError> {
+        Ok(self.read()?.copied.map(minute))
+    }
+
+    /// Lets searches be counted on from counts that were restored from a backup; returns when they were copied there.
+    ///
+    /// # Errors
+    /// A file that is damaged, a disk that fails.
+    pub fn accept_restored(&self) -> Result<Option<String>, GenomeError> {
+        let _lock = self.lock()?;
+        let mut ledger = self.read()?;
+        let Some(copied) = ledger.copied.take() else {
+            return Ok(None);
+        };
+        self.write(&ledger)?;
+        Ok(Some(minute(copied)))
+    }
+
+    /// Copies the counts to a backup, marked as those of now, or of when they were copied if they come from a backup
+    /// themselves. Where there are none yet, the backup says that as of now there were none.
+    pub(crate) fn copy_to(&self, backup: &Self) -> Result<(), GenomeError> {
+        let mut ledger = self.read()?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.map_or(0, |since| since.as_secs());
+        ledger.copied = ledger.copied.or(Some(now));
+        ensure_directories(&backup.directory)?;
+        backup.write(&ledger)
+    }
+
+    /// Checks the file; the bytes that it has, if there is one.
+    pub(crate) fn check(&self) -> Result<Option<u64>, GenomeError> {
+        self.read()?;
+        match fs::metadata(self.path()) {
+            Ok(metadata) => Ok(Some(metadata.len())),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Forgets what one client has searched, or all, be they restored from a backup.
     ///
     /// # Errors
     /// A disk that fails; for one client, a damaged file.
     pub fn reset(&self, client: Option<&str>) -> Result<(), GenomeError> {
         let _lock = self.lock()?;
-        let mut counts = match client {
+        let mut ledger = match client {
             Some(_) => self.read()?,
-            None => Counts::new(),
+            None => Ledger::default(),
         };
-        counts.retain(|(name, ..), _| Some(name.as_str()) != client);
-        self.write(&counts)
+        let others =
+            |(name, ..): &(String, Kind, String), _: &mut u64| Some(name.as_str()) != client;
+        ledger.counts.retain(others);
+        self.write(&ledger)
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.directory.join("budgets")
     }
 
@@ -94,20 +171,20 @@ impl Budgets {
         Ok(file)
     }
 
-    fn read(&self) -> Result<Counts, GenomeError> {
+    fn read(&self) -> Result<Ledger, GenomeError> {
         let path = self.path();
         match fs::read(&path) {
             Ok(bytes) => decode(&bytes).map_err(GenomeError::DamagedBudgets),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Counts::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Ledger::default()),
             Err(error) => Err(io_error("read", &path)(error).into()),
         }
     }
 
-    fn write(&self, counts: &Counts) -> Result<(), GenomeError> {
+    fn write(&self, ledger: &Ledger) -> Result<(), GenomeError> {
         let new = self.directory.join("budgets.new");
         let mut file = create(&new)?;
         file.set_len(0)
-            .and_then(|()| file.write_all(&encode(counts)))
+            .and_then(|()| file.write_all(&encode(ledger)))
             .and_then(|()| file.sync_all())
             .map_err(io_error("write", &new))?;
         Ok(rename_durably(&new, &self.path())?)
@@ -139,8 +216,30 @@ fn create(path: &Path) -> Result<File, FormatError> {
         .map_err(io_error("create", path))
 }
 
-fn encode(counts: &Counts) -> Vec<u8> {
-    let mut writer = Writer::with_preamble(MAGIC, VERSION);
+/// A UTC time to the minute.
+fn minute(unix_seconds: u64) -> String {
+    let time = i64::try_from(unix_seconds).ok();
+    let time = time.and_then(|it| OffsetDateTime::from_unix_timestamp(it).ok());
+    match time {
+        Some(time) => format!(
+            "{} {:02}:{:02} UTC",
+            time.date(),
+            time.hour(),
+            time.minute()
+        ),
+        None => format!("{unix_seconds} s after 1970-01-01 UTC"),
+    }
+}
+
+fn encode(Ledger { copied, counts }: &Ledger) -> Vec<u8> {
+    let mut writer = match copied {
+        None => Writer::with_preamble(MAGIC, VERSION),
+        Some(copied) => {
+            let mut writer = Writer::with_preamble(MAGIC, COPIED_VERSION);
+            writer.u64(*copied);
+            writer
+        }
+    };
     writer.u32(counts.len() as u32);
     for ((client, kind, collection), &spent) in counts {
         for name in [client, collection] {
@@ -151,9 +250,14 @@ fn encode(counts: &Counts) -> Vec<u8> {
     writer.seal()
 }
 
-fn decode(bytes: &[u8]) -> Result<Counts, Corruption> {
+fn decode(bytes: &[u8]) -> Result<Ledger, Corruption> {
     let mut reader = Reader::new(unseal(bytes)?);
-    reader.preamble(MAGIC, VERSION)?;
+    let copied = match reader.preamble(MAGIC, COPIED_VERSION) {
+        Ok(()) => Some(reader.u64()?),
+        // Version 1: there are no others before.
+        Err(Corruption::Older { .. }) => None,
+        Err(other) => return Err(other),
+    };
     let mut counts = Counts::new();
     for _ in 0..reader.u32()? {
         let [client, collection] = [name(&mut reader)?, name(&mut reader)?];
@@ -163,7 +267,7 @@ fn decode(bytes: &[u8]) -> Result<Counts, Corruption> {
         counts.insert((client, kind, collection), reader.u64()?);
     }
     match reader.remaining() {
-        0 => Ok(counts),
+        0 => Ok(Ledger { copied, counts }),
         _ => Err(Corruption::Invalid("it is longer than its counts".into())),
     }
 }
@@ -220,10 +324,54 @@ mod tests {
     #[test]
     fn the_format_is_that_of_the_specification() {
         let counts = Counts::from([(("a".into(), Kind::Reference, "r".into()), 3)]);
-        let bytes = encode(&counts);
-        let fields =
-            b"OBOROBUD\x01\0\0\0\x01\0\0\0\x01\0\0\0a\x01\0\0\0r\x01\0\0\0\x03\0\0\0\0\0\0\0";
-        assert_eq!(bytes[..bytes.len() - 32], fields[..]);
-        assert_eq!(decode(&bytes).unwrap(), counts);
+        let fields = b"\x01\0\0\0\x01\0\0\0a\x01\0\0\0r\x01\0\0\0\x03\0\0\0\0\0\0\0";
+        for (copied, begin) in [
+            (None, &b"OBOROBUD\x01\0\0\0"[..]),
+            (Some(5), b"OBOROBUD\x02\0\0\0\x05\0\0\0\0\0\0\0"),
+        ] {
+            let ledger = Ledger {
+                copied,
+                counts: counts.clone(),
+            };
+            let bytes = encode(&ledger);
+            assert_eq!(bytes[..bytes.len() - 32], [begin, fields].concat());
+            assert_eq!(decode(&bytes).unwrap(), ledger);
+        }
+    }
+
+    #[test]
+    fn counts_from_a_backup_allow_nothing_until_they_are_accepted_or_reset() {
+        let directory = tempfile::tempdir().unwrap();
+        let of = |name: &str| Budgets::open(&directory.path().join(name));
+        of("store").spend("a", Kind::Panel, "p", 3, 10).unwrap();
+        of("store").copy_to(&of("backup")).unwrap();
+        of("backup").copy_to(&of("restored")).unwrap();
+        // Searches that only the lost store counted.
+        of("store").spend("a", Kind::Panel, "p", 7, 10).unwrap();
+        for name in ["backup", "restored"] {
+            let refusals = [
+                of(name).spend("a", Kind::Panel, "p", 1, 10),
+                of(name).spent("a", Kind::Panel, "p").map(drop),
+            ];
+            for refusal in refusals {
+                let refusal = refusal.unwrap_err().to_string();
+                assert!(refusal.contains("oboro genome budget"), "{refusal}");
+            }
+            // What one client has is still of the past for the others.
+            of(name).reset(Some("b")).unwrap();
+            assert!(of(name).restored().unwrap().is_some());
+        }
+        assert_eq!(of("store").restored().unwrap(), None);
+        assert_eq!(of("store").accept_restored().unwrap(), None);
+        let (backup, restored) = (of("backup").restored(), of("restored").restored());
+        assert_eq!(backup.unwrap(), restored.unwrap());
+        assert!(of("restored").accept_restored().unwrap().is_some());
+        assert_eq!(of("restored").spent("a", Kind::Panel, "p").unwrap(), 3);
+        of("backup").reset(None).unwrap();
+        assert_eq!(of("backup").spent("a", Kind::Panel, "p").unwrap(), 0);
+        // That nothing was counted yet is also of the past.
+        of("new").copy_to(&of("empty")).unwrap();
+        assert!(of("empty").spend("a", Kind::Panel, "p", 1, 10).is_err());
+        assert_eq!(minute(1_763_928_245), "2025-11-23 20:04 UTC");
     }
 }

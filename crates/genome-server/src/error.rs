@@ -92,6 +92,12 @@ pub enum GenomeError {
          resets them (oboro genome reset)."
     )]
     DamagedBudgets(Corruption),
+    #[error(
+        "the counts of searches (genome/budgets) were restored from a backup of {copied}, and searches since then are not \
+         in them. Nothing is searched on a budget until the operator goes on from them (oboro genome budget) or resets \
+         them (oboro genome reset)."
+    )]
+    RestoredBudgets { copied: String },
 
     /// A file to be imported cannot be used.
     #[error("{file}{}: {cause}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
@@ -140,7 +146,9 @@ impl GenomeError {
             Self::DiskFull { .. } => ErrorKind::DiskFull,
             Self::Busy { .. } => ErrorKind::Busy,
             Self::Damaged { .. } | Self::DamagedBudgets(_) => ErrorKind::DataLoss,
-            Self::BudgetSpent { .. } => ErrorKind::FailedPrecondition,
+            Self::BudgetSpent { .. } | Self::RestoredBudgets { .. } => {
+                ErrorKind::FailedPrecondition
+            }
             Self::NoCollection { .. } => ErrorKind::NotFound,
             Self::Exists { .. } => ErrorKind::AlreadyExists,
             Self::Name { .. }

@@ -124,12 +124,17 @@ impl Frame {
         self.length
     }
 
+    /// The bytes of the header and the index.
+    pub(crate) fn bytes_besides_blobs(&self) -> u64 {
+        ALIGNMENT + self.length - self.index_offset
+    }
+
     /// The digest of the header, and so of everything in the file: it covers the index, which has the digests of blobs.
     pub(crate) fn identity(&self) -> Digest {
         self.identity
     }
 
-    /// The file itself, for `fadvise`.
+    /// The file itself, whose position nothing else uses.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }

@@ -11,6 +11,7 @@
 
 mod alphabet;
 mod budget;
+mod checking;
 mod collections;
 mod error;
 mod evaluate;
@@ -28,6 +29,9 @@ mod transpose;
 
 pub use alphabet::{Alphabet, MAX_ALLELE};
 pub use budget::{Budgets, check as check_budget};
+pub use checking::{
+    CheckedPart, CollectionScrub, CopiedCollections, collection_bytes, copy_collections,
+};
 pub use collections::{Collections, Existing, Info, Kind, Listing, Shape};
 pub use error::{GenomeError, InputError, RegionError};
 pub use evaluate::{Evaluation, ExpandedQuery, Multiplicity, Workspace};

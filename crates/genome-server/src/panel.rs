@@ -209,6 +209,18 @@ impl HaplotypePanel {
             + site
     }
 
+    pub(crate) fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
+    /// Checks the chunk with this number, if there is one; the bytes that it takes.
+    pub(crate) fn check_chunk(&self, number: usize) -> Option<Result<u64, GenomeError>> {
+        let chunk = self.chunks.get(number)?;
+        let sites = self.chunk_sites(number).len();
+        let bytes = padded(chunk_bytes(self.haplotypes, sites, chunk.bits));
+        Some(self.read_chunk(number).map(|_| bytes))
+    }
+
     fn chunk_sites(&self, number: usize) -> Range<usize> {
         let per_chunk = sites_per_chunk(self.haplotypes);
         number * per_chunk..self.sites().min((number + 1) * per_chunk)

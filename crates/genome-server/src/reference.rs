@@ -35,7 +35,7 @@ pub struct Reference {
 }
 
 /// A sequence as it lies in the file.
-struct Entry {
+pub(crate) struct Entry {
     name: String,
     bases: usize,
     bits: u32,
@@ -48,22 +48,66 @@ impl Entry {
     }
 }
 
-impl Reference {
+/// The sequences of a reference, to be read one after the other.
+pub(crate) struct Entries {
+    frame: Frame,
+    entries: std::vec::IntoIter<Entry>,
+    offset: u64,
+}
+
+impl Entries {
     pub(crate) fn open(path: &Path, name: &str) -> Result<Self, GenomeError> {
         let frame = Frame::open(path, Kind::Reference, name)?;
-        Self::shape(&frame).map_err(|corruption| frame.damaged("", corruption))?;
+        Reference::shape(&frame).map_err(|corruption| frame.damaged("", corruption))?;
         let [sequences, bases, _] = frame.numbers;
         let entries = frame.index(|index| decode_entries(index, sequences, bases))?;
+        Ok(Self {
+            frame,
+            entries: entries.into_iter(),
+            offset: FIRST_BLOB,
+        })
+    }
+
+    pub(crate) fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
+    fn read(&self, offset: u64, entry: &Entry) -> Result<Vec<u8>, GenomeError> {
+        let part = || format!("sequence {:?} of ", entry.name);
+        let bytes = self
+            .frame
+            .blob(offset, entry.bytes(), &entry.digest, part)?;
+        if !are_of(&bytes, entry.bits, Alphabet::Bases) {
+            let corruption = Corruption::Invalid("it has symbols that are no bases".into());
+            return Err(self.frame.damaged(&part(), corruption));
+        }
+        Ok(bytes)
+    }
+
+    /// Checks the next sequence; the bytes that it takes.
+    pub(crate) fn check_next(&mut self) -> Option<Result<u64, GenomeError>> {
+        let bytes = |(entry, _): (Entry, _)| padded(entry.bytes());
+        self.next().map(|read| read.map(bytes))
+    }
+}
+
+impl Iterator for Entries {
+    type Item = Result<(Entry, Vec<u8>), GenomeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.entries.next()?;
+        let offset = self.offset;
+        self.offset += padded(entry.bytes());
+        let read = self.read(offset, &entry);
+        Some(read.map(|bytes| (entry, bytes)))
+    }
+}
+
+impl Reference {
+    pub(crate) fn open(path: &Path, name: &str) -> Result<Self, GenomeError> {
         let mut reference = Self::default();
-        let mut offset = FIRST_BLOB;
-        for entry in entries {
-            let part = || format!("sequence {:?} of ", entry.name);
-            let bytes = frame.blob(offset, entry.bytes(), &entry.digest, part)?;
-            if !are_of(&bytes, entry.bits, Alphabet::Bases) {
-                let corruption = Corruption::Invalid("it has symbols that are no bases".into());
-                return Err(frame.damaged(&part(), corruption));
-            }
-            offset += padded(entry.bytes());
+        for read in Entries::open(path, name)? {
+            let (entry, bytes) = read?;
             let words = to_words(&bytes);
             reference.push(
                 entry.name,

@@ -140,6 +140,7 @@ impl From<Scrubbed> for v1::Scrubbed {
         Self {
             datasets: scrubbed.datasets,
             segments: scrubbed.segments,
+            collections: scrubbed.collections,
             parts: scrubbed.parts,
             bytes: scrubbed.bytes,
             damaged: scrubbed.damaged,
@@ -152,6 +153,7 @@ impl From<v1::Scrubbed> for Scrubbed {
         Self {
             datasets: scrubbed.datasets,
             segments: scrubbed.segments,
+            collections: scrubbed.collections,
             parts: scrubbed.parts,
             bytes: scrubbed.bytes,
             damaged: scrubbed.damaged,

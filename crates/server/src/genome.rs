@@ -13,6 +13,7 @@ use crate::limits::{Admission, Limits};
 use crate::outbox::Outbox;
 use crate::pool::Queue;
 use crate::status;
+use crate::writes::Writes;
 pub(crate) use memory::FREE;
 use memory::Memory;
 use oboro_format::Role;
@@ -74,6 +75,8 @@ pub(crate) struct Genomes {
 struct Shared {
     store: Store,
     homes: Mutex<HashMap<PathBuf, Arc<Home>>>,
+    /// Hears of counts that could not be written.
+    writes: Arc<Writes>,
     options: GenomeOptions,
     limits: Limits,
     windows: Windows,
@@ -98,6 +101,7 @@ struct Named {
 impl Genomes {
     pub(crate) fn new(
         store: Store,
+        writes: Arc<Writes>,
         options: GenomeOptions,
         limits: Limits,
         queue: Arc<Queue>,
@@ -108,6 +112,7 @@ impl Genomes {
             shared: Arc::new(Shared {
                 store,
                 homes: Mutex::default(),
+                writes,
                 windows: Windows::new(options.cache),
                 memory: Memory::new(options.cache, release_memory),
                 options,

@@ -35,7 +35,9 @@ mod status;
 mod tls;
 mod tokens;
 mod totals;
+mod whole;
 mod worker;
+mod writes;
 
 pub use connections::ConnectionLimits;
 pub use genome::GenomeOptions;
@@ -46,4 +48,5 @@ pub use oboro_store::{Policy, Quota};
 pub use remote::{Dispatch, RemoteJob};
 pub use tls::{Certificates, TlsError};
 pub use tokens::{LineError, Token, TokenError, TokenFile, Tokens, parse_date};
+pub use whole::{WholeBackup, WholeError, WholeScrub, backup};
 pub use worker::Worker;

@@ -14,12 +14,15 @@ use crate::remote::{Dispatch, RemoteExecutor};
 use crate::service::Service;
 use crate::tls::Certificates;
 use crate::tokens::Tokens;
+use crate::whole::homes;
+use crate::writes::{WRITES, Writes};
 use oboro_arena::{CpuAssignment, Topology};
 use oboro_engine::{Backend, Cpu};
 use oboro_format::wording::{
     GENOME_CACHE, LISTEN, MAX_QUERIES, MEMORY, MOMENT_CACHE, SERVER_TOKENS, THREADS, TLS_CERT,
     TLS_KEY, Value,
 };
+use oboro_genome_server::Budgets;
 use oboro_protocol::MAX_MESSAGE_BYTES;
 use oboro_protocol::v1::{genome_server::GenomeServer, mining_server::MiningServer};
 use oboro_store::{
@@ -209,6 +212,22 @@ impl Server {
         self
     }
 
+    /// When the counts of searches were copied into the backup that they were restored from, if searches are refused until
+    /// the operator accepts these. Blocks.
+    pub fn restored_budgets(&self) -> Option<String> {
+        let Answering { data, genome, .. } = &self.answering;
+        genome.budget?;
+        let homes = homes(data.home()).unwrap_or_default();
+        let budgets = homes.iter().map(|it| Budgets::open(&data.home().join(it)));
+        // Counts that are damaged are reported when they are used.
+        let restored = budgets.filter_map(|it| it.restored().ok()?).min()?;
+        tracing::warn!(
+            backup = restored,
+            "the counts of searches were restored from a backup: nothing is searched on a budget until they are accepted (oboro genome budget) or reset"
+        );
+        Some(restored)
+    }
+
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -279,8 +298,10 @@ impl Answering {
     ) {
         let message_bytes = self.limits.message_bytes;
         let admission = Arc::new(Admission::new(self.limits));
+        let writes = Arc::new(Writes::new(self.data.home()));
         let genomes = Genomes::new(
             self.store.clone(),
+            Arc::clone(&writes),
             self.genome,
             self.limits,
             self.pool.queue(),
@@ -299,9 +320,14 @@ impl Answering {
             backend: self.backend,
             budget: self.budget,
         };
-        let mining = MiningServer::new(Service::new(counting, self.release_memory))
-            .max_decoding_message_size(message_bytes)
-            .max_encoding_message_size(MAX_MESSAGE_BYTES);
+        let mining = MiningServer::new(Service::new(
+            counting,
+            self.data.home(),
+            Arc::clone(&writes),
+            self.release_memory,
+        ))
+        .max_decoding_message_size(message_bytes)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let calls = Arc::default();
         let authentication = Authentication::new(self.limits, self.tokens.clone());
         let (mining, genomes) = (
@@ -311,6 +337,7 @@ impl Answering {
         let (mut health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<MiningServer<Service>>().await;
         health.set_serving::<GenomeServer<Genomes>>().await;
+        let reporting = writes.report(health.clone());
         let stopping = Notify::new();
         let routes = Routes::new(Logged::new(mining, &calls))
             .add_service(Logged::new(genomes, &calls))
@@ -320,6 +347,7 @@ impl Answering {
             let services = [
                 MiningServer::<Service>::NAME,
                 GenomeServer::<Genomes>::NAME,
+                WRITES,
                 "",
             ];
             say_farewell(&mut health, &services).await;
@@ -343,6 +371,7 @@ impl Answering {
             () = serving => {}
             () = refreshing => unreachable!("it does not end"),
             () = expiring => unreachable!("it does not end"),
+            () = reporting => unreachable!("it does not end"),
             () = patience => {
                 tracing::warn!("calls were still in progress; their callers will have to try again");
             }

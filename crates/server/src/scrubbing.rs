@@ -1,4 +1,4 @@
-//! A scrub of the store for a caller, in the background.
+//! A scrub of all that is stored for a caller, in the background.
 //!
 //! One part at a time is read and checked on a blocking thread, so it takes neither a permit of the
 //! query limit nor a compute thread. It throttles itself to the caller's rate, waits for a caller that is slow, and ends when that one is gone.
@@ -6,9 +6,11 @@
 use crate::blocking::blocking;
 use crate::counting::IDLE_TIMEOUT;
 use crate::status;
+use crate::whole::{WholeError, WholeScrub};
 use oboro_protocol::v1::{self, scrub_reply::Reply};
-use oboro_store::{Access, Pace, Scrub};
+use oboro_store::{Access, Pace};
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
@@ -37,7 +39,7 @@ impl Scrubbing {
         }
     }
 
-    /// Starts a scrub; returns the stream of what is found.
+    /// Starts a scrub of one dataset, or of all that the data directory `home` holds; returns the stream of what is found.
     ///
     /// # Errors
     ///
@@ -45,6 +47,7 @@ impl Scrubbing {
     pub(crate) async fn start(
         &self,
         access: Access,
+        home: PathBuf,
         request: v1::ScrubRequest,
     ) -> Result<Replies, Status> {
         if (1..LEAST_RATE).contains(&request.rate) {
@@ -59,8 +62,8 @@ impl Scrubbing {
         })?;
         let name = (!request.name.is_empty()).then_some(request.name);
         let scrub = blocking(move || {
-            let scrub = access.scrub(name.as_deref());
-            scrub.map_err(|error| status::of_store(&error))
+            let scrub = WholeScrub::of_server(&access, &home, name.as_deref());
+            scrub.map_err(|error| of_whole(&error))
         })
         .await?;
         let pace = Pace::new(NonZero::new(request.rate));
@@ -70,9 +73,21 @@ impl Scrubbing {
     }
 }
 
+fn of_whole(error: &WholeError) -> Status {
+    match error {
+        WholeError::Store(error) => status::of_store(error),
+        WholeError::Genome(error) => status::of_genome(error),
+    }
+}
+
 type Sender = mpsc::Sender<Result<v1::ScrubReply, Status>>;
 
-async fn end_with_caller(sender: Sender, scrub: Scrub, pace: Pace, turn: OwnedSemaphorePermit) {
+async fn end_with_caller(
+    sender: Sender,
+    scrub: WholeScrub,
+    pace: Pace,
+    turn: OwnedSemaphorePermit,
+) {
     let work = async {
         let end = run(&sender, scrub, pace).await?;
         // Whoever is told of the end may start the next one.
@@ -98,7 +113,7 @@ async fn send(sender: &Sender, reply: Result<Reply, Status>) -> Result<(), Gone>
 /// Checks everything; returns the last reply.
 async fn run(
     sender: &Sender,
-    mut scrub: Scrub,
+    mut scrub: WholeScrub,
     mut pace: Pace,
 ) -> Result<Result<Reply, Status>, Gone> {
     let mut told = None;
@@ -115,9 +130,9 @@ async fn run(
         let next = blocking(move || {
             let part = scrub.next_part();
             part.map(|part| (scrub, part))
-                .map_err(|error| status::of_store(&error))
+                .map_err(|error| of_whole(&error))
         });
-        let part = match next.await {
+        let (read, damage) = match next.await {
             Ok((same, Some(part))) => {
                 scrub = same;
                 part
@@ -134,10 +149,10 @@ async fn run(
             }
             Err(status) => return Ok(Err(status)),
         };
-        if let Some(damage) = part.damage {
+        if let Some(damage) = damage {
             tracing::error!(problem = damage.problem, path = ?damage.path, "storage");
             send(sender, Ok(Reply::Damage(damage.into()))).await?;
         }
-        tokio::time::sleep(pace.rest(part.read)).await;
+        tokio::time::sleep(pace.rest(read)).await;
     }
 }

@@ -9,26 +9,39 @@ use crate::columns::{self, Columns};
 use crate::counting::{Counting, Replies};
 use crate::scrubbing::{self, Scrubbing};
 use crate::status;
+use crate::writes::Writes;
 use oboro_format::wording::{MAX_DATASET, MIN_ITEM_SUPPORT};
 use oboro_format::{DatasetId, Manifest, Roles};
 use oboro_protocol::{PROTOCOL, dataset_id, v1, v1::mining_server::Mining};
 use oboro_store::{
     Access, DeletedInfo, Grant, Listing, SegmentReceiver, StoreError, UploadInfo, Usage,
 };
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{Span, field};
 
 pub(crate) struct Service {
     counting: Counting,
     scrubbing: Scrubbing,
+    home: PathBuf,
+    writes: Arc<Writes>,
     release_memory: fn(),
 }
 
 impl Service {
-    pub(crate) fn new(counting: Counting, release_memory: fn()) -> Self {
+    /// `home` is the data directory, and `writes` hears of what fails.
+    pub(crate) fn new(
+        counting: Counting,
+        home: &Path,
+        writes: Arc<Writes>,
+        release_memory: fn(),
+    ) -> Self {
         Self {
             counting,
             scrubbing: Scrubbing::new(),
+            home: home.into(),
+            writes,
             release_memory,
         }
     }
@@ -51,7 +64,7 @@ impl Service {
         work: impl FnOnce(&Access) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Status> {
         let access = self.counting.access_of(caller);
-        storing(move || work(&access)).await
+        self.storing(move || work(&access)).await
     }
 
     async fn change_access(
@@ -80,13 +93,21 @@ impl Service {
         let roles = changed.await?.bits();
         Ok(Response::new(v1::GrantReply { roles }))
     }
-}
 
-/// Runs disk-bound work, likewise.
-async fn storing<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, Status> {
-    blocking(move || work().map_err(|error| status::of_store(&error))).await
+    /// Runs disk-bound work, likewise.
+    async fn storing<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, Status> {
+        let writes = Arc::clone(&self.writes);
+        blocking(move || {
+            work().map_err(|error| {
+                writes.after(error.kind());
+                status::of_store(&error)
+            })
+        })
+        .await
+    }
 }
 
 #[tonic::async_trait]
@@ -160,12 +181,15 @@ impl Mining for Service {
                     ));
                 }
             };
-            receiver = Some(storing(move || open.write(&chunk.data).map(|()| open)).await?);
+            receiver = Some(
+                self.storing(move || open.write(&chunk.data).map(|()| open))
+                    .await?,
+            );
         }
         let receiver =
             receiver.ok_or_else(|| Status::invalid_argument("an empty stream is not a segment"))?;
         let bytes = receiver.received();
-        storing(move || receiver.finish()).await?;
+        self.storing(move || receiver.finish()).await?;
         Ok(Response::new(v1::SegmentReceipt { bytes }))
     }
 
@@ -325,7 +349,10 @@ impl Mining for Service {
         let access = self.counting.access_of(&caller(&request)?);
         let request = request.into_inner();
         tracing::debug!(name = request.name, "scrubs");
-        let replies = self.scrubbing.start(access, request).await?;
+        let replies = self
+            .scrubbing
+            .start(access, self.home.clone(), request)
+            .await?;
         Ok(Response::new(replies))
     }
 

@@ -6,8 +6,8 @@
 //! Rows hold encoded manifests, of which this file knows no more than how many bytes they stand for.
 
 use crate::error::{CatalogueError, StoreError};
-use oboro_format::files::{parent, sync_directory};
-use oboro_format::{DatasetId, Manifest};
+use oboro_format::files::{parent, sync_directory, try_writing};
+use oboro_format::{DatasetId, FormatError, Manifest};
 use rusqlite::backup::{Backup, Progress};
 use rusqlite::functions::FunctionFlags;
 use rusqlite::{
@@ -126,6 +126,9 @@ pub(crate) struct Catalogue {
     /// How often anything was looked up.
     #[cfg(test)]
     lookups: Cell<u64>,
+    /// As it was durably before the latest attempt to change it: what is read until it is known what became of that, which
+    /// a disk that takes no writes leaves open.
+    before: Connection,
 }
 
 impl Catalogue {
@@ -137,7 +140,7 @@ impl Catalogue {
         // Whoever sweeps by a catalogue must be able to trust it.
         check_integrity(&connection)?;
         prepare(&mut connection, content)?;
-        Ok(Self::of(connection, path))
+        Ok(Self::of(connection, path)?)
     }
 
     /// Reads a catalogue as it is, without changing it: changes are made in memory only.
@@ -150,17 +153,18 @@ impl Catalogue {
         Backup::new(&file, &mut copy)?.step(-1)?;
         check_integrity(&copy)?;
         prepare(&mut copy, content)?;
-        Ok(Self::of(copy, path))
+        Ok(Self::of(copy, path)?)
     }
 
-    fn of(connection: Connection, path: &Path) -> Self {
-        Self {
+    fn of(connection: Connection, path: &Path) -> rusqlite::Result<Self> {
+        Ok(Self {
             connection,
             directory: parent(path).into(),
             unsettled: Cell::new(false),
             #[cfg(test)]
             lookups: Cell::new(0),
-        }
+            before: Connection::open_in_memory()?,
+        })
     }
 
     /// How often anything was looked up.
@@ -195,10 +199,13 @@ impl Catalogue {
 
     /// Prepares a query that sees durable state only.
     fn ask(&self, sql: &str) -> Result<CachedStatement<'_>, StoreError> {
-        self.settle()?;
         #[cfg(test)]
         self.lookups.set(self.lookups.get() + 1);
-        Ok(self.connection.prepare_cached(sql)?)
+        let durable = match self.settle() {
+            Ok(()) => &self.connection,
+            Err(_) => &self.before,
+        };
+        Ok(durable.prepare_cached(sql)?)
     }
 
     /// Makes a change as one transaction.
@@ -207,6 +214,7 @@ impl Catalogue {
         change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
     ) -> Result<(), StoreError> {
         self.settle()?;
+        Backup::new(&self.connection, &mut self.before)?.step(-1)?;
         let attempt = |connection: &mut Connection| {
             let transaction = connection.transaction()?;
             change(&transaction)?;
@@ -214,13 +222,29 @@ impl Catalogue {
         };
         let changed = attempt(&mut self.connection);
         self.unsettled.set(changed.is_err());
-        Ok(changed?)
+        changed.map_err(|error| self.explain(error))
+    }
+
+    /// Finds the cause that SQLite does not tell: a disk that is read-only, or too many open files.
+    fn explain(&self, error: rusqlite::Error) -> StoreError {
+        use rusqlite::ErrorCode::{CannotOpen, ReadOnly, SystemIoFailure};
+        let Some(CannotOpen | ReadOnly | SystemIoFailure) = error.sqlite_error_code() else {
+            return error.into();
+        };
+        match try_writing(&self.directory) {
+            Err(cause @ (FormatError::DiskReadOnly { .. } | FormatError::TooManyFiles { .. })) => {
+                cause.into()
+            }
+            _ => error.into(),
+        }
     }
 
     /// What an earlier failure left open is durable from here on: a transaction is committed once its journal is gone,
-    /// which depends on the directory.
+    /// which depends on the directory; what was not committed is rolled back, which a read does.
     fn settle(&self) -> Result<(), StoreError> {
         if self.unsettled.get() {
+            let read = "SELECT count(*) FROM sqlite_schema";
+            self.connection.query_row(read, [], |_| Ok(()))?;
             sync_directory(&self.directory)?;
             self.unsettled.set(false);
         }
@@ -391,7 +415,7 @@ impl Catalogue {
         let content = check_is_ours(&theirs, Path::new(from))?;
         check_integrity(&theirs)?;
         prepare(&mut theirs, content)?;
-        let theirs = Self::of(theirs, Path::new(from));
+        let theirs = Self::of(theirs, Path::new(from))?;
         let (published, deleted) = (theirs.all(Table::Dataset)?, theirs.all(Table::Deleted)?);
         let number = "SELECT max(number) FROM server";
         let server = theirs.connection.query_row(number, [], |row| row.get(0))?;

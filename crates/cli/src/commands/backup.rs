@@ -17,22 +17,24 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let bar = output.bar("copying", Unit::Bytes);
-    let copied = oboro_store::backup(&arguments.store, &arguments.target, &|done, total| {
+    let copied = oboro_server::backup(&arguments.store, &arguments.target, &|done, total| {
         bar.set(done, total)
     });
     bar.finish();
     let copied = copied?;
     let value = json!({
         "target": arguments.target.display().to_string(),
-        "datasets": copied.datasets,
-        "segments": copied.segments,
+        "datasets": copied.store.datasets,
+        "segments": copied.store.segments,
+        "collections": copied.collections,
         "bytes": copied.bytes,
     });
     output.result(&value, || {
         format!(
-            "copied {} datasets, {} segments, {} to {}\n",
-            copied.datasets,
-            copied.segments,
+            "copied {} datasets, {} segments, {} collections of genomes, {} to {}\n",
+            copied.store.datasets,
+            copied.store.segments,
+            copied.collections,
             bytes(copied.bytes),
             arguments.target.display()
         )

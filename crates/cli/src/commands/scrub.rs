@@ -7,7 +7,8 @@ use bytesize::ByteSize;
 use oboro_client::Scrubbing;
 use oboro_format::{Damage, Scrubbed};
 use oboro_mining::escaped;
-use oboro_store::{Pace, Scrub};
+use oboro_server::WholeScrub;
+use oboro_store::Pace;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::num::NonZero;
@@ -58,6 +59,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let value = json!({
         "datasets": scrubbed.datasets,
         "segments": scrubbed.segments,
+        "collections": scrubbed.collections,
         "parts": scrubbed.parts,
         "bytes": scrubbed.bytes,
         "damaged_parts": scrubbed.damaged,
@@ -99,17 +101,17 @@ fn scrub_directory(
     rate: Option<NonZero<u64>>,
     mut tell: impl FnMut(Scrubbing),
 ) -> Result<Scrubbed, Failure> {
-    let mut scrub = Scrub::of_directory(directory.as_ref())?;
+    let mut scrub = WholeScrub::of_directory(directory.as_ref())?;
     let mut pace = Pace::new(rate);
-    while let Some(part) = scrub.next_part()? {
-        if let Some(damage) = part.damage {
+    while let Some((read, damage)) = scrub.next_part()? {
+        if let Some(damage) = damage {
             tell(Scrubbing::Damage(damage));
         }
         tell(Scrubbing::Progress(
             scrub.scrubbed().bytes,
             scrub.total_bytes(),
         ));
-        thread::sleep(pace.rest(part.read));
+        thread::sleep(pace.rest(read));
     }
     Ok(scrub.scrubbed())
 }
@@ -142,9 +144,10 @@ fn text(scrubbed: &Scrubbed, damaged: &[Damage]) -> String {
     }
     let _ = writeln!(
         text,
-        "checked {} datasets, {} segments, {} parts, {}: {} damaged",
+        "checked {} datasets, {} segments, {} collections of genomes, {} parts, {}: {} damaged",
         scrubbed.datasets,
         scrubbed.segments,
+        scrubbed.collections,
         scrubbed.parts,
         bytes(scrubbed.bytes),
         scrubbed.damaged

@@ -12,6 +12,7 @@ use oboro_server::{
 use oboro_store::Location;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
+use std::fmt::Write;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -311,9 +312,17 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         let server = Server::bind(options).await?;
         let server = server.with_memory_release(crate::allocator::release_memory);
         let url = format!("{scheme}://{}", server.address());
-        output.result(&json!({ "listening": url }), || {
-            format!("listening on {url}\n")
-        })?;
+        let mut value = json!({ "listening": url });
+        let mut text = format!("listening on {url}");
+        if let Some(copied) = server.restored_budgets() {
+            let _ = write!(
+                text,
+                "; the counts of searches were restored from a backup of {copied}, and nothing is searched on a budget \
+                 until `oboro genome budget --accept-restored`"
+            );
+            value["restored_budgets"] = copied.into();
+        }
+        output.result(&value, || format!("{text}\n"))?;
         let mut hangup = signal(SignalKind::hangup())?;
         tokio::spawn(async move {
             while hangup.recv().await.is_some() {

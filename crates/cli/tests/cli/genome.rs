@@ -2,7 +2,7 @@
 //! learns more than it may.
 
 use crate::common::proxy::Proxy;
-use crate::common::{Home, Server, says, until};
+use crate::common::{Home, Server, flip, says, until};
 use oboro_format::Digest;
 use oboro_genome::wire::{Answer, EncryptedQuery};
 use oboro_genome::{Plan, SearchSpec};
@@ -719,6 +719,94 @@ fn budgets_are_counted_through_a_power_cut_until_they_are_reset() {
     scene.operator.json("genome reset --data data");
     scene.client.json(&query("bob", ""));
     drop(server);
+}
+
+#[test]
+fn budgets_from_a_backup_are_spent_only_after_the_operator_has_accepted_them() {
+    let scene = Scene::new();
+    scene.client.write("alice", scene.operator.token("alice"));
+    let options = "--tokens tokens --genome-budget 5";
+    let server = scene.serve(options);
+    let query = "genome query --panel small --position 100 --alleles 0101 --token-file alice";
+    scene.client.json(query);
+    let copied = scene.operator.json("backup data copy");
+    assert_eq!(copied["collections"], 1);
+    assert_eq!(
+        scene.operator.json("scrub copy")["collections"],
+        Value::from(1)
+    );
+    // Counted after the backup.
+    (0..4).for_each(|_| drop(scene.client.json(query)));
+    says(&scene.client.refused(query), &["5 of 5"]);
+    let unmarked = scene
+        .operator
+        .json("genome budget --data data --accept-restored");
+    assert_eq!(unmarked, json!({ "restored": null, "accepted": false }));
+    server.kill();
+
+    // The directory is lost, and the backup takes its place.
+    std::fs::remove_dir_all(scene.operator.path("data")).unwrap();
+    scene.operator.json("backup copy data");
+    let server = scene.serve(options);
+    until("the server has logged it", || {
+        let log = server.log();
+        (log.contains("restored from a backup") && log.contains("oboro genome budget"))
+            .then_some(())
+    });
+    let message = scene.client.refused(query);
+    says(
+        &message,
+        &["restored from a backup of", "oboro genome budget"],
+    );
+    let state = scene.operator.json("genome budget --data data");
+    assert_eq!(state["accepted"], false);
+    says(state["restored"].as_str().unwrap(), &["UTC"]);
+    let state = scene
+        .operator
+        .json("genome budget --data data --accept-restored");
+    assert_eq!(state["accepted"], true);
+    scene.client.json(&format!("{query} --decoys 3"));
+    says(&scene.client.refused(query), &["5 of 5"]);
+    // It is a matter of the past for good.
+    server.kill();
+    let _server = scene.serve(options);
+    let state = scene.operator.json("genome budget --data data");
+    assert_eq!(state, json!({ "restored": null, "accepted": false }));
+    says(&scene.client.refused(query), &["5 of 5"]);
+}
+
+#[test]
+fn a_damaged_collection_is_named_by_scrubs_and_not_backed_up() {
+    let scene = Scene::new();
+    let server = scene.serve("");
+    let scrub = format!("scrub --server {}", server.url());
+    let sound = scene.operator.json(&scrub);
+    assert_eq!(sound["collections"], 1);
+    assert_eq!(sound["damaged"], json!([]));
+    flip(&scene.operator.path("data/genome/small.panel"), 4096);
+    let refused = scene.operator.refused("backup data copy");
+    says(&refused, &["panel \"small\"", "does not match its digest"]);
+    assert!(!scene.operator.path("copy").exists());
+    let damage = |line: &str| {
+        let ended = scene.operator.run(&format!("{line} --json"));
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        let found: Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert_eq!(found["damaged_parts"], 1);
+        let damage = found["damaged"][0].clone();
+        assert_eq!(damage["name"], "small");
+        says(
+            damage["problem"].as_str().unwrap(),
+            &["panel \"small\"", "does not match its digest"],
+        );
+        damage
+    };
+    assert_eq!(damage(&scrub)["path"], Value::Null);
+    until("the server has logged where", || {
+        server.log().contains("small.panel").then_some(())
+    });
+    server.kill();
+    let path = damage("scrub data")["path"].clone();
+    says(path.as_str().unwrap(), &["data/genome/small.panel"]);
 }
 
 #[test]

@@ -246,6 +246,7 @@ fn every_command_prints_one_value() {
     let scrubbed = [
         "datasets",
         "segments",
+        "collections",
         "parts",
         "bytes",
         "damaged_parts",
@@ -256,7 +257,8 @@ fn every_command_prints_one_value() {
         &scrubbed,
     );
     let copied = operator.json("backup data copy");
-    has_fields(&copied, &["target", "datasets", "segments", "bytes"]);
+    let backup = ["target", "datasets", "segments", "collections", "bytes"];
+    has_fields(&copied, &backup);
     has_fields(&operator.json("scrub copy"), &scrubbed);
     let token = ["name", "id", "until"];
     let made = operator.json("token new ward");

@@ -181,3 +181,26 @@ fn a_full_disk_refuses_the_upload_and_serves_on() {
     upload(&connection, more.bundle(), "more", &|_, _| {}).unwrap();
     mine(&connection, &more, "more", true).unwrap();
 }
+
+#[test]
+fn a_disk_that_turns_read_only_refuses_writes_and_serves_on() {
+    let (home, disk) = (tempfile::tempdir().unwrap(), Disk::new());
+    let dataset = encrypted(home.path(), "rows");
+    let server = serve(&disk.path().join("data"), 0);
+    let connection = connect(&server);
+    upload(&connection, dataset.bundle(), "rows", &|_, _| {}).unwrap();
+    // Whether the change of the catalogue has begun or not.
+    for at in 0..6 {
+        disk.fail(Failure::ReadOnly { at });
+        let refused = connection.delete("rows").unwrap_err();
+        assert!(refused.to_string().contains("read-only"), "{refused}");
+        for trust_server in [true, false] {
+            mine(&connection, &dataset, "rows", trust_server).unwrap();
+        }
+        assert_eq!(connection.datasets().unwrap().datasets.len(), 1);
+        assert_eq!(damage(&connection), []);
+        disk.mend();
+    }
+    connection.delete("rows").unwrap();
+    assert!(connection.datasets().unwrap().datasets.is_empty());
+}

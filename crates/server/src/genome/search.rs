@@ -123,7 +123,10 @@ async fn conduct(
             .map_err(|error| Status::invalid_argument(error.to_string()))?;
         if let Some(account) = account {
             let spent = account.spend(&home.budgets);
-            spent.map_err(|error| status::of_genome(&error))?;
+            spent.map_err(|error| {
+                shared_too.writes.after(error.kind());
+                status::of_genome(&error)
+            })?;
         }
         Ok(Arc::new(query))
     })

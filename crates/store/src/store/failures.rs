@@ -1,4 +1,4 @@
-//! The store on a disk of which one operation fails, or that is full from one operation on.
+//! The store on a disk of which one operation fails, or that is full or read-only from one operation on.
 //!
 //! Whichever it is: the affected call says what to do, nothing published is lost or altered, and once the disk works
 //! again the same call succeeds, and what it then promises survives a power cut.
@@ -27,6 +27,11 @@ fn an_operation_without_space_costs_one_call() {
 #[test]
 fn a_disk_that_is_full_costs_nothing_once_there_is_space() {
     at_every_operation(|at| Failure::Full { at });
+}
+
+#[test]
+fn a_disk_that_is_read_only_answers_what_was_asked_before_and_is_written_again() {
+    at_every_operation(|at| Failure::ReadOnly { at });
 }
 
 #[test]
@@ -104,6 +109,10 @@ fn run_with(owner: &Owner, failure: Failure) {
         };
         let context = format!("{failure:?} in step {done}, {step:?}: {error}");
         assert_says_what_to_do(&error, &context);
+        if let Failure::ReadOnly { .. } = failure {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{context}");
+            server.assert_one_of(&promised[done..done + 2], &context);
+        }
         disk.mend();
         server.assert_one_of(&promised[done..done + 2], &context);
         repeat(&mut server, step, &context);
@@ -124,6 +133,7 @@ fn assert_says_what_to_do(error: &StoreError, context: &str) {
     let remedy = [
         "Free some space and try again",
         "Check the",
+        "repair it or mount it writable",
         "Send the segment again",
     ];
     assert!(

@@ -31,6 +31,11 @@ pub enum Failure {
         /// The number, from 0.
         at: usize,
     },
+    /// From this operation on the disk is read-only (EROFS), as after an error of the device.
+    ReadOnly {
+        /// The number, from 0.
+        at: usize,
+    },
 }
 
 /// How reading a byte of a file fails.
@@ -424,6 +429,7 @@ impl Watched {
     fn last_attempt(&self) -> Answer<()> {
         match self.failure {
             Some(Failure::Once { at, errno }) if self.attempts == at + 1 => Err(errno),
+            Some(Failure::ReadOnly { at }) if self.attempts > at => Err(libc::EROFS),
             _ => Ok(()),
         }
     }

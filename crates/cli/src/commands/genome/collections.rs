@@ -118,6 +118,16 @@ pub struct RemoveArguments {
 }
 
 #[derive(clap::Args)]
+pub struct BudgetArguments {
+    /// The server's data directory; a server may be running.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Count on from counts that were restored from a backup, although what was searched since is not in them.
+    #[arg(long)]
+    accept_restored: bool,
+}
+
+#[derive(clap::Args)]
 pub struct ResetArguments {
     /// The server's data directory.
     #[arg(long, value_name = "DIR")]
@@ -358,4 +368,26 @@ pub fn reset(arguments: &ResetArguments, output: Output) -> Outcome {
             None => "all clients have a new budget\n".to_owned(),
         },
     )
+}
+
+pub fn budget(arguments: &BudgetArguments, output: Output) -> Outcome {
+    let budgets = Budgets::open(&arguments.data);
+    let restored = if arguments.accept_restored {
+        budgets.accept_restored()?
+    } else {
+        budgets.restored()?
+    };
+    let accepted = arguments.accept_restored && restored.is_some();
+    let value = json!({ "restored": restored, "accepted": accepted });
+    output.result(&value, || match &restored {
+        None => "the counts of searches are this server's own\n".to_owned(),
+        Some(copied) if accepted => format!(
+            "searches are counted on from the backup of {copied}; what was searched between it and the restore stays \
+             uncounted\n"
+        ),
+        Some(copied) => format!(
+            "the counts of searches were restored from a backup of {copied}, and nothing is searched on a budget: go on \
+             from them with --accept-restored, or give new budgets with `oboro genome reset`\n"
+        ),
+    })
 }

@@ -21,6 +21,8 @@ pub enum Command {
     Remove(collections::RemoveArguments),
     /// Give clients a new budget of searches.
     Reset(collections::ResetArguments),
+    /// Say whether the counts of searches were restored from a backup, and go on from them.
+    Budget(collections::BudgetArguments),
     /// Ask whether some haplotype of a panel matches a query that the server cannot read.
     Query(search::QueryArguments),
     /// Ask whether a pattern that the server cannot read occurs in a reference, on either strand.
@@ -35,6 +37,7 @@ pub fn run(command: &Command, output: Output) -> Outcome {
         Command::Show(arguments) => collections::show(arguments, output),
         Command::Remove(arguments) => collections::remove(arguments, output),
         Command::Reset(arguments) => collections::reset(arguments, output),
+        Command::Budget(arguments) => collections::budget(arguments, output),
         Command::Query(arguments) => search::query(arguments, output),
         Command::Find(arguments) => search::find(arguments, output),
     }
