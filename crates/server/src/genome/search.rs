@@ -117,6 +117,7 @@ async fn conduct(
     let begun = Instant::now();
     let (home, plan, account) = (search.home, Arc::clone(&search.plan), search.account);
     let (nonce, held) = (search.nonce, Arc::clone(&memory));
+    let shared_too = Arc::clone(shared);
     let query = blocking(move || {
         let _held = held;
         let query = ExpandedQuery::decode(plan, bytes, nonce)
