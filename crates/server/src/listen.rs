@@ -324,7 +324,6 @@ impl Answering {
         };
         let mining = MiningServer::new(Service::new(
             counting,
-            self.data.home(),
             Arc::clone(&writes),
             self.release_memory,
         ))

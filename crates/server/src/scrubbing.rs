@@ -10,7 +10,6 @@ use crate::whole::{WholeError, WholeScrub};
 use oboro_protocol::v1::{self, scrub_reply::Reply};
 use oboro_store::{Access, Pace};
 use std::num::NonZero;
-use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
@@ -39,7 +38,7 @@ impl Scrubbing {
         }
     }
 
-    /// Starts a scrub of one dataset, or of all that the data directory `home` holds; returns the stream of what is found.
+    /// Starts a scrub of one dataset, or of all that the caller has; returns the stream of what is found.
     ///
     /// # Errors
     ///
@@ -47,7 +46,6 @@ impl Scrubbing {
     pub(crate) async fn start(
         &self,
         access: Access,
-        home: PathBuf,
         request: v1::ScrubRequest,
     ) -> Result<Replies, Status> {
         if (1..LEAST_RATE).contains(&request.rate) {
@@ -62,7 +60,7 @@ impl Scrubbing {
         })?;
         let name = (!request.name.is_empty()).then_some(request.name);
         let scrub = blocking(move || {
-            let scrub = WholeScrub::of_server(&access, &home, name.as_deref());
+            let scrub = WholeScrub::of_server(&access, name.as_deref());
             scrub.map_err(|error| of_whole(&error))
         })
         .await?;

@@ -16,7 +16,6 @@ use oboro_protocol::{PROTOCOL, dataset_id, v1, v1::mining_server::Mining};
 use oboro_store::{
     Access, DeletedInfo, Grant, Listing, SegmentReceiver, StoreError, UploadInfo, Usage,
 };
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{Span, field};
@@ -24,23 +23,16 @@ use tracing::{Span, field};
 pub(crate) struct Service {
     counting: Counting,
     scrubbing: Scrubbing,
-    home: PathBuf,
     writes: Arc<Writes>,
     release_memory: fn(),
 }
 
 impl Service {
-    /// `home` is the data directory, and `writes` hears of what fails.
-    pub(crate) fn new(
-        counting: Counting,
-        home: &Path,
-        writes: Arc<Writes>,
-        release_memory: fn(),
-    ) -> Self {
+    /// `writes` hears of what fails.
+    pub(crate) fn new(counting: Counting, writes: Arc<Writes>, release_memory: fn()) -> Self {
         Self {
             counting,
             scrubbing: Scrubbing::new(),
-            home: home.into(),
             writes,
             release_memory,
         }
@@ -349,10 +341,7 @@ impl Mining for Service {
         let access = self.counting.access_of(&caller(&request)?);
         let request = request.into_inner();
         tracing::debug!(name = request.name, "scrubs");
-        let replies = self
-            .scrubbing
-            .start(access, self.home.clone(), request)
-            .await?;
+        let replies = self.scrubbing.start(access, request).await?;
         Ok(Response::new(replies))
     }
 

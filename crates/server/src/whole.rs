@@ -1,23 +1,18 @@
 //! All that a data directory holds, checked or copied together: the store, and collections of genomes with the counts of
 //! searches, in the directory itself and in each of its namespaces.
 
-use oboro_format::files::{ensure_directories, names};
+use oboro_format::files::ensure_directories;
 use oboro_format::{Damage, FormatError, Scrubbed};
 use oboro_genome_server::{CollectionScrub, GenomeError, collection_bytes, copy_collections};
-use oboro_store::{Access, BackedUp, Scrub, StoreError, backup_with};
+use oboro_store::{Access, BackedUp, Scrub, StoreError, backup_with, home_of, namespaces_in};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// The directory of the namespaces in a data directory.
-const NAMESPACES: &str = "namespaces";
-
 /// The directories below `data` that have what a data directory has, relative to it: itself, and each namespace.
-pub(crate) fn homes(data: &Path) -> Result<Vec<PathBuf>, FormatError> {
-    let mut namespaces = names(&data.join(NAMESPACES))?;
-    namespaces.sort_unstable();
-    let namespaces = namespaces.iter().map(|it| Path::new(NAMESPACES).join(it));
-    Ok([PathBuf::new()].into_iter().chain(namespaces).collect())
+pub(crate) fn homes(data: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let namespaces = namespaces_in(data)?.into_iter();
+    Ok(namespaces.map(|it| home_of(Path::new(""), &it)).collect())
 }
 
 /// An error of the store or of the collections.
@@ -51,26 +46,21 @@ impl WholeScrub {
     /// # Errors
     /// Those of [`Scrub::of_directory`]; collections that cannot be listed.
     pub fn of_directory(data: &Path) -> Result<Self, WholeError> {
-        Self::new(Scrub::of_directory(data)?, Some(data))
+        let homes = homes(data)?.into_iter().map(|home| data.join(home));
+        Self::new(Scrub::of_directory(data)?, homes)
     }
 
-    /// Starts to check one dataset of a server, or all that its data directory holds.
-    pub(crate) fn of_server(
-        access: &Access,
-        data: &Path,
-        name: Option<&str>,
-    ) -> Result<Self, WholeError> {
-        let data = name.is_none().then_some(data);
-        Self::new(access.scrub(name)?, data)
+    /// Starts to check one dataset of a server, or all that the caller has there.
+    pub(crate) fn of_server(access: &Access, name: Option<&str>) -> Result<Self, WholeError> {
+        let own = name.is_none().then(|| access.home());
+        Self::new(access.scrub(name)?, own)
     }
 
-    fn new(store: Scrub, data: Option<&Path>) -> Result<Self, WholeError> {
-        let mut collections = VecDeque::new();
-        if let Some(data) = data {
-            for home in homes(data)? {
-                collections.push_back(CollectionScrub::of_directory(&data.join(home))?);
-            }
-        }
+    fn new(store: Scrub, homes: impl IntoIterator<Item = PathBuf>) -> Result<Self, WholeError> {
+        let collections: VecDeque<_> = homes
+            .into_iter()
+            .map(|home| CollectionScrub::of_directory(&home))
+            .collect::<Result<_, _>>()?;
         Ok(Self {
             total_bytes: collections.iter().map(CollectionScrub::total_bytes).sum(),
             store,

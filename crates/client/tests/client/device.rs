@@ -192,7 +192,7 @@ fn a_disk_that_turns_read_only_refuses_writes_and_serves_on() {
     // Whether the change of the catalogue has begun or not.
     for at in 0..6 {
         disk.fail(Failure::ReadOnly { at });
-        let refused = connection.delete("rows").unwrap_err();
+        let refused = connection.delete("rows", true).unwrap_err();
         assert!(refused.to_string().contains("read-only"), "{refused}");
         for trust_server in [true, false] {
             mine(&connection, &dataset, "rows", trust_server).unwrap();
@@ -201,6 +201,6 @@ fn a_disk_that_turns_read_only_refuses_writes_and_serves_on() {
         assert_eq!(damage(&connection), []);
         disk.mend();
     }
-    connection.delete("rows").unwrap();
+    connection.delete("rows", true).unwrap();
     assert!(connection.datasets().unwrap().datasets.is_empty());
 }

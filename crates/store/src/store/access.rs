@@ -64,6 +64,11 @@ impl Access {
         &self.caller
     }
 
+    /// The directory of the caller's namespace, which need not exist.
+    pub fn home(&self) -> PathBuf {
+        self.namespaces.home(&self.caller)
+    }
+
     /// Where a dataset or collection is of which the caller wants to do what a role allows. Whether it exists is not
     /// looked at.
     ///
