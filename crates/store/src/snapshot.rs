@@ -1,6 +1,6 @@
 //! One version of a dataset, pinned for a query.
 //!
-//! A snapshot holds its files open, so it survives appends and deletion. A query [streams](Snapshot::stream) the panels
+//! A snapshot survives appends, and deletion as far as the files that it reads can be kept open. A query [streams](Snapshot::stream) the panels
 //! and masks that it needs; the [tier](crate::residency) decides which of them stay in memory. Without a budget all do,
 //! as long as any snapshot of a version that has their segment exists.
 

@@ -382,6 +382,12 @@ impl Shared {
         Ok(())
     }
 
+    /// Segments of a dataset except these, by number, are about to be removed: those in use can still be read, as far as
+    /// descriptors suffice.
+    fn keep_readable(&self, id: DatasetId, stay: &BTreeSet<u32>) {
+        self.common.tier.keep_readable(&self.dataset(id), stay);
+    }
+
     fn remove_dataset(&self, id: DatasetId) -> Result<(), StoreError> {
         remove_dataset(&self.dataset(id))
     }
@@ -612,7 +618,6 @@ pub struct SegmentReceiver {
     index: u32,
     announced: u64,
     received: u64,
-    file: File,
     /// Its path now, and once it is complete.
     partial: PathBuf,
     path: PathBuf,
@@ -642,19 +647,30 @@ impl SegmentReceiver {
             }
             .into());
         }
-        if let Err(error) = self.file.write_all_at(bytes, self.received) {
-            self.take_back();
+        let file = self.open()?;
+        if let Err(error) = file.write_all_at(bytes, self.received) {
+            self.take_back(&file);
             return Err(io_error("write", &self.partial)(error).into());
         }
         self.received += bytes.len() as u64;
         Ok(())
     }
 
+    /// The partial file, for the time of one write: uploads that wait for their clients have no descriptors.
+    fn open(&self) -> Result<File, StoreError> {
+        let opened = OpenOptions::new().write(true).open(&self.partial);
+        opened.map_err(|error| match self.check_cancelled() {
+            // Who cancels it removes the file.
+            Err(cancelled) => cancelled,
+            Ok(()) => io_error("open", &self.partial)(error).into(),
+        })
+    }
+
     /// Best effort: the rest of a broken write would only be found at the end.
-    fn take_back(&self) {
-        let written = self.file.metadata();
+    fn take_back(&self, file: &File) {
+        let written = file.metadata();
         if written.is_ok_and(|it| it.len() > self.received) {
-            let _ = self.file.set_len(self.received);
+            let _ = file.set_len(self.received);
         }
     }
 
@@ -673,7 +689,7 @@ impl SegmentReceiver {
             }
             .into());
         }
-        if let Err(error) = self.file.sync_all() {
+        if let Err(error) = self.open()?.sync_all() {
             // The bytes may be lost although they can still be read, and a later sync may succeed without them: none of
             // them counts.
             remove_if_there(&self.partial)?;
