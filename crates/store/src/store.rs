@@ -950,6 +950,8 @@ mod crashes;
 #[cfg(all(test, target_os = "linux"))]
 mod damage;
 mod datasets;
+#[cfg(test)]
+mod descriptors;
 #[cfg(all(test, target_os = "linux"))]
 mod failures;
 mod grants;
