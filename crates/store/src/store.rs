@@ -53,6 +53,9 @@ const RESERVE_BYTES: usize = 256 << 10;
 /// Snapshots kept for mining runs that started before an append.
 const REPLACED_SNAPSHOTS: usize = 16;
 
+/// Where headers of segments of a namespace take more bytes than this, snapshots that nobody uses are forgotten.
+const HEADER_BYTES: u64 = 64 << 20;
+
 /// Where an upload stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UploadStatus {
@@ -235,7 +238,9 @@ impl Snapshots {
     }
 
     fn newest(&self, dataset: DatasetId) -> Option<Arc<Snapshot>> {
-        self.newest.get(&dataset).cloned()
+        let newest = self.newest.get(&dataset)?;
+        newest.touch();
+        Some(Arc::clone(newest))
     }
 
     fn replaced(&self, dataset: DatasetId, root: Digest) -> Option<Arc<Snapshot>> {
@@ -248,14 +253,35 @@ impl Snapshots {
     fn keep(&mut self, snapshot: Arc<Snapshot>) {
         let dataset = snapshot.manifest().dataset;
         self.current.insert(snapshot.name().to_owned(), dataset);
-        let Some(older) = self.newest.insert(dataset, Arc::clone(&snapshot)) else {
-            return;
-        };
-        if !Arc::ptr_eq(&older, &snapshot) {
+        let older = self.newest.insert(dataset, Arc::clone(&snapshot));
+        if let Some(older) = older.filter(|older| !Arc::ptr_eq(older, &snapshot)) {
             self.replaced.push_back(older);
             if self.replaced.len() > REPLACED_SNAPSHOTS {
                 self.replaced.pop_front();
             }
+        }
+        self.forget_idle(HEADER_BYTES);
+    }
+
+    /// Forgets snapshots that nobody uses, versions that were replaced first and then the least recently used, until
+    /// headers of the rest take at most `most` bytes.
+    fn forget_idle(&mut self, most: u64) {
+        let kept = self.newest.values().chain(&self.replaced);
+        let mut bytes: u64 = kept.map(|it| it.header_bytes()).sum();
+        let is_idle = |it: &Arc<Snapshot>| Arc::strong_count(it) == 1;
+        self.replaced.retain(|it| {
+            let stays = bytes <= most || !is_idle(it);
+            bytes -= if stays { 0 } else { it.header_bytes() };
+            stays
+        });
+        let idle = self.newest.iter().filter(|(_, it)| is_idle(it));
+        let mut idle: Vec<_> = idle.map(|(id, it)| (it.used(), *id)).collect();
+        idle.sort_unstable();
+        for (_, id) in idle {
+            if bytes <= most {
+                return;
+            }
+            bytes -= self.newest.remove(&id).map_or(0, |it| it.header_bytes());
         }
     }
 

@@ -100,7 +100,7 @@ fn more_segments_than_descriptors_are_read_and_deleted() {
                 let store = Store::open_within(location, 64 << 20, Placement::default()).unwrap();
                 let snapshot = store.access().snapshot("a").unwrap();
                 assert_eq!(read(&snapshot, 0).0, COUNT);
-                store.access().delete("a").unwrap();
+                store.access().delete_now("a").unwrap();
                 let (right, errors) = read(&snapshot, 1);
                 assert!(right >= 8 && !errors.is_empty(), "{right}");
                 for error in errors {
