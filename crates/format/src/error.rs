@@ -75,6 +75,11 @@ pub enum FormatError {
         corruption: Corruption,
     },
     #[error(
+        "{subject} was removed while it was read: its dataset was deleted or rewritten meanwhile. Ask again, about the \
+         version that is there now."
+    )]
+    Removed { subject: String },
+    #[error(
         "disk full while writing {}: what was being written (the upload or the bundle) was refused, published datasets \
          are unaffected. Free some space and try again; an upload resumes where it stopped.",
         path.display()
@@ -199,7 +204,7 @@ impl FormatError {
             | Self::NoPanel { .. }
             | Self::NoCells { .. }
             | Self::NoSegment { .. } => ErrorKind::InvalidArgument,
-            Self::NotAnExtension { .. } | Self::BundleChanged { .. } => {
+            Self::NotAnExtension { .. } | Self::BundleChanged { .. } | Self::Removed { .. } => {
                 ErrorKind::FailedPrecondition
             }
             Self::Locked { .. } => ErrorKind::Busy,

@@ -29,5 +29,5 @@ pub use roles::{Role, RoleError, Roles};
 pub use segment::{
     BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES, MAX_ROW_ID_BYTES, PanelReader, PartExtent, ReadError,
     Segment, SegmentDescription, SegmentFile, SegmentHeader, SegmentWriter, forget_cached,
-    full_panel_bytes, sealed_columns, segment_bytes, unpack_into,
+    full_panel_bytes, leave_descriptors, sealed_columns, segment_bytes, unpack_into,
 };

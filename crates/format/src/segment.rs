@@ -13,6 +13,7 @@ use oboro_ring::{Blocks, Column, Limb, Parameters, Seed};
 mod file;
 mod header;
 mod layout;
+mod open_files;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ mod writer;
 pub use file::{PartExtent, ReadError, SegmentFile, forget_cached};
 pub use header::{SegmentHeader, unpack_into};
 pub use layout::{full_panel_bytes, segment_bytes};
+pub use open_files::leave_descriptors;
 pub use reader::{PanelReader, Segment};
 pub use writer::SegmentWriter;
 

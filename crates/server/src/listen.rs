@@ -18,6 +18,7 @@ use crate::whole::homes;
 use crate::writes::{WRITES, Writes};
 use oboro_arena::{CpuAssignment, Topology};
 use oboro_engine::{Backend, Cpu};
+use oboro_format::leave_descriptors;
 use oboro_format::wording::{
     GENOME_CACHE, LISTEN, MAX_QUERIES, MEMORY, MOMENT_CACHE, SERVER_TOKENS, THREADS, TLS_CERT,
     TLS_KEY, Value,
@@ -271,6 +272,7 @@ impl Answering {
             }
         };
         let budget = Arc::new(MemoryBudget::new(sums, wake));
+        leave_descriptors(options.limits.connections.all);
         Ok(Self {
             connections: Connections::new(options.limits.connections, options.tls.clone()),
             tls: options.tls,

@@ -146,9 +146,10 @@ impl SharedStore {
         let home = home_of(&self.home, namespace);
         let path = segment_path(&home, manifest.dataset, number);
         let Some(OwnCache { cache, .. }) = &self.objects else {
-            return Ok(StoredSegment::new(Segment::open_named(
-                &path, manifest, index,
-            )?));
+            let segment = Segment::open_named(&path, manifest, index)?;
+            // Its owner does not ask who reads it here.
+            segment.file().let_go();
+            return Ok(StoredSegment::new(segment));
         };
         ensure_directories(parent(&path))?;
         Arc::new(cache.below(&prefix_of(namespace))).open(&path, manifest, index)

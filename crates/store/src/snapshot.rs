@@ -1,6 +1,6 @@
 //! One version of a dataset, pinned for a query.
 //!
-//! A snapshot holds its files open, so it survives appends and deletion. A query [streams](Snapshot::stream) the panels
+//! A snapshot survives appends, and deletion as far as the files that it reads can be kept open. A query [streams](Snapshot::stream) the panels
 //! and masks that it needs; the [tier](crate::residency) decides which of them stay in memory. Without a budget all do,
 //! as long as any snapshot of a version that has their segment exists.
 
@@ -11,8 +11,10 @@ use crate::residency::{Listener, OpenSegment, PanelKey, Stream, WorkUnit};
 use crate::source::StoredSegment;
 use oboro_format::{Digest, FormatError, Manifest, SegmentEntry};
 use oboro_ring::{Factor, Limb, Ring};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 /// One version of a dataset, pinned: it stays the same whatever happens to the store.
 pub struct Snapshot {
@@ -23,6 +25,9 @@ pub struct Snapshot {
     segments: Vec<Arc<OpenSegment>>,
     homes: Arc<Homes>,
     ring: OnceLock<Arc<Ring>>,
+    /// Bytes of the headers of its segments in memory.
+    header_bytes: u64,
+    used: Mutex<Instant>,
 }
 
 /// The open segments of the version that `manifest` describes. Those that an older version has are shared, since their
@@ -57,8 +62,11 @@ impl Snapshot {
         homes: Arc<Homes>,
     ) -> Self {
         let root = manifest.root();
+        let bytes = |segment: &Arc<OpenSegment>| segment.file().header().bytes();
         Self {
             namespace,
+            header_bytes: segments.iter().map(bytes).sum(),
+            used: Mutex::new(Instant::now()),
             name,
             manifest,
             root,
@@ -66,6 +74,20 @@ impl Snapshot {
             homes,
             ring: OnceLock::new(),
         }
+    }
+
+    /// Bytes of the headers of its segments, which are in memory.
+    pub(crate) fn header_bytes(&self) -> u64 {
+        self.header_bytes
+    }
+
+    /// When it was asked for last.
+    pub(crate) fn used(&self) -> Instant {
+        *self.used.lock()
+    }
+
+    pub(crate) fn touch(&self) {
+        *self.used.lock() = Instant::now();
     }
 
     /// The namespace that the dataset is in.

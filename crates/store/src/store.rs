@@ -53,6 +53,9 @@ const RESERVE_BYTES: usize = 256 << 10;
 /// Snapshots kept for mining runs that started before an append.
 const REPLACED_SNAPSHOTS: usize = 16;
 
+/// Where headers of segments of a namespace take more bytes than this, snapshots that nobody uses are forgotten.
+const HEADER_BYTES: u64 = 64 << 20;
+
 /// Where an upload stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UploadStatus {
@@ -235,7 +238,9 @@ impl Snapshots {
     }
 
     fn newest(&self, dataset: DatasetId) -> Option<Arc<Snapshot>> {
-        self.newest.get(&dataset).cloned()
+        let newest = self.newest.get(&dataset)?;
+        newest.touch();
+        Some(Arc::clone(newest))
     }
 
     fn replaced(&self, dataset: DatasetId, root: Digest) -> Option<Arc<Snapshot>> {
@@ -248,14 +253,35 @@ impl Snapshots {
     fn keep(&mut self, snapshot: Arc<Snapshot>) {
         let dataset = snapshot.manifest().dataset;
         self.current.insert(snapshot.name().to_owned(), dataset);
-        let Some(older) = self.newest.insert(dataset, Arc::clone(&snapshot)) else {
-            return;
-        };
-        if !Arc::ptr_eq(&older, &snapshot) {
+        let older = self.newest.insert(dataset, Arc::clone(&snapshot));
+        if let Some(older) = older.filter(|older| !Arc::ptr_eq(older, &snapshot)) {
             self.replaced.push_back(older);
             if self.replaced.len() > REPLACED_SNAPSHOTS {
                 self.replaced.pop_front();
             }
+        }
+        self.forget_idle(HEADER_BYTES);
+    }
+
+    /// Forgets snapshots that nobody uses, versions that were replaced first and then the least recently used, until
+    /// headers of the rest take at most `most` bytes.
+    fn forget_idle(&mut self, most: u64) {
+        let kept = self.newest.values().chain(&self.replaced);
+        let mut bytes: u64 = kept.map(|it| it.header_bytes()).sum();
+        let is_idle = |it: &Arc<Snapshot>| Arc::strong_count(it) == 1;
+        self.replaced.retain(|it| {
+            let stays = bytes <= most || !is_idle(it);
+            bytes -= if stays { 0 } else { it.header_bytes() };
+            stays
+        });
+        let idle = self.newest.iter().filter(|(_, it)| is_idle(it));
+        let mut idle: Vec<_> = idle.map(|(id, it)| (it.used(), *id)).collect();
+        idle.sort_unstable();
+        for (_, id) in idle {
+            if bytes <= most {
+                return;
+            }
+            bytes -= self.newest.remove(&id).map_or(0, |it| it.header_bytes());
         }
     }
 
@@ -380,6 +406,12 @@ impl Shared {
             sweep(&directory, published, &BTreeSet::new())?;
         }
         Ok(())
+    }
+
+    /// Segments of a dataset except these, by number, are about to be removed: those in use can still be read, as far as
+    /// descriptors suffice.
+    fn keep_readable(&self, id: DatasetId, stay: &BTreeSet<u32>) {
+        self.common.tier.keep_readable(&self.dataset(id), stay);
     }
 
     fn remove_dataset(&self, id: DatasetId) -> Result<(), StoreError> {
@@ -612,7 +644,6 @@ pub struct SegmentReceiver {
     index: u32,
     announced: u64,
     received: u64,
-    file: File,
     /// Its path now, and once it is complete.
     partial: PathBuf,
     path: PathBuf,
@@ -642,19 +673,30 @@ impl SegmentReceiver {
             }
             .into());
         }
-        if let Err(error) = self.file.write_all_at(bytes, self.received) {
-            self.take_back();
+        let file = self.open()?;
+        if let Err(error) = file.write_all_at(bytes, self.received) {
+            self.take_back(&file);
             return Err(io_error("write", &self.partial)(error).into());
         }
         self.received += bytes.len() as u64;
         Ok(())
     }
 
+    /// The partial file, for the time of one write: uploads that wait for their clients have no descriptors.
+    fn open(&self) -> Result<File, StoreError> {
+        let opened = OpenOptions::new().write(true).open(&self.partial);
+        opened.map_err(|error| match self.check_cancelled() {
+            // Who cancels it removes the file.
+            Err(cancelled) => cancelled,
+            Ok(()) => io_error("open", &self.partial)(error).into(),
+        })
+    }
+
     /// Best effort: the rest of a broken write would only be found at the end.
-    fn take_back(&self) {
-        let written = self.file.metadata();
+    fn take_back(&self, file: &File) {
+        let written = file.metadata();
         if written.is_ok_and(|it| it.len() > self.received) {
-            let _ = self.file.set_len(self.received);
+            let _ = file.set_len(self.received);
         }
     }
 
@@ -673,7 +715,7 @@ impl SegmentReceiver {
             }
             .into());
         }
-        if let Err(error) = self.file.sync_all() {
+        if let Err(error) = self.open()?.sync_all() {
             // The bytes may be lost although they can still be read, and a later sync may succeed without them: none of
             // them counts.
             remove_if_there(&self.partial)?;
@@ -934,6 +976,8 @@ mod crashes;
 #[cfg(all(test, target_os = "linux"))]
 mod damage;
 mod datasets;
+#[cfg(test)]
+mod descriptors;
 #[cfg(all(test, target_os = "linux"))]
 mod failures;
 mod grants;

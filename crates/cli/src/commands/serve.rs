@@ -270,7 +270,7 @@ fn log(format: LogFormat) {
     }
 }
 
-/// Takes as many descriptors as the system allows: each connection has one, and so has each segment in use.
+/// Takes as many descriptors as the system allows: each connection has one, and what is left keeps files of segments open.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {

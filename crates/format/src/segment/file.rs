@@ -1,16 +1,19 @@
 //! The file of a segment. Everything read of a segment goes through here.
 
+use super::open_files::{OpenFiles, Opening};
 use crate::error::{Corruption, FormatError};
 use crate::files::io_error;
+use crate::id::Digest;
 use rustix::fs::{Advice, OFlags, fadvise};
 use rustix::io::Errno;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::num::NonZero;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The position of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,21 +24,41 @@ pub struct PartExtent {
     pub len: usize,
 }
 
-/// The open file of a segment. It can still be read after its name is gone.
+/// The file of a segment. It is open while it is read, and between reads as long as descriptors suffice; when it is opened
+/// again, it has to be the same file, or one with the same header.
 pub struct SegmentFile {
     path: PathBuf,
-    file: Arc<File>,
     length: u64,
+    /// Its device and inode.
+    place: (u64, u64),
+    /// The length and the digest of its header, once that is known.
+    header: OnceLock<(u64, Digest)>,
+    /// Whether it may go while it is read, so that this is no damage.
+    may_go: AtomicBool,
+    files: Arc<OpenFiles>,
+    /// Its number there.
+    number: u64,
 }
 
 impl SegmentFile {
     /// Opens the file at a path.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
-        let file = File::open(path).map_err(ReadError::of_opening)?;
+        Self::open_among(OpenFiles::of_process(), path)
+    }
+
+    pub(super) fn open_among(files: &Arc<OpenFiles>, path: &Path) -> Result<Self, ReadError> {
+        let file = files.open(|| File::open(path).map_err(ReadError::of_opening))?;
+        let found = file.metadata()?;
+        let number = files.number();
+        files.add((number, Opening::Cached), Arc::new(file));
         Ok(Self {
             path: path.into(),
-            length: file.metadata()?.len(),
-            file: Arc::new(file),
+            length: found.len(),
+            place: (found.dev(), found.ino()),
+            header: OnceLock::new(),
+            may_go: AtomicBool::new(false),
+            files: Arc::clone(files),
+            number,
         })
     }
 
@@ -49,28 +72,121 @@ impl SegmentFile {
         &self.path
     }
 
+    /// Notes the length and the digest of its header: another file with that header may take its place.
+    pub(super) fn begins_with(&self, bytes: u64, header: Digest) {
+        // It is noted once, when the segment is opened.
+        let _ = self.header.set((bytes, header));
+    }
+
     /// Fills `out` with the bytes from `offset` on.
-    pub fn read_exact_at(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_exact_at(out, offset)
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is gone.
+    pub fn read_exact_at(&self, out: &mut [u8], offset: u64) -> Result<(), ReadError> {
+        Ok(self.file()?.read_exact_at(out, offset)?)
     }
 
     /// Drops a part from the system's cache.
     pub fn forget_cached(&self, place: PartExtent) {
-        forget_cached(&self.file, place.offset, place.len as u64);
+        // As the system may decline, too.
+        if let Ok(file) = self.file() {
+            forget_cached(&file, place.offset, place.len as u64);
+        }
     }
 
-    /// The file itself.
-    pub fn file(&self) -> &Arc<File> {
-        &self.file
+    /// The file itself, for one read: as long as it is kept it has a descriptor.
+    ///
+    /// # Errors
+    /// A file that is gone, or another one by now; one that cannot be opened.
+    pub fn file(&self) -> Result<Arc<File>, ReadError> {
+        let key = (self.number, Opening::Cached);
+        self.files.take(key, || self.open_again())
     }
 
-    /// The same file opened once more, for reading past the system's cache, if the file system supports it: streamed
-    /// data are read once, and would evict what others need. Offsets, lengths and buffers must be multiples of 4096.
-    pub fn past_the_cache(&self) -> Option<Arc<File>> {
-        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let flags = OFlags::DIRECT.bits() as i32;
-        let opened = File::options().read(true).custom_flags(flags).open(path);
-        opened.ok().map(Arc::new)
+    /// The same file for reading past the system's cache: streamed data are read once, and would evict what others need.
+    /// Offsets, lengths and buffers must be multiples of 4096.
+    ///
+    /// # Errors
+    /// As [`file`](Self::file), or a file system that does not support it.
+    pub fn past_the_cache(&self) -> Result<Arc<File>, ReadError> {
+        let open = || {
+            let cached = self.files.find((self.number, Opening::Cached));
+            let cached = match cached {
+                Some(file) => file,
+                None => Arc::new(self.open_again()?),
+            };
+            let path = format!("/proc/self/fd/{}", cached.as_raw_fd());
+            let flags = OFlags::DIRECT.bits() as i32;
+            let opened = File::options().read(true).custom_flags(flags).open(path);
+            opened.map_err(ReadError::Refused)
+        };
+        self.files.take((self.number, Opening::Direct), open)
+    }
+
+    /// The same file opened for writing. It is not kept open.
+    ///
+    /// # Errors
+    /// As [`file`](Self::file).
+    pub fn writable(&self) -> Result<File, ReadError> {
+        self.open_by(File::options().read(true).write(true))
+    }
+
+    /// The file may be removed, or replaced, while it is read: reads then fail with [`ReadError::Removed`], which is no
+    /// damage.
+    pub fn let_go(&self) {
+        self.may_go.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it [may be removed](Self::let_go).
+    pub fn may_go(&self) -> bool {
+        self.may_go.load(Ordering::Relaxed)
+    }
+
+    /// Keeps the file open before it is removed, so that those who read it can go on. Where descriptors do not suffice
+    /// for that, their reads fail with [`ReadError::Removed`].
+    pub fn outlive_its_name(&self) {
+        self.let_go();
+        let key = (self.number, Opening::Cached);
+        self.files.hold(key, || self.open_again());
+    }
+
+    fn open_again(&self) -> Result<File, ReadError> {
+        self.open_by(File::options().read(true))
+    }
+
+    fn open_by(&self, options: &OpenOptions) -> Result<File, ReadError> {
+        let opened = options
+            .open(&self.path)
+            .map_err(ReadError::of_opening)
+            .and_then(|file| self.check_is_the_same(&file).map(|()| file));
+        opened.map_err(|error| match error {
+            ReadError::Corruption(_) if self.may_go() => ReadError::Removed,
+            error => error,
+        })
+    }
+
+    fn check_is_the_same(&self, file: &File) -> Result<(), ReadError> {
+        let found = file.metadata()?;
+        if (found.dev(), found.ino()) == self.place {
+            return Ok(());
+        }
+        // Somebody may have put a copy in its place.
+        let is_copy = self.header.get().is_some_and(|&(bytes, digest)| {
+            let mut header = vec![0; bytes as usize];
+            let read = file.read_exact_at(&mut header, 0);
+            found.len() == self.length && read.is_ok() && Digest::of(&header) == digest
+        });
+        if is_copy {
+            Ok(())
+        } else {
+            Err(Corruption::Unexpected.into())
+        }
+    }
+}
+
+impl Drop for SegmentFile {
+    fn drop(&mut self) {
+        self.files.forget(self.number);
     }
 }
 
@@ -81,6 +197,7 @@ pub fn forget_cached(file: &File, start: u64, bytes: u64) {
 }
 
 /// A read that failed.
+#[derive(Debug)]
 pub enum ReadError {
     /// Because of the disk.
     Io(io::Error),
@@ -88,6 +205,8 @@ pub enum ReadError {
     Corruption(Corruption),
     /// The file cannot be opened, because of the permissions or limits of this process.
     Refused(io::Error),
+    /// The file was removed or replaced while it was in use, as its owner may.
+    Removed,
 }
 
 impl From<Corruption> for ReadError {
@@ -121,6 +240,7 @@ impl ReadError {
             }
             Self::Io(error) => Corruption::Unreadable(error.to_string()),
             Self::Refused(error) => return io_error("open", path)(error),
+            Self::Removed => return FormatError::Removed { subject: subject() },
         };
         FormatError::Damaged {
             subject: subject(),

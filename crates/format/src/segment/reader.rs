@@ -10,10 +10,11 @@ use crate::manifest::{Manifest, SegmentEntry};
 use oboro_ring::{Column, Limb, pack};
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
 
-/// A complete segment, open for reading. It can still be read after its name is gone, from any number of threads.
+/// A complete segment, for reading from any number of threads. Its file is open as long as descriptors suffice, and is
+/// opened again where they did not.
 pub struct Segment {
     file: SegmentFile,
     header: SegmentHeader,
@@ -26,8 +27,12 @@ impl Segment {
     }
 
     fn open_file(path: &Path) -> Result<Self, ReadError> {
-        let file = SegmentFile::open(path)?;
+        Self::of_file(SegmentFile::open(path)?)
+    }
+
+    pub(super) fn of_file(file: SegmentFile) -> Result<Self, ReadError> {
         let header = SegmentHeader::read(&file)?;
+        file.begins_with(header.bytes(), header.digest());
         Ok(Self { file, header })
     }
 
@@ -132,14 +137,9 @@ impl Segment {
         })
     }
 
-    /// The file itself.
-    pub fn file(&self) -> &Arc<File> {
-        self.file.file()
-    }
-
-    /// The same file opened once more, past the system's cache; see [`SegmentFile::past_the_cache`].
-    pub fn past_the_cache(&self) -> Option<Arc<File>> {
-        self.file.past_the_cache()
+    /// Its file.
+    pub fn file(&self) -> &SegmentFile {
+        &self.file
     }
 
     /// The error about a part that could not be read, or was read and is wrong.
@@ -209,6 +209,7 @@ impl Segment {
         let bytes = layout.bytes(part);
         let damaged = |error: ReadError| self.part_error(part, error);
         let place = self.header.part_extent(part);
+        let file = self.file.file().map_err(damaged)?;
         let mut buffer = [0; CHUNK_BYTES];
         let mut hasher = blake3::Hasher::new();
         let mut offset = 0;
@@ -216,8 +217,7 @@ impl Segment {
         for end in [bytes, layout.stride(part)] {
             while offset < end {
                 let chunk = &mut buffer[..(end - offset).min(CHUNK_BYTES as u64) as usize];
-                self.file
-                    .read_exact_at(chunk, place.offset + offset)
+                file.read_exact_at(chunk, place.offset + offset)
                     .map_err(|error| damaged(error.into()))?;
                 if end == bytes {
                     hasher.update(chunk);
@@ -263,7 +263,7 @@ impl PanelReader<'_> {
         segment
             .file
             .read_exact_at(&mut buffer, place.offset + self.offset)
-            .map_err(|error| damaged(error.into()))?;
+            .map_err(damaged)?;
         self.hasher.update(&buffer);
         self.offset = end;
         pack::unpack(&buffer, residues);

@@ -1,6 +1,8 @@
 //! Segments: golden bytes, round trips, and that no altered file is accepted.
 
+use super::open_files::OpenFiles;
 use super::*;
+use crate::error::ErrorKind;
 use crate::files::{Durability, partial_path};
 use crate::manifest::MAX_COLUMNS;
 use crate::testing::{
@@ -10,8 +12,9 @@ use crate::testing::{
 use oboro_ring::{Column, Limb};
 use proptest::prelude::*;
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tempfile::TempDir;
 
 fn golden_copy(directory: &TempDir) -> PathBuf {
@@ -342,13 +345,137 @@ fn errors_name_the_place_and_the_remedy() {
     assert!(missing.contains("missing"), "{missing}");
 }
 
+/// The segments at some paths, with at most so many files open between reads.
+fn among(files: usize, paths: &[PathBuf]) -> (Arc<OpenFiles>, Vec<Segment>) {
+    let files = Arc::new(OpenFiles::new(Some(files)));
+    let open = |path: &PathBuf| {
+        let file = SegmentFile::open_among(&files, path);
+        file.and_then(Segment::of_file).unwrap()
+    };
+    let segments = paths.iter().map(open).collect();
+    (files, segments)
+}
+
+/// Copies of the golden segment.
+fn copies(directory: &TempDir, count: usize) -> Vec<PathBuf> {
+    let paths = (0..count).map(|number| directory.path().join(format!("{number}.seg")));
+    let copy = |path: PathBuf| {
+        fs::copy(golden_path("segment.seg"), &path).unwrap();
+        path
+    };
+    paths.map(copy).collect()
+}
+
 #[test]
-fn an_unlinked_segment_can_still_be_read() {
+fn few_files_are_open_for_many_segments() {
     let directory = TempDir::new().unwrap();
-    let path = golden_copy(&directory);
-    let segment = Segment::open(&path).unwrap();
-    fs::remove_file(&path).unwrap();
-    segment.verify().unwrap();
+    let (files, segments) = among(3, &copies(&directory, 20));
+    for _ in 0..2 {
+        for segment in &segments {
+            segment.verify().unwrap();
+            let past_the_cache = segment.file().past_the_cache();
+            assert!(past_the_cache.is_ok() || !has_direct(&directory));
+            assert_eq!(files.len(), 3);
+        }
+    }
+    drop(segments);
+    assert_eq!(files.len(), 0);
+}
+
+/// Whether the file system of a directory can read past the system's cache.
+fn has_direct(directory: &TempDir) -> bool {
+    let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
+    let mut options = OpenOptions::new();
+    let path = directory.path().join("0.seg");
+    options.read(true).custom_flags(flags).open(path).is_ok()
+}
+
+#[test]
+fn what_is_read_keeps_its_file_while_others_take_the_place() {
+    let directory = TempDir::new().unwrap();
+    let (files, segments) = among(1, &copies(&directory, 2));
+    let file = segments[0].file().file().unwrap();
+    segments[1].verify().unwrap();
+    assert_eq!(files.len(), 1);
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(bytes, *MAGIC.as_bytes());
+}
+
+#[test]
+fn segments_outlive_their_names_as_far_as_descriptors_suffice() {
+    let directory = TempDir::new().unwrap();
+    let paths = copies(&directory, 5);
+    let (_files, segments) = among(4, &paths);
+    for segment in &segments {
+        segment.file().outlive_its_name();
+    }
+    for path in &paths {
+        fs::remove_file(path).unwrap();
+    }
+    // Of the others some are open still, until more are needed.
+    let read = |segment: &Segment| segment.verify().map_err(|error| error.kind());
+    let gone = Err(ErrorKind::FailedPrecondition);
+    let _: Vec<_> = segments.iter().map(read).collect();
+    let (held, others) = segments.split_at(2);
+    for _ in 0..2 {
+        assert!(held.iter().all(|segment| read(segment).is_ok()));
+        let direct = held[0].file().past_the_cache();
+        assert!(direct.is_ok() || !has_direct(&directory));
+        drop(direct);
+    }
+    assert!(others.iter().any(|segment| read(segment) == gone));
+    let error = others[0].verify().unwrap_err().to_string();
+    assert!(error.contains("deleted or rewritten meanwhile"), "{error}");
+}
+
+#[test]
+fn another_file_of_the_same_name_is_damage_and_a_copy_is_not() {
+    let directory = TempDir::new().unwrap();
+    let paths = copies(&directory, 2);
+    let (_files, segments) = among(1, &paths);
+    // No other file gets its number from the file system.
+    fs::hard_link(&paths[0], directory.path().join("first")).unwrap();
+    let close = || segments[1].verify().unwrap();
+    let replace = |bytes: &[u8]| {
+        let new = directory.path().join("new");
+        fs::write(&new, bytes).unwrap();
+        fs::rename(new, &paths[0]).unwrap();
+    };
+    let original = fs::read(&paths[0]).unwrap();
+    for _ in 0..2 {
+        replace(&original);
+        close();
+        segments[0].verify().unwrap();
+    }
+    let mut altered = original.clone();
+    altered[100] ^= 1;
+    for other in [
+        &altered[..],
+        &original[..50],
+        &original[..original.len() - 1],
+    ] {
+        replace(other);
+        close();
+        let error = segments[0].verify().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DataLoss);
+        assert!(error.to_string().contains("is not the one"), "{error}");
+        assert!(segments[0].file().writable().is_err());
+    }
+    fs::remove_file(&paths[0]).unwrap();
+    close();
+    let error = segments[0].verify().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DataLoss);
+    assert!(error.to_string().contains("is missing"), "{error}");
+    // Unless somebody said that it may go.
+    segments[0].file().let_go();
+    for there in [false, true] {
+        if there {
+            replace(&altered);
+        }
+        let error = segments[0].verify().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::FailedPrecondition);
+    }
 }
 
 #[test]

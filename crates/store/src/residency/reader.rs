@@ -9,6 +9,7 @@
 mod ring;
 
 use oboro_arena::{Arena, ArenaBlock, ArenaError, Backing, CpuAssignment};
+use oboro_format::ReadError;
 use parking_lot::{Condvar, Mutex};
 use ring::Ring;
 use std::collections::VecDeque;
@@ -39,7 +40,8 @@ pub(crate) struct Expand {
 
 /// A request for a part of a file.
 pub(crate) struct Read {
-    pub(crate) file: Arc<File>,
+    /// Opens the file, on a thread of the reader when a buffer is free: requests that wait have no descriptor.
+    pub(crate) open: Box<dyn FnOnce() -> Result<Arc<File>, ReadError> + Send>,
     /// A multiple of 4096, and so is `len`, if the file is opened for direct I/O.
     pub(crate) offset: u64,
     /// At most the size of a buffer.
@@ -52,7 +54,15 @@ pub(crate) struct Read {
 }
 
 /// Takes the bytes, or the error.
-pub(crate) type Then = Box<dyn FnOnce(io::Result<&[u8]>) + Send>;
+pub(crate) type Then = Box<dyn FnOnce(Result<&[u8], ReadError>) + Send>;
+
+/// A request whose file is open, as long as this exists.
+struct Begun {
+    file: Arc<File>,
+    offset: u64,
+    len: usize,
+    then: Then,
+}
 
 /// The interface to the kernel.
 #[derive(Debug, Clone, Copy)]
@@ -205,10 +215,35 @@ impl Work {
 
     /// Tells the caller that nobody will serve the request.
     fn refuse(self) {
-        let refused = io::ErrorKind::Interrupted.into();
+        let refused: io::Error = io::ErrorKind::Interrupted.into();
         match self {
-            Self::Read(read) => tell(read.then, Err(refused)),
+            Self::Read(read) => tell(read.then, Err(refused.into())),
             Self::Expand(expand) => expand.tell(Err(refused)),
+        }
+    }
+}
+
+impl Read {
+    /// Opens the file, or tells the caller why that is impossible.
+    fn begin(self) -> Option<Begun> {
+        let Self {
+            open,
+            offset,
+            len,
+            then,
+            ..
+        } = self;
+        match open() {
+            Ok(file) => Some(Begun {
+                file,
+                offset,
+                len,
+                then,
+            }),
+            Err(error) => {
+                tell(then, Err(error));
+                None
+            }
         }
     }
 }
@@ -280,7 +315,11 @@ impl Queue {
         loop {
             while is_open && ring.has_capacity() {
                 match self.next(generation, ring.is_idle()) {
-                    Next::Work(Work::Read(read)) => ring.begin(read),
+                    Next::Work(Work::Read(read)) => {
+                        if let Some(begun) = read.begin() {
+                            ring.begin(begun);
+                        }
+                    }
                     Next::Work(Work::Expand(expand)) => {
                         ring.submit();
                         expand.tell(Ok(()));
@@ -305,9 +344,14 @@ impl Queue {
         while let Next::Work(work) = self.next(generation, true) {
             match work {
                 Work::Read(read) => {
-                    let bytes = &mut buffer.bytes_mut()[..read.len];
-                    let arrived = read.file.read_exact_at(bytes, read.offset);
-                    tell(read.then, arrived.map(|()| &*bytes));
+                    let Some(begun) = read.begin() else { continue };
+                    let bytes = &mut buffer.bytes_mut()[..begun.len];
+                    let arrived = begun.file.read_exact_at(bytes, begun.offset);
+                    drop(begun.file);
+                    tell(
+                        begun.then,
+                        arrived.map(|()| &*bytes).map_err(ReadError::from),
+                    );
                 }
                 Work::Expand(expand) => expand.tell(Ok(())),
             }
@@ -317,12 +361,12 @@ impl Queue {
 
 fn tell_arrived(ring: &mut Ring) {
     while let Some((then, arrived)) = ring.arrived() {
-        tell(then, arrived);
+        tell(then, arrived.map_err(ReadError::from));
     }
 }
 
 /// A panic there is printed; other requests must not suffer for it.
-fn tell(then: Then, arrived: io::Result<&[u8]>) {
+fn tell(then: Then, arrived: Result<&[u8], ReadError>) {
     let _ = catch_unwind(AssertUnwindSafe(|| then(arrived)));
 }
 

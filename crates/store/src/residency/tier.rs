@@ -14,14 +14,15 @@ use crate::panel::Panel;
 use crate::placement::{Homes, Placement, PlacementReport};
 use crate::source::StoredSegment;
 use oboro_arena::{Arena, ArenaError, Backing};
-use oboro_format::{FormatError, PartExtent, SegmentDescription, forget_cached, full_panel_bytes};
+use oboro_format::{FormatError, PartExtent, ReadError, SegmentDescription, full_panel_bytes};
 use oboro_ring::{Column, Factor, Limb, mask};
 use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
@@ -94,15 +95,17 @@ enum FileToRead {
     /// Through the cache, which keeps what fits into memory: nothing is read twice anyway.
     Cached,
     /// Past the cache, which is for what others need.
-    Direct(Arc<File>),
+    Direct,
     /// Through the cache, which then drops what was read: the file system supports nothing better.
     Forgotten,
 }
 
 impl FileToRead {
     fn past_the_cache(segment: &StoredSegment) -> Self {
-        let direct = segment.local().past_the_cache();
-        direct.map_or(Self::Forgotten, Self::Direct)
+        match segment.local().file().past_the_cache() {
+            Ok(_) => Self::Direct,
+            Err(_) => Self::Forgotten,
+        }
     }
 }
 
@@ -126,17 +129,18 @@ impl StreamedSegment {
         self.cell(key).is_some_and(|cell| cell.read().is_some())
     }
 
-    fn file_to_read(&self) -> Arc<File> {
-        Arc::clone(match &self.file {
-            FileToRead::Direct(file) => file,
-            FileToRead::Cached | FileToRead::Forgotten => self.segment.local().file(),
-        })
+    fn file_to_read(&self) -> Result<Arc<File>, ReadError> {
+        let file = self.segment.local().file();
+        match self.file {
+            FileToRead::Direct => file.past_the_cache(),
+            FileToRead::Cached | FileToRead::Forgotten => file.file(),
+        }
     }
 
     /// What was read is in the tier now, and the system's cache is for what others need.
     fn forget_cached(&self, place: PartExtent) {
         if let FileToRead::Forgotten = self.file {
-            forget_cached(self.segment.local().file(), place.offset, place.len as u64);
+            self.segment.local().file().forget_cached(place);
         }
     }
 
@@ -342,6 +346,22 @@ impl Tier {
         })
     }
 
+    /// Segments in the directory of a dataset except these are about to be removed: those that are in use can still be read, as far as
+    /// descriptors suffice.
+    pub(crate) fn keep_readable(&self, directory: &Path, stay: &BTreeSet<u32>) {
+        let goes = |segment: &&Arc<StreamedSegment>| {
+            let segment = &segment.segment;
+            segment.path().starts_with(directory) && !stay.contains(&segment.description().number)
+        };
+        let going: Vec<_> = {
+            let state = self.state.lock();
+            state.segments.values().filter(goes).cloned().collect()
+        };
+        for segment in going {
+            segment.segment.local().file().outlive_its_name();
+        }
+    }
+
     /// Grows the readers' buffers to this size, if they are smaller. If that fails, the previous ones are allocated
     /// again.
     fn ensure_buffers(&self, bytes: usize) -> Result<(), StoreError> {
@@ -451,10 +471,10 @@ impl Tier {
         let part = load.part();
         let place = load.segment.segment.header().part_extent(part);
         let PartExtent { offset, len, .. } = place;
-        let file = load.segment.file_to_read();
+        let to_read = Arc::clone(&load.segment);
         let is_wanted = self.asks_for(load.key);
         let tier = Arc::downgrade(self);
-        let then = Box::new(move |bytes: io::Result<&[u8]>| {
+        let then = Box::new(move |bytes: Result<&[u8], ReadError>| {
             // Without a tier nobody waits for it.
             let Some(tier) = tier.upgrade() else { return };
             let segment = &load.segment.segment;
@@ -473,7 +493,7 @@ impl Tier {
             tier.act(|state, events| state.end(load, panel, Some(len as u64), events));
         });
         self.reader.submit(Work::Read(Read {
-            file,
+            open: Box::new(move || to_read.file_to_read()),
             offset,
             len,
             is_wanted,

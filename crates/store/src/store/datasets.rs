@@ -242,7 +242,7 @@ impl Datasets {
             .create(true)
             .truncate(false)
             .open(&partial);
-        let file = opened.map_err(io_error("create", &partial))?;
+        opened.map_err(io_error("create", &partial))?;
         let cancelled = Arc::new(AtomicBool::new(false));
         state.receiving.insert((dataset, number), cancelled.clone());
         let shared = self.shared.clone();
@@ -252,7 +252,6 @@ impl Datasets {
             index,
             announced,
             received,
-            file,
             path,
             partial,
             cancelled,
@@ -339,6 +338,7 @@ impl Datasets {
             if !before.is_some_and(only_appended) {
                 self.shared.snapshots.lock().forget(dataset);
                 let numbers = manifest.numbers();
+                self.shared.keep_readable(dataset, &numbers);
                 self.shared.sweep(dataset, &numbers)?;
                 self.shared.remove_objects(dataset, &numbers);
                 rewrote.clone_from(&manifest.earlier_roots);
@@ -457,7 +457,9 @@ impl Datasets {
 
     /// Deletes a dataset, published or only being uploaded; which one it was. A published one can be brought back as
     /// long as the store keeps deleted datasets, and takes space until then, unless it is deleted `at_once`; then that
-    /// works even on a full disk. Its name is free, its id is never accepted again. Snapshots already taken stay usable.
+    /// works even on a full disk. Its name is free, its id is never accepted again. Snapshots already taken stay usable; of
+    /// a dataset that is removed, as far as descriptors suffice to keep their files open: where they do not, reading
+    /// what is not in memory fails with [`FormatError::Removed`].
     ///
     /// # Errors
     /// No such dataset, another server that writes to the objects, a catalogue that fails.
@@ -541,6 +543,7 @@ impl Datasets {
         self.shared.snapshots.lock().forget(id);
         purged?;
         state.stop_receiving(id);
+        self.shared.keep_readable(id, &BTreeSet::new());
         self.shared.remove_dataset(id)?;
         self.shared.remove_objects(id, &BTreeSet::new());
         self.shared.fill_reserve();

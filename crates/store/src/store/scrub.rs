@@ -218,6 +218,13 @@ impl Scrub {
             return Ok(None);
         };
         let checked = reading.segment.source().check(part);
+        if let Err(StoreError::Format(FormatError::Removed { .. })) = checked {
+            let rest = part..reading.parts.end;
+            let bytes = |part| reading.segment.header().part_extent(part).len as u64;
+            self.total_bytes -= rest.map(bytes).sum::<u64>();
+            self.reading = None;
+            return Ok(None);
+        }
         let read = reading.segment.header().part_extent(part).len as u64;
         self.scrubbed.parts += 1;
         self.scrubbed.bytes += read;
@@ -251,6 +258,8 @@ impl Scrub {
             }
             let corruption = match target.open() {
                 Ok(segment) => {
+                    // Deletions do not ask whether it is being read here.
+                    segment.local().file().outlive_its_name();
                     let read = segment.header().bytes();
                     let parts = 0..segment.header().parts();
                     self.scrubbed.segments += 1;

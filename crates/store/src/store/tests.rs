@@ -2,7 +2,9 @@
 //! full disks, deletion during a query. A crash is a store dropped at that point.
 
 use super::*;
-use crate::testing::{ID, append, bundle, files, one_limb, residues, send, two_limbs};
+use crate::testing::{
+    ID, append, bundle, bundle_of, files, one_limb, residues, send, send_as, two_limbs,
+};
 use oboro_format::{Bundle, ErrorKind};
 use oboro_ring::{Column, Factor, Limb};
 use tempfile::TempDir;
@@ -523,6 +525,51 @@ fn an_upload_takes_in_what_was_appended_meanwhile() {
     receiver.finish().unwrap();
     setting.publish(&store);
     assert_eq!(store.access().list().unwrap().datasets[0].version, 2);
+}
+
+#[test]
+fn snapshots_that_nobody_uses_are_forgotten_for_the_headers_of_others() {
+    let directory = TempDir::new().unwrap();
+    let store = Store::open(&directory.path().join("store")).unwrap();
+    let access = store.access();
+    let names = ["a", "b", "c"];
+    let bundles = names.map(|name| {
+        let id = DatasetId([name.as_bytes()[0]; 16]);
+        let bundle = bundle_of(id, &directory.path().join(name), &one_limb(), &[1, 1]);
+        send_as(&access, name, &bundle);
+        access.publish(id).unwrap();
+        bundle
+    });
+    let ids = bundles.each_ref().map(|it| it.manifest().dataset);
+    for name in names {
+        access.snapshot(name).unwrap();
+    }
+    let longer = append(&bundles[2], &[1]);
+    send_as(&access, "c", &longer);
+    access.publish(ids[2]).unwrap();
+    drop(access.snapshot("c").unwrap());
+    let used = access.snapshot("a").unwrap();
+    let known = || {
+        let shared = store.shared();
+        let snapshots = shared.snapshots.lock();
+        let known = ids.map(|id| snapshots.newest.contains_key(&id));
+        (known, snapshots.replaced.len())
+    };
+    let header = used.header_bytes() / 2;
+    // Two segments of a and of b each, three of c, and those of its older version.
+    for (headers, left) in [
+        (9, ([true; 3], 1)),
+        (8, ([true; 3], 0)),
+        (6, ([true, false, true], 0)),
+        (0, ([true, false, false], 0)),
+    ] {
+        let shared = store.shared();
+        shared.snapshots.lock().forget_idle(headers * header);
+        assert_eq!(known(), left, "{headers}");
+    }
+    used.panel(0, Limb(0), Column(0)).unwrap();
+    let again = access.snapshot("b").unwrap();
+    again.panel(0, Limb(0), Column(0)).unwrap();
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::{Read, Then};
+use super::{Begun, Then};
 use io_uring::{IoUring, Probe, opcode, types};
 use oboro_arena::ArenaBlock;
 use std::io;
@@ -15,12 +15,13 @@ pub(super) struct Ring {
     are_registered: bool,
     buffers: Vec<ArenaBlock>,
     /// For each buffer, the request that fills it.
-    begun: Vec<Option<Begun>>,
+    begun: Vec<Option<InFlight>>,
     free: Vec<usize>,
 }
 
-struct Begun {
-    read: Read,
+struct InFlight {
+    /// Its file stays open until it has arrived.
+    request: Begun,
     /// Bytes that have arrived.
     done: usize,
 }
@@ -74,21 +75,21 @@ impl Ring {
     }
 
     /// Starts a request. There must be a free buffer.
-    pub(super) fn begin(&mut self, read: Read) {
-        let fits = |buffer: &ArenaBlock| read.len <= buffer.bytes().len();
+    pub(super) fn begin(&mut self, request: Begun) {
+        let fits = |buffer: &ArenaBlock| request.len <= buffer.bytes().len();
         assert!(self.buffers.iter().all(fits), "a request fits a buffer");
         let buffer = self.free.pop().expect("a buffer is free");
-        self.begun[buffer] = Some(Begun { read, done: 0 });
+        self.begun[buffer] = Some(InFlight { request, done: 0 });
         self.ask(buffer);
     }
 
     /// Requests the missing rest of a buffer.
     fn ask(&mut self, buffer: usize) {
         let begun = self.begun[buffer].as_ref().expect("it was begun");
-        let bytes = &mut self.buffers[buffer].bytes_mut()[begun.done..begun.read.len];
-        let file = types::Fd(begun.read.file.as_raw_fd());
+        let bytes = &mut self.buffers[buffer].bytes_mut()[begun.done..begun.request.len];
+        let file = types::Fd(begun.request.file.as_raw_fd());
         let (to, len) = (bytes.as_mut_ptr(), bytes.len() as u32);
-        let offset = begun.read.offset + begun.done as u64;
+        let offset = begun.request.offset + begun.done as u64;
         let entry = if self.are_registered {
             opcode::ReadFixed::new(file, to, len, buffer as u16)
                 .offset(offset)
@@ -128,7 +129,7 @@ impl Ring {
                 0 => Err(io::ErrorKind::UnexpectedEof.into()),
                 more if more > 0 => {
                     begun.done += more as usize;
-                    Ok(begun.done == begun.read.len)
+                    Ok(begun.done == begun.request.len)
                 }
                 error => match io::Error::from_raw_os_error(-error) {
                     again if is_passing(&again) => Ok(false),
@@ -139,10 +140,10 @@ impl Ring {
                 self.ask(buffer);
                 continue;
             }
-            let Begun { read, .. } = self.begun[buffer].take()?;
+            let Begun { len, then, .. } = self.begun[buffer].take()?.request;
             self.free.push(buffer);
-            let bytes = &self.buffers[buffer].bytes()[..read.len];
-            return Some((read.then, ended.map(|_| bytes)));
+            let bytes = &self.buffers[buffer].bytes()[..len];
+            return Some((then, ended.map(|_| bytes)));
         }
     }
 }

@@ -38,12 +38,20 @@ fn request(
     len: usize,
     then: impl FnOnce(io::Result<&[u8]>) + Send + 'static,
 ) -> Read {
+    let file = Arc::clone(file);
     Read {
-        file: Arc::clone(file),
+        open: Box::new(|| Ok(file)),
         offset,
         len,
         is_wanted: Box::new(|| true),
-        then: Box::new(then),
+        then: Box::new(|arrived| then(arrived.map_err(io_error))),
+    }
+}
+
+fn io_error(error: ReadError) -> io::Error {
+    match error {
+        ReadError::Io(error) | ReadError::Refused(error) => error,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -116,6 +124,45 @@ fn a_file_that_cannot_be_read_is_an_error() {
     for reader in readers(1) {
         let arrived = read(&reader, &directory, 0, 10).recv().unwrap();
         assert_eq!(arrived.unwrap_err().kind(), io::ErrorKind::IsADirectory);
+    }
+}
+
+#[test]
+fn files_are_open_for_the_time_of_a_read() {
+    let file = file(BUFFER);
+    for reader in readers(1) {
+        let (told, heard) = channel();
+        let (go, gone) = channel::<()>();
+        let begun = told.clone();
+        reader.submit(Work::Read(request(&file, 0, BUFFER, move |_| {
+            begun.send("begun").unwrap();
+            let _ = gone.recv_timeout(Duration::from_secs(60));
+        })));
+        assert_eq!(heard.recv().unwrap(), "begun");
+        let opened = told.clone();
+        let waiting = request(&file, 0, BUFFER, move |arrived| {
+            let kind = arrived.unwrap_err().kind();
+            assert_eq!(kind, io::ErrorKind::PermissionDenied);
+            told.send("told").unwrap();
+        });
+        reader.submit(Work::Read(Read {
+            open: Box::new(move || {
+                opened.send("opened").unwrap();
+                Err(ReadError::Refused(io::ErrorKind::PermissionDenied.into()))
+            }),
+            ..waiting
+        }));
+        // The only buffer is lent.
+        assert!(heard.try_recv().is_err());
+        go.send(()).unwrap();
+        assert_eq!(
+            [heard.recv().unwrap(), heard.recv().unwrap()],
+            ["opened", "told"]
+        );
+        assert_eq!(
+            read(&reader, &file, 0, 1).recv().unwrap().unwrap(),
+            content(0, 1)
+        );
     }
 }
 

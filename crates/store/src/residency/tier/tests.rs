@@ -293,7 +293,7 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
     };
     let (go, gone) = channel::<()>();
     reader.submit(Work::Read(Read {
-        file: Arc::new(tempfile::tempfile().unwrap()),
+        open: Box::new(|| Ok(Arc::new(tempfile::tempfile().unwrap()))),
         offset: 0,
         len: 4096,
         is_wanted: Box::new(|| true),
@@ -372,10 +372,10 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
     let written = bundle(&directory.path().join("bundle"), &two_limbs(), &BLOCKS);
     let segment = written.open_segment(0).unwrap();
     // Single pages from here on, which are dropped one by one: larger folios of the cache may extend beyond a panel.
-    let file = segment.file();
+    let file = segment.file().file().unwrap();
     file.sync_all().unwrap();
-    forget_cached(file, 0, file.metadata().unwrap().len());
-    fadvise(&**file, 0, None, Advice::Random).unwrap();
+    oboro_format::forget_cached(&file, 0, file.metadata().unwrap().len());
+    fadvise(&*file, 0, None, Advice::Random).unwrap();
     let place = segment.header().part_extent(0);
     let segment = StreamedSegment {
         number: 0,
@@ -389,7 +389,7 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
         let mut byte = [0];
         let bytes = &mut [io::IoSliceMut::new(&mut byte)];
         let read = preadv2(
-            segment.file_to_read(),
+            segment.file_to_read().unwrap(),
             bytes,
             place.offset,
             ReadWriteFlags::NOWAIT,

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::source::{Source, StoredSegment, Then};
 use oboro_format::files::io_error;
 use oboro_format::{
-    Corruption, DatasetId, FormatError, Manifest, PartExtent, Segment, SegmentHeader,
+    Corruption, DatasetId, FormatError, Manifest, PartExtent, ReadError, Segment, SegmentHeader,
 };
 use parking_lot::Mutex;
 use rustix::fs::{SeekFrom, seek};
@@ -160,8 +160,7 @@ impl Cache {
         index: u32,
     ) -> Result<StoredSegment, StoreError> {
         let object = self.open_object(path, manifest, index)?;
-        let local = Segment::open_copy(path, object.header.clone())?;
-        Ok(StoredSegment::new(ObjectSource { local, object }))
+        Ok(StoredSegment::new(ObjectSource(object)))
     }
 
     fn open_object(
@@ -232,15 +231,15 @@ fn empty_file(path: &Path) {
     });
 }
 
-/// An open segment and the file that has some of its parts.
+/// A segment in use and the file that has some of its parts.
 struct CachedSegment {
     cache: Arc<Cache>,
     key: Key,
     object: String,
     /// Bytes of the object.
     bytes: u64,
-    file: File,
-    header: SegmentHeader,
+    /// The local file.
+    local: Segment,
     parts: Mutex<Parts>,
 }
 
@@ -307,8 +306,7 @@ impl CachedSegment {
             cache,
             object,
             bytes: entry.bytes,
-            file,
-            header,
+            local: Segment::open_copy(path, header)?,
             parts: Mutex::new(parts),
         })
     }
@@ -316,12 +314,20 @@ impl CachedSegment {
     fn bytes_here(&self) -> u64 {
         let bytes = |(part, &here): (usize, &bool)| {
             if here {
-                self.header.part_extent(part).len as u64
+                self.header().part_extent(part).len as u64
             } else {
                 0
             }
         };
         self.parts.lock().here.iter().enumerate().map(bytes).sum()
+    }
+
+    fn header(&self) -> &SegmentHeader {
+        self.local.header()
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) -> Result<(), ReadError> {
+        Ok(self.local.file().writable()?.write_all_at(bytes, offset)?)
     }
 
     /// Whether the file has a part, as far as is known.
@@ -333,7 +339,7 @@ impl CachedSegment {
     fn has_wrongly(&self, part: usize) {
         let was_here = std::mem::replace(&mut self.parts.lock().here[part], false);
         if was_here {
-            let bytes = self.header.part_extent(part).len as u64;
+            let bytes = self.header().part_extent(part).len as u64;
             let mut state = self.cache.space.state.lock();
             state.set_bytes(&self.key, |before| before.saturating_sub(bytes));
         }
@@ -351,10 +357,10 @@ impl CachedSegment {
     /// An object that is damaged, missing or out of reach.
     fn read(self: &Arc<Self>, part: usize) -> Result<Vec<u8>, StoreError> {
         if self.has(part) {
-            let PartExtent { offset, len } = self.header.part_extent(part);
+            let PartExtent { offset, len } = self.header().part_extent(part);
             let mut bytes = vec![0; len];
-            let read = self.file.read_exact_at(&mut bytes, offset);
-            if read.is_ok() && self.header.is_part(part, &bytes) {
+            let read = self.local.file().read_exact_at(&mut bytes, offset);
+            if read.is_ok() && self.header().is_part(part, &bytes) {
                 self.used();
                 return Ok(bytes);
             }
@@ -377,7 +383,7 @@ impl CachedSegment {
             return;
         }
         drop(parts);
-        let PartExtent { offset, len } = self.header.part_extent(part);
+        let PartExtent { offset, len } = self.header().part_extent(part);
         let segment = Arc::clone(self);
         let range = offset..offset + len as u64;
         let objects = &self.cache.objects;
@@ -387,12 +393,11 @@ impl CachedSegment {
     }
 
     fn arrived(&self, part: usize, bytes: Result<Vec<u8>, ObjectError>) {
-        let bytes = bytes.map(|bytes| self.header.is_part(part, &bytes).then_some(bytes));
-        let PartExtent { offset, len } = self.header.part_extent(part);
+        let bytes = bytes.map(|bytes| self.header().is_part(part, &bytes).then_some(bytes));
+        let PartExtent { offset, len } = self.header().part_extent(part);
         let (awaited, is_new) = {
             let mut parts = self.parts.lock();
-            let is_kept =
-                matches!(&bytes, Ok(Some(bytes)) if self.file.write_all_at(bytes, offset).is_ok());
+            let is_kept = matches!(&bytes, Ok(Some(bytes)) if self.write(bytes, offset).is_ok());
             let is_new = is_kept && !std::mem::replace(&mut parts.here[part], true);
             (parts.awaited.remove(&part), is_new)
         };
@@ -443,11 +448,11 @@ impl CachedSegment {
     ///
     /// As [`read`](Self::read).
     fn check_object(&self, part: usize) -> Result<(), StoreError> {
-        let PartExtent { offset, len } = self.header.part_extent(part);
+        let PartExtent { offset, len } = self.header().part_extent(part);
         let objects = &self.cache.objects;
         let bytes = objects.get_range(&self.object, offset..offset + len as u64);
         match bytes {
-            Ok(bytes) if self.header.is_part(part, &bytes) => Ok(()),
+            Ok(bytes) if self.header().is_part(part, &bytes) => Ok(()),
             Ok(_) => Err(self.damaged(part, Corruption::Altered)),
             Err(error) => Err(self.error(part, &error)),
         }
@@ -458,71 +463,71 @@ impl CachedSegment {
         let mut parts = self.parts.lock();
         parts.here.fill(false);
         // Best effort, as for files that are not open. A concurrent reader finds that its bytes are wrong.
-        let emptied = self.file.metadata().and_then(|found| {
-            self.file.set_len(self.header.part_extent(0).offset)?;
-            self.file.set_len(found.len())
+        let _ = self.local.file().writable().map(|file| {
+            let length = file.metadata()?.len();
+            file.set_len(self.header().part_extent(0).offset)?;
+            file.set_len(length)
         });
-        drop(emptied);
     }
 
     fn error(&self, part: usize, error: &ObjectError) -> StoreError {
-        let subject = self.header.subject(part);
+        if matches!(error, ObjectError::Missing) && self.local.file().may_go() {
+            return self.local.part_error(part, ReadError::Removed).into();
+        }
+        let subject = self.header().subject(part);
         let objects = &self.cache.objects;
         damaged_or_away(objects, &self.object, self.bytes, subject, error)
     }
 
     fn damaged(&self, part: usize, corruption: Corruption) -> StoreError {
-        let subject = self.header.subject(part);
+        let subject = self.header().subject(part);
         damaged(&self.cache.objects, &self.object, subject, corruption)
     }
 }
 
-/// A segment in object storage with the local file that has some of its parts.
-struct ObjectSource {
-    local: Segment,
-    object: Arc<CachedSegment>,
-}
+/// A segment in object storage.
+struct ObjectSource(Arc<CachedSegment>);
 
 impl Source for ObjectSource {
     fn local(&self) -> &Segment {
-        &self.local
+        &self.0.local
     }
 
     fn read(&self, part: usize, visit: &mut dyn FnMut(&[u8])) -> Result<(), StoreError> {
-        let bytes = self.object.read(part)?;
-        visit(&bytes[..self.local.header().part_bytes(part)]);
+        let bytes = self.0.read(part)?;
+        visit(&bytes[..self.0.local.header().part_bytes(part)]);
         Ok(())
     }
 
     fn check(&self, part: usize) -> Result<(), StoreError> {
-        self.object.check_object(part)
+        self.0.check_object(part)
     }
 
     fn check_header(&self) -> Result<(), StoreError> {
-        self.object.check_header(&self.local.header_bytes())
+        self.0.check_header(&self.0.local.header_bytes())
     }
 
     fn is_local(&self, part: usize) -> bool {
-        self.object.has(part)
+        self.0.has(part)
     }
 
     fn discard(&self, part: usize) -> bool {
-        self.object.has_wrongly(part);
+        self.0.has_wrongly(part);
         true
     }
 
     fn fetch(&self, part: usize, then: Then) {
-        self.object.fetch(part, then);
+        self.0.fetch(part, then);
     }
 
     fn prefetch(&self, part: usize) {
-        if !self.object.has(part) {
-            self.object.fetch(part, Box::new(|_| ()));
+        if !self.0.has(part) {
+            self.0.fetch(part, Box::new(|_| ()));
         }
     }
 
     fn used(&self) {
-        self.object.used();
+        self.0.used();
     }
 }
 

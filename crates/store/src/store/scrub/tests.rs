@@ -55,6 +55,7 @@ fn a_sound_store_is_read_once_and_not_changed() {
     // Three segments of `a`, two of `b`, and the one of `c` that is complete: each has a header, and panels and sealed
     // cells of two columns.
     let whole = Scrubbed {
+        collections: 0,
         datasets: 3,
         segments: 6,
         parts: 24,
@@ -66,6 +67,7 @@ fn a_sound_store_is_read_once_and_not_changed() {
         (Vec::new(), whole)
     );
     let one = Scrubbed {
+        collections: 0,
         datasets: 1,
         segments: 2,
         parts: 8,
