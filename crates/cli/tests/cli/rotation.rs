@@ -13,6 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use time::{Duration, OffsetDateTime};
+use tokio::runtime::Runtime;
+use tonic::transport::{self, Channel, ClientTlsConfig};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
 
 /// An authority that signs certificates.
 struct Authority {
@@ -153,6 +157,19 @@ fn tokens_have_roles() {
     operator.json("datasets --token-file some");
 }
 
+/// Whether it says how it is to one who has no certificate.
+fn answers_probes(home: &Home, server: &Server) -> bool {
+    let authority = transport::Certificate::from_pem(home.read("ca.pem"));
+    let tls = ClientTlsConfig::new().ca_certificate(authority);
+    let channel = Channel::from_shared(server.url().to_owned()).unwrap();
+    let channel = channel.tls_config(tls).unwrap();
+    Runtime::new().unwrap().block_on(async {
+        let mut probe = HealthClient::new(channel.connect().await.unwrap());
+        let health = probe.check(HealthCheckRequest::default()).await;
+        health.is_ok()
+    })
+}
+
 #[test]
 fn client_certificates_name_callers() {
     let (home, clients) = scene();
@@ -173,6 +190,7 @@ fn client_certificates_name_callers() {
             server.log().contains(client).then_some(())
         });
     }
+    assert!(answers_probes(&home, &server));
     let message = home.refused("datasets --ca ca.pem");
     says(
         &message,
