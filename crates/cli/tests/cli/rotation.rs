@@ -181,7 +181,7 @@ fn client_certificates_name_callers() {
     );
     clients.sign(&home, "spaced", &subject(Some("the ward"), &["ward"]));
     clients.sign(&home, "nobody", &subject(None, &[]));
-    Authority::new("clients").sign_client(&home, "stranger");
+    Authority::new("others").sign_client(&home, "stranger");
     let server = home.serve(&format!("{TLS} --client-ca clients.pem"));
     home.talk_to(server.url());
     for (name, client) in [("ward", "client=ward "), ("dns", "client=lab.example ")] {
