@@ -150,6 +150,8 @@ class Server:
         *,
         token: str | None = None,
         tls: str | os.PathLike[str] | None = None,
+        client_cert: str | os.PathLike[str] | None = None,
+        client_key: str | os.PathLike[str] | None = None,
         interrupt: Interrupt | None = None,
     ) -> Server: ...
     @staticmethod

@@ -535,6 +535,8 @@ def connect(
     *,
     token: str | None = None,
     tls: str | PathLike[str] | None = None,
+    client_cert: str | PathLike[str] | None = None,
+    client_key: str | PathLike[str] | None = None,
     interrupt: Interrupt | None = None,
 ) -> Server:
     """Connects to a server that ``oboro serve`` runs.
@@ -543,6 +545,8 @@ def connect(
         url: its address, ``https://host:port``, or ``http://`` on this machine only.
         token: its access token, if it requires one.
         tls: a file of CA certificates in PEM to trust instead of the system's.
+        client_cert: a file with the certificate chain, in PEM, that proves your name to the server.
+        client_key: a file with the key of that certificate, in PEM, which only you may read.
         interrupt: cancels the call from another thread.
 
     Raises:
@@ -551,7 +555,15 @@ def connect(
 
     >>> server = oboro.connect("https://miner:7171", token=token)  # doctest: +SKIP
     """
-    return Server(_oboro.Server.connect(url, token=token, tls=tls, interrupt=interrupt))
+    server = _oboro.Server.connect(
+        url,
+        token=token,
+        tls=tls,
+        client_cert=client_cert,
+        client_key=client_key,
+        interrupt=interrupt,
+    )
+    return Server(server)
 
 
 def local(

@@ -2,7 +2,7 @@
 
 use crate::output::Failure;
 use clap::{Args, ValueEnum};
-use oboro_client::{Connection, Options};
+use oboro_client::{Connection, Identity, Options};
 use oboro_mining::readers::{Encoding, Missing, Separator, Spaces, columns_in};
 use oboro_mining::{Dataset, Format, ReadOptions};
 use oboro_rlwe::{KeyFileError, MasterKey, Passphrase, PrivateFileError, open_private};
@@ -55,6 +55,12 @@ pub struct ServerArguments {
     /// Trust servers with certificates from this PEM file.
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
+    /// The certificate chain, in PEM, that proves your name to the server.
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    pub client_cert: Option<PathBuf>,
+    /// The private key of that certificate, in PEM, which only you may read.
+    #[arg(long, value_name = "FILE", requires = "client_cert")]
+    pub client_key: Option<PathBuf>,
 }
 
 /// A file of transactions.
@@ -228,6 +234,12 @@ impl ServerArguments {
                 .ca
                 .as_deref()
                 .map(|path| read(path, "certificates"))
+                .transpose()?,
+            identity: self
+                .client_cert
+                .as_deref()
+                .zip(self.client_key.as_deref())
+                .map(|(certificate, key)| Identity::read(certificate, key))
                 .transpose()?,
         })
     }

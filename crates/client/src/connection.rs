@@ -5,7 +5,10 @@ use hyper_util::rt::TokioIo;
 use oboro_protocol::v1::genome_client::GenomeClient;
 use oboro_protocol::v1::mining_client::MiningClient;
 use oboro_protocol::{MAX_MESSAGE_BYTES, PROTOCOL, PROTOCOL_KEY, v1};
-use std::io;
+use oboro_rlwe::{PrivateFileError, open_private};
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -16,8 +19,9 @@ use tokio_util::sync::CancellationToken;
 use tonic::codegen::{BoxFuture, Service};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::{Interceptor, interceptor::InterceptedService};
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Uri};
+use tonic::transport::{self, Certificate, Channel, ClientTlsConfig, Endpoint, Uri};
 use tonic::{Code, Request, Status};
+use zeroize::Zeroizing;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(20);
@@ -31,6 +35,39 @@ pub struct Options {
     pub token: Option<String>,
     /// CA certificates in PEM to trust instead of the system's.
     pub certificates: Option<Vec<u8>>,
+    /// What proves the caller's name over TLS, if it has a certificate.
+    pub identity: Option<Identity>,
+}
+
+/// A certificate chain and its private key, both in PEM.
+#[derive(Clone)]
+pub struct Identity {
+    certificate: Vec<u8>,
+    key: Zeroizing<Vec<u8>>,
+}
+
+impl Identity {
+    /// Reads both from files.
+    ///
+    /// # Errors
+    /// A file that cannot be read, a key that others can read or replace.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Self, ClientError> {
+        let unreadable = |path: &Path, problem: String| {
+            ClientError::Identity(format!("{} cannot be read: {problem}", path.display()))
+        };
+        let mut file = open_private(key).map_err(|error| match error {
+            PrivateFileError::Open(error) => unreadable(key, error.to_string()),
+            error => error.into(),
+        })?;
+        let mut private = Zeroizing::new(Vec::new());
+        file.read_to_end(&mut private)
+            .map_err(|error| unreadable(key, error.to_string()))?;
+        Ok(Self {
+            certificate: fs::read(certificate)
+                .map_err(|error| unreadable(certificate, error.to_string()))?,
+            key: private,
+        })
+    }
 }
 
 /// Where the panels of a dataset are in the server's memory.
@@ -175,8 +212,14 @@ impl Connection {
                 None => ClientTlsConfig::new().with_native_roots(),
             };
             endpoint = endpoint
-                .tls_config(config)
+                .tls_config(config.clone())
                 .map_err(|error| ClientError::Certificates(describe(&error)))?;
+            if let Some(Identity { certificate, key }) = &options.identity {
+                let identity = transport::Identity::from_pem(certificate, &**key);
+                endpoint = endpoint
+                    .tls_config(config.identity(identity))
+                    .map_err(|error| ClientError::Identity(describe(&error)))?;
+            }
         }
         let token = options.token.as_ref().map(|token| {
             if !token.chars().all(|c| c.is_ascii_graphic()) {

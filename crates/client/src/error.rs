@@ -2,7 +2,8 @@
 
 use crate::sums::MOST_BYTES;
 use oboro_format::wording::{
-    ANSWERS, CA, FOCUS, MAX_LEN, MIN_SUPPORT, ROW_IDS, SERVE, TRUST_RESET, TRUST_SHOW,
+    ANSWERS, CA, CLIENT_CERT, CLIENT_KEY, FOCUS, MAX_LEN, MIN_SUPPORT, ROW_IDS, SERVE, TRUST_RESET,
+    TRUST_SHOW,
 };
 use oboro_format::{Digest, FormatError};
 use oboro_genome::wire::WireError;
@@ -11,7 +12,7 @@ use oboro_genome_client::{EncryptError, PatternError, ReadError};
 use oboro_mining::{Dataset, DatasetError, MOST_PAIRED, escaped};
 use oboro_protocol::{FieldError, PROTOCOL, PROTOCOL_KEY, max_itemsets};
 use oboro_ring::moment::RequestError;
-use oboro_rlwe::{CombineError, LONGEST_VERIFIED, PairsError, PrefixError};
+use oboro_rlwe::{CombineError, LONGEST_VERIFIED, PairsError, PrefixError, PrivateFileError};
 use thiserror::Error;
 use time::OffsetDateTime;
 use time::macros::format_description;
@@ -39,6 +40,12 @@ pub enum ClientError {
         "the certificates given with {CA} cannot be used: {0}; give a file of certificates in PEM"
     )]
     Certificates(String),
+    #[error(
+        "the certificate and key given with {CLIENT_CERT} and {CLIENT_KEY} cannot be used: {0}; give a chain of certificates and its key, both in PEM"
+    )]
+    Identity(String),
+    #[error(transparent)]
+    PrivateFile(#[from] PrivateFileError),
     #[error(
         "the connection to the server broke while {during} ({cause}); nothing was lost: run the same command again to go on"
     )]

@@ -25,7 +25,7 @@ mod verify;
 mod workers;
 
 pub use cache::{decode_kept, forget_kept};
-pub use connection::{Connection, NodePages, Options, Placement};
+pub use connection::{Connection, Identity, NodePages, Options, Placement};
 pub use datasets::{Deleted, Grant, Listing, Unfinished, Unpublished};
 pub use error::{ClientError, utc};
 pub use fetch::Fetched;

@@ -114,6 +114,10 @@ pub const ANSWERS: Setting = Setting::new("answers");
 pub const FOCUS: Setting = Setting::new("focus");
 /// The certificates that servers are checked by.
 pub const CA: Setting = Setting::renamed("ca", "tls");
+/// The certificate that proves the caller's name to servers.
+pub const CLIENT_CERT: Setting = Setting::new("client_cert");
+/// The key of that certificate.
+pub const CLIENT_KEY: Setting = Setting::new("client_key");
 /// Where the token for a server is.
 pub const TOKEN_FILE: Setting = Setting::renamed("token_file", "token");
 /// Whether a genome search counts its matches.
@@ -138,6 +142,8 @@ pub const LISTEN: Setting = Setting::new("listen");
 pub const TLS_CERT: Setting = Setting::new("tls_cert");
 /// The key of the server's certificate.
 pub const TLS_KEY: Setting = Setting::new("tls_key");
+/// The authorities of client certificates that the server accepts.
+pub const CLIENT_CA: Setting = Setting::of_server("client_ca");
 /// The tokens that the server accepts.
 pub const SERVER_TOKENS: Setting = Setting::new("tokens");
 /// The largest message.

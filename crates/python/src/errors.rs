@@ -233,6 +233,8 @@ impl From<ClientError> for Failure {
             Address { .. }
             | Unprotected(_)
             | Certificates(_)
+            | Identity(_)
+            | PrivateFile(_)
             | Token
             | NoRowIds
             | NotInPrefix

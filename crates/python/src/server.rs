@@ -4,8 +4,9 @@ use crate::call::{self, Call, Interrupt};
 use crate::encrypted::Encrypted;
 use crate::errors::Failure;
 use crate::rows::threads;
-use oboro_client::{Connection, upload};
+use oboro_client::{Connection, Identity, upload};
 use oboro_format::Bundle;
+use oboro_format::wording::{CLIENT_CERT, CLIENT_KEY};
 use oboro_server::{GenomeOptions, Limits, Local, Options, Policy};
 use oboro_store::Access;
 use parking_lot::Mutex;
@@ -45,15 +46,17 @@ type Listed = (String, u64, String, u32, u64, u64, u8);
 
 #[pymethods]
 impl Server {
-    /// Connects to the server at `url`, with a token if there is one; `tls` are CA certificates in PEM to trust instead
-    /// of the system's.
+    /// Connects to the server at `url`, with a token or a client certificate if there is one; `tls` are CA certificates in
+    /// PEM to trust instead of the system's.
     #[staticmethod]
-    #[pyo3(signature = (url, *, token = None, tls = None, interrupt = None))]
+    #[pyo3(signature = (url, *, token = None, tls = None, client_cert = None, client_key = None, interrupt = None))]
     fn connect(
         py: Python<'_>,
         url: String,
         token: Option<String>,
         tls: Option<PathBuf>,
+        client_cert: Option<PathBuf>,
+        client_key: Option<PathBuf>,
         interrupt: Option<&Interrupt>,
     ) -> PyResult<Self> {
         let connection = call::run(py, None, interrupt, |call| {
@@ -61,6 +64,7 @@ impl Server {
                 url: url.clone(),
                 token,
                 certificates: tls.as_deref().map(certificates).transpose()?,
+                identity: identity(client_cert.as_deref(), client_key.as_deref())?,
             };
             Ok::<_, Failure>(Connection::open_unless(&call.interrupt(), &options)?)
         })?;
@@ -303,6 +307,18 @@ fn certificates(path: &Path) -> Result<Vec<u8>, Failure> {
             path.display()
         ))
     })
+}
+
+/// # Errors
+/// One of them without the other, or what cannot be used.
+fn identity(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Identity>, Failure> {
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Ok(Some(Identity::read(certificate, key)?)),
+        (None, None) => Ok(None),
+        _ => Err(Failure::input(format!(
+            "{CLIENT_CERT} and {CLIENT_KEY} belong together; give both, or neither"
+        ))),
+    }
 }
 
 fn options(data: &Path, wanted: Option<NonZeroUsize>) -> Options {

@@ -224,7 +224,7 @@ fn number(
 fn tls(cert: Option<&Path>, key: Option<&Path>) -> Result<Option<Arc<Certificates>>, Failure> {
     match (cert, key) {
         (Some(cert), Some(key)) => {
-            let opened = Certificates::open(cert, key).map_err(Failure::input)?;
+            let opened = Certificates::open(cert, key, None).map_err(Failure::input)?;
             Ok(Some(Arc::new(opened)))
         }
         (None, None) => Ok(None),

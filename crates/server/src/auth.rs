@@ -1,20 +1,24 @@
-//! Who may call: the protocol's number and, where the operator asks for one, a bearer token.
+//! Who may call: the protocol's number and, where the operator asks for one, a bearer token or a client certificate.
 
 use crate::clients::{Caller, Client};
 use crate::connections::Connection;
+use crate::credentials::{Credential, Refusal};
 use crate::guesses::Guesses;
 use crate::limits::Limits;
+use crate::rarely::Rarely;
 use crate::received::{Received, longest};
-use crate::tokens::{Bearer, Tokens};
+use crate::tls::Certificates;
+use crate::tokens::Tokens;
 use http_body::{Frame, SizeHint};
-use oboro_format::wording::TOKEN_FILE;
+use oboro_format::wording::{CLIENT_CERT, CLIENT_KEY, TOKEN_FILE};
 use oboro_protocol::{PROTOCOL, PROTOCOL_KEY};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use time::OffsetDateTime;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Bytes, Service, StdError, http};
@@ -30,30 +34,74 @@ const RELEASE: &str = env!("CARGO_PKG_VERSION");
 pub(crate) struct Authentication {
     limits: Limits,
     tokens: Option<Arc<Tokens>>,
+    /// Whether clients may prove their names with certificates.
+    certificates: bool,
     guesses: Guesses,
+    /// For each kind, so that one that is frequent does not hide another.
+    refusals: [Rarely; Refusal::KINDS],
 }
 
 impl Authentication {
-    pub(crate) fn new(limits: Limits, tokens: Option<Arc<Tokens>>) -> Arc<Self> {
+    pub(crate) fn new(
+        limits: Limits,
+        tokens: Option<Arc<Tokens>>,
+        tls: Option<&Certificates>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             limits,
             tokens,
+            certificates: tls.is_some_and(Certificates::name_clients),
             guesses: Guesses::default(),
+            refusals: Default::default(),
         })
     }
 
-    /// The caller, and its token if it needs one.
-    fn identify<B>(&self, request: &http::Request<B>) -> Result<(Caller, Option<Bearer>), Status> {
-        let Some(tokens) = &self.tokens else {
+    /// The caller, and what proves its name if it needs one: its token, or the certificate of its connection if it
+    /// presents no token.
+    fn identify<B>(
+        &self,
+        request: &http::Request<B>,
+    ) -> Result<(Caller, Option<Arc<Credential>>), Refusal> {
+        if self.tokens.is_none() && !self.certificates {
             return Ok((Caller::connected(peer(request)), None));
-        };
-        let given = text(request, "authorization").and_then(|value| value.strip_prefix("Bearer "));
-        match given.and_then(|secret| tokens.bearer(secret)) {
-            Some(bearer) => Ok((Caller::named(&bearer.name, bearer.roles), Some(bearer))),
-            None => Err(Status::unauthenticated(format!(
-                "this server wants a token and got none or one that is not valid, or not any more; give the right one with {TOKEN_FILE}, or ask its operator for one"
-            ))),
         }
+        let now = OffsetDateTime::now_utc();
+        let certificate = connection(request).and_then(|it| it.certificate());
+        let header = request.headers().get("authorization");
+        let credential = match (self.tokens.as_ref().zip(header), certificate) {
+            (Some((tokens, header)), _) => {
+                let given = header.to_str().ok();
+                let secret = given.and_then(|value| value.strip_prefix("Bearer "));
+                tokens.credential(secret.ok_or(Refusal::Malformed)?, now)?
+            }
+            (None, Some(certificate)) => certificate.credential(now)?,
+            (None, None) => return Err(Refusal::Missing),
+        };
+        let caller = Caller::named(&credential.name, credential.roles);
+        Ok((caller, Some(credential)))
+    }
+
+    /// What a caller is told that is not let in, and how late; the log has the reason.
+    fn refuse(&self, refusal: &Refusal, peer: Option<SocketAddr>) -> (Status, Duration) {
+        self.refusals[refusal.kind()].tell(|times| {
+            let (reason, id) = (refusal.reason(), refusal.id());
+            tracing::info!(reason, id, times, "a call was refused");
+        });
+        let wait = |peer: SocketAddr| self.guesses.wait(peer.ip(), Instant::now());
+        let token = self.tokens.is_some();
+        let token = token.then(|| ("a token", TOKEN_FILE.to_string()));
+        let certificate = self.certificates.then(|| {
+            let options = format!("{CLIENT_CERT} and {CLIENT_KEY}");
+            ("a client certificate", options)
+        });
+        let ways: Vec<_> = token.into_iter().chain(certificate).collect();
+        let joined = |words: Vec<&str>| words.join(" or ");
+        let wanted = format!(
+            "this server wants {} and got none or one that is not valid, or not any more; give the right one with {}, or ask its operator for one",
+            joined(ways.iter().map(|it| it.0).collect()),
+            joined(ways.iter().map(|it| &*it.1).collect()),
+        );
+        (refusal.status(&wanted), peer.map(wait).unwrap_or_default())
     }
 }
 
@@ -98,12 +146,10 @@ where
         let connected = Client::Connected(peer);
         let client = identified.as_ref().map_or(&connected, |it| &it.0.client);
         Span::current().record("client", field::display(client));
-        let (caller, bearer) = match identified {
+        let (caller, credential) = match identified {
             Ok(identified) => identified,
             Err(refusal) => {
-                let wait =
-                    |peer: SocketAddr| self.authentication.guesses.wait(peer.ip(), Instant::now());
-                let wait = peer.map(wait).unwrap_or_default();
+                let (refusal, wait) = self.authentication.refuse(&refusal, peer);
                 return Box::pin(async move {
                     if !wait.is_zero() {
                         tokio::time::sleep(wait).await;
@@ -115,27 +161,27 @@ where
         if let Err(refusal) = check_protocol(text(&request, PROTOCOL_KEY)) {
             return Box::pin(async move { Ok(refusal.into_http()) });
         }
-        if let Some(connection) = request.extensions().get::<Arc<Connection>>() {
-            let revoked = bearer.as_ref().map(|it| it.revoked.clone());
-            connection.admit(revoked.unwrap_or_default());
+        if let Some(connection) = connection(&request) {
+            let ended = credential.as_ref().map(|it| it.end.ended.clone());
+            connection.admit(ended.unwrap_or_default());
         }
         request.extensions_mut().insert(caller);
         let longest = longest(request.uri().path(), &self.authentication.limits);
         let request = request.map(|body| Body::new(Received::new(body, longest)));
-        let Some(bearer) = bearer else {
+        let Some(credential) = credential else {
             let response = self.service.call(request);
             return Box::pin(async move { Ok(response.await?.map(Body::new)) });
         };
-        Span::current().record("token", field::display(&bearer.id));
-        let request = request.map(|body| Body::new(Watched::new(body, &bearer, Err)));
+        Span::current().record(credential.kind.name(), field::display(&credential.id));
+        let request = request.map(|body| Body::new(Watched::new(body, &credential, Err)));
         let response = self.service.call(request);
         Box::pin(async move {
             let response = tokio::select! {
                 response = response => response?,
-                () = bearer.revoked.cancelled() => return Ok(revoked().into_http()),
+                () = credential.end.ended.cancelled() => return Ok(credential.farewell().into_http()),
             };
             Ok(response.map(|body| {
-                Body::new(Watched::new(Body::new(body), &bearer, |status| {
+                Body::new(Watched::new(Body::new(body), &credential, |status| {
                     Ok(last_words(&status))
                 }))
             }))
@@ -143,20 +189,26 @@ where
     }
 }
 
-/// What is sent or received in a call, until the caller's token is revoked.
+/// What is sent or received in a call, until the caller's credential ends.
 struct Watched {
     body: Body,
-    revoked: Pin<Box<WaitForCancellationFutureOwned>>,
+    credential: Arc<Credential>,
+    ended: Pin<Box<WaitForCancellationFutureOwned>>,
     /// How it ends then.
     end: fn(Status) -> Result<Frame<Bytes>, Status>,
     has_ended: bool,
 }
 
 impl Watched {
-    fn new(body: Body, bearer: &Bearer, end: fn(Status) -> Result<Frame<Bytes>, Status>) -> Self {
+    fn new(
+        body: Body,
+        credential: &Arc<Credential>,
+        end: fn(Status) -> Result<Frame<Bytes>, Status>,
+    ) -> Self {
         Self {
             body,
-            revoked: Box::pin(bearer.revoked.clone().cancelled_owned()),
+            credential: Arc::clone(credential),
+            ended: Box::pin(credential.end.ended.clone().cancelled_owned()),
             end,
             has_ended: false,
         }
@@ -171,12 +223,6 @@ fn last_words(status: &Status) -> Frame<Bytes> {
     Frame::trailers(trailers)
 }
 
-fn revoked() -> Status {
-    Status::unauthenticated(
-        "the token of this call has been revoked; ask the server's operator for another one",
-    )
-}
-
 impl http_body::Body for Watched {
     type Data = Bytes;
     type Error = Status;
@@ -188,9 +234,9 @@ impl http_body::Body for Watched {
         if self.has_ended {
             return Poll::Ready(None);
         }
-        if self.revoked.as_mut().poll(context).is_ready() {
+        if self.ended.as_mut().poll(context).is_ready() {
             self.has_ended = true;
-            return Poll::Ready(Some((self.end)(revoked())));
+            return Poll::Ready(Some((self.end)(self.credential.farewell())));
         }
         Pin::new(&mut self.body).poll_frame(context)
     }
@@ -204,9 +250,17 @@ impl http_body::Body for Watched {
     }
 }
 
+/// The connection of a call.
+fn connection<B>(request: &http::Request<B>) -> Option<&Connection> {
+    request
+        .extensions()
+        .get::<Arc<Connection>>()
+        .map(|it| &**it)
+}
+
 /// The other end of the connection, unless it is in this process.
 fn peer<B>(request: &http::Request<B>) -> Option<SocketAddr> {
-    request.extensions().get::<Arc<Connection>>()?.peer
+    connection(request)?.peer
 }
 
 fn text<'r, B>(request: &'r http::Request<B>, key: &str) -> Option<&'r str> {
@@ -244,7 +298,8 @@ fn check_protocol(spoken: Option<&str>) -> Result<(), Status> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tokens::TokenFile;
+    use crate::token_file::TokenFile;
+    use oboro_format::Roles;
     use std::future::{Ready, ready};
     use tempfile::TempDir;
     use tokio_stream::StreamExt;
@@ -304,7 +359,7 @@ mod tests {
             request.headers_mut().insert(*key, value.parse().unwrap());
         }
         let mut authenticated =
-            Authenticated::new(Echo, &Authentication::new(Limits::default(), tokens));
+            Authenticated::new(Echo, &Authentication::new(Limits::default(), tokens, None));
         let response = authenticated.call(request).await.unwrap();
         match Status::from_header_map(response.headers()) {
             Some(refusal) => Err(refusal),
@@ -330,7 +385,7 @@ mod tests {
         let protocol = ("oboro-protocol", &*spoken(PROTOCOL));
         assert_eq!(call(None, &[protocol]).await.unwrap(), "unknown");
         let setting = Setting::new();
-        let (_, secret) = setting.file.add("ward", None).unwrap();
+        let (_, secret) = setting.file.add("ward", Roles::OWNER, None).unwrap();
         let right = format!("Bearer {}", *secret);
         let tokens = setting.tokens();
         let with =
@@ -358,7 +413,7 @@ mod tests {
     #[tokio::test]
     async fn a_revoked_token_ends_calls_in_progress() {
         let setting = Setting::new();
-        let (token, secret) = setting.file.add("ward", None).unwrap();
+        let (token, secret) = setting.file.add("ward", Roles::OWNER, None).unwrap();
         let tokens = setting.tokens();
         let authorization = format!("Bearer {}", *secret);
         let headers = [
@@ -420,9 +475,10 @@ mod tests {
     async fn a_revoked_token_ends_calls_in_which_nothing_happens() {
         for answers in [false, true] {
             let setting = Setting::new();
-            let (token, secret) = setting.file.add("ward", None).unwrap();
+            let (token, secret) = setting.file.add("ward", Roles::OWNER, None).unwrap();
             let tokens = setting.tokens().unwrap();
-            let authentication = Authentication::new(Limits::default(), Some(Arc::clone(&tokens)));
+            let authentication =
+                Authentication::new(Limits::default(), Some(Arc::clone(&tokens)), None);
             let mut request = Request::new(Body::empty());
             for (key, value) in [
                 ("oboro-protocol", spoken(PROTOCOL)),

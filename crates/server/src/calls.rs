@@ -60,6 +60,7 @@ where
             call = name(path),
             client = field::Empty,
             token = field::Empty,
+            certificate = field::Empty,
             dataset = field::Empty,
             level = field::Empty,
             itemsets = field::Empty,

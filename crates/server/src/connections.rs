@@ -4,6 +4,7 @@
 //! that has had nothing to do for the longest; only if all others are in use is it refused. So connections that do nothing
 //! keep nobody out, however many there are.
 
+use crate::client_certificates::Presented;
 use crate::guarded::Guarded;
 use crate::linger::Lingering;
 use crate::rarely::Rarely;
@@ -19,7 +20,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -103,6 +104,8 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
 pub(crate) struct Connection {
     number: u64,
     pub(crate) peer: Option<SocketAddr>,
+    /// What the other end has shown in the handshake.
+    certificate: OnceLock<Arc<Presented>>,
     activity: Mutex<Activity>,
     /// Cancelled when it must go for another one.
     evicted: CancellationToken,
@@ -124,6 +127,7 @@ impl Connection {
         Arc::new(Self {
             number,
             peer,
+            certificate: OnceLock::new(),
             activity: Mutex::new(Activity {
                 calls: 0,
                 admitted: None,
@@ -137,6 +141,11 @@ impl Connection {
     /// Notes that a caller was let in, who counts until `revoked` is cancelled.
     pub(crate) fn admit(&self, revoked: CancellationToken) {
         self.activity.lock().admitted = Some(revoked);
+    }
+
+    /// The certificate of the other end, if it has one.
+    pub(crate) fn certificate(&self) -> Option<&Presented> {
+        self.certificate.get().map(|it| &**it)
     }
 
     fn begin_call(self: &Arc<Self>) -> CallInProgress {
@@ -189,6 +198,24 @@ impl Drop for CallInProgress {
     }
 }
 
+/// Whether the system has nothing left for a connection, whosoever it is.
+fn is_exhaustion(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errors = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|it| errors.contains(&it))
+}
+
+/// Whether the other end, or the way to it, is what failed.
+fn is_of_peer(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        ConnectionAborted, ConnectionReset, HostUnreachable, NetworkUnreachable, NotConnected,
+    };
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionReset | HostUnreachable | NetworkUnreachable | NotConnected
+    )
+}
+
 /// The other end, for the log.
 fn shown(peer: Option<SocketAddr>) -> tracing::field::DisplayValue<String> {
     let peer = peer.map_or_else(|| "this process".to_owned(), |it| it.to_string());
@@ -202,7 +229,9 @@ pub(crate) struct Connections {
     open: Mutex<Open>,
     warnings: Rarely,
     evictions: Rarely,
-    handshakes: Rarely,
+    failed_handshakes: Rarely,
+    late_handshakes: Rarely,
+    exhaustion: Rarely,
 }
 
 #[derive(Default)]
@@ -219,7 +248,9 @@ impl Connections {
             open: Mutex::default(),
             warnings: Rarely::default(),
             evictions: Rarely::default(),
-            handshakes: Rarely::default(),
+            failed_handshakes: Rarely::default(),
+            late_handshakes: Rarely::default(),
+            exhaustion: Rarely::default(),
         })
     }
 
@@ -252,20 +283,36 @@ impl Connections {
                             tasks.spawn(served);
                         }
                     }
-                    Some(Err(error)) => {
-                        self.warnings.tell(|times| {
-                            tracing::warn!(%error, times, "a connection could not be accepted");
-                        });
-                        // Descriptors may be exhausted: then one that does nothing goes.
-                        self.evict(|_| true);
-                        sleep(PAUSE).await;
-                    }
+                    Some(Err(error)) => self.recover(&error).await,
                 }
             }
         }
         stopping.cancel();
         tasks.close();
         tasks.wait().await;
+    }
+
+    /// Goes on after the system could not accept a connection.
+    async fn recover(&self, error: &io::Error) {
+        if !is_exhaustion(error) {
+            self.warnings.tell(|times| {
+                tracing::warn!(%error, times, "a connection could not be accepted");
+            });
+            // Where the other end has gone already, nobody else need wait.
+            if !is_of_peer(error) {
+                sleep(PAUSE).await;
+            }
+            return;
+        }
+        self.exhaustion.tell(|times| {
+            tracing::error!(
+                %error,
+                times,
+                "descriptors or memory for connections are exhausted, and one that does nothing is closed; raise the limit on open files (ulimit -n), or lower {MAX_CONNECTIONS}"
+            );
+        });
+        self.evict(|_| true);
+        sleep(PAUSE).await;
     }
 
     /// Takes a connection up, for another one if there are too many; `None` if all others are in use.
@@ -344,7 +391,7 @@ impl Connections {
         stopping: CancellationToken,
     ) {
         let served = async {
-            let Some(stream) = self.secure(stream, connection.peer).await else {
+            let Some(stream) = self.secure(stream, &connection).await else {
                 return;
             };
             self.answer(&connection, stream, routes, stopping).await;
@@ -360,22 +407,33 @@ impl Connections {
     async fn secure(
         &self,
         stream: Box<dyn Transport>,
-        peer: Option<SocketAddr>,
+        connection: &Connection,
     ) -> Option<Box<dyn Transport>> {
         let Some(tls) = &self.tls else {
             return Some(stream);
         };
-        match timeout(self.limits.handshake, tls.acceptor().accept(stream)).await {
-            Ok(Ok(stream)) => Some(Box::new(stream)),
-            Ok(Err(error)) => {
-                self.handshakes.tell(|times| {
-                    tracing::info!(peer = shown(peer), %error, times, "a TLS handshake failed");
-                });
-                None
+        let peer = shown(connection.peer);
+        let Ok(handshake) = timeout(self.limits.handshake, tls.acceptor().accept(stream)).await
+        else {
+            self.late_handshakes.tell(|times| {
+                tracing::info!(peer, times, "a TLS handshake took too long");
+            });
+            return None;
+        };
+        let checked = handshake.and_then(|stream| {
+            let shown = tls.present(stream.get_ref().1.peer_certificates());
+            Ok((stream, shown.map_err(io::Error::other)?))
+        });
+        match checked {
+            Ok((stream, shown)) => {
+                if let Some(shown) = shown {
+                    connection.certificate.get_or_init(|| shown);
+                }
+                Some(Box::new(stream))
             }
-            Err(_) => {
-                self.handshakes.tell(|times| {
-                    tracing::info!(peer = shown(peer), times, "a TLS handshake took too long");
+            Err(error) => {
+                self.failed_handshakes.tell(|times| {
+                    tracing::info!(peer, %error, times, "a TLS handshake failed");
                 });
                 None
             }
@@ -505,6 +563,25 @@ mod tests {
         for _ in 0..3 {
             assert!(table.admit(None).is_some());
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_exhaustion_costs_another_connection() {
+        let table = table(3, 3);
+        let connection = table.admit(from("192.0.2.1")).unwrap();
+        let begun = Instant::now();
+        table
+            .recover(&io::ErrorKind::ConnectionAborted.into())
+            .await;
+        assert_eq!(Instant::now(), begun);
+        table.recover(&io::ErrorKind::InvalidData.into()).await;
+        assert_eq!(Instant::now(), begun + PAUSE);
+        assert!(!connection.evicted.is_cancelled());
+        let exhausted = rustix::io::Errno::MFILE.raw_os_error();
+        table
+            .recover(&io::Error::from_raw_os_error(exhausted))
+            .await;
+        assert!(connection.evicted.is_cancelled());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! The service that stores ciphertext and counts on it.
 //!
 //! It never holds a key: this crate does not depend on the one that has them. A server is a
-//! [`Store`](oboro_store::Store) behind gRPC; beyond loopback it insists on TLS and a token.
+//! [`Store`](oboro_store::Store) behind gRPC; beyond loopback it insists on TLS and on tokens or client certificates.
 //! Clients share its threads fairly, within [`Limits`]. With a [`Dispatch`] that has [`Worker`]s on
 //! other machines count, it plans, checks and forwards.
 
@@ -9,10 +9,14 @@ mod auth;
 mod blocking;
 mod cache;
 mod calls;
+mod certificate;
+mod client_certificates;
 mod clients;
 mod columns;
 mod connections;
 mod counting;
+mod credentials;
+mod expiry;
 mod genome;
 mod guarded;
 mod guesses;
@@ -28,13 +32,16 @@ mod partial;
 mod pool;
 mod rarely;
 mod received;
+mod reload;
 mod remote;
 mod scrubbing;
 mod service;
 mod status;
 mod tls;
+mod token_file;
 mod tokens;
 mod totals;
+mod trusted;
 mod whole;
 mod worker;
 mod writes;
@@ -47,6 +54,8 @@ pub use local::{Connector, Local};
 pub use oboro_store::{Policy, Quota};
 pub use remote::{Dispatch, RemoteJob};
 pub use tls::{Certificates, TlsError};
-pub use tokens::{LineError, Token, TokenError, TokenFile, Tokens, parse_date};
+pub use token_file::{LineError, Token, TokenError, TokenFile, parse_date};
+pub use tokens::Tokens;
+pub use trusted::Untrusted;
 pub use whole::{WholeBackup, WholeError, WholeScrub, backup};
 pub use worker::Worker;

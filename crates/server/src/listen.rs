@@ -5,6 +5,7 @@ use crate::cache::MomentCache;
 use crate::calls::Logged;
 use crate::connections::{Accepted, Connections, accepted};
 use crate::counting::Counting;
+use crate::expiry::Watch;
 use crate::genome::{GenomeOptions, Genomes};
 use crate::health::{Health, say_farewell};
 use crate::limits::{Admission, Limits};
@@ -20,8 +21,8 @@ use oboro_arena::{CpuAssignment, Topology};
 use oboro_engine::{Backend, Cpu};
 use oboro_format::leave_descriptors;
 use oboro_format::wording::{
-    GENOME_CACHE, LISTEN, MAX_QUERIES, MEMORY, MOMENT_CACHE, SERVER_TOKENS, THREADS, TLS_CERT,
-    TLS_KEY, Value,
+    CLIENT_CA, GENOME_CACHE, LISTEN, MAX_QUERIES, MEMORY, MOMENT_CACHE, SERVER_TOKENS, THREADS,
+    TLS_CERT, TLS_KEY, Value,
 };
 use oboro_genome_server::Budgets;
 use oboro_protocol::MAX_MESSAGE_BYTES;
@@ -35,6 +36,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
+use time::OffsetDateTime;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio_stream::Stream;
@@ -44,7 +46,7 @@ use tonic::service::Routes;
 /// The time that calls in flight have to finish when the server is told to stop.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// How often it is seen whether the files of tokens and certificate have changed, if nobody calls.
+/// How often it is seen whether the files of tokens and certificates have changed, if nobody calls.
 const REFRESH: Duration = Duration::from_secs(1);
 
 /// How often it is seen what has expired.
@@ -57,7 +59,7 @@ pub struct Options {
     pub data: Location,
     /// The address to listen on; port 0 takes any free one.
     pub listen: SocketAddr,
-    /// Certificate chain and private key.
+    /// Certificate chain and private key, and the authorities of client certificates.
     pub tls: Option<Arc<Certificates>>,
     /// The tokens of which callers must present one.
     pub tokens: Option<Arc<Tokens>>,
@@ -121,7 +123,7 @@ impl Pin {
 #[allow(missing_docs)]
 pub enum ServeError {
     #[error(
-        "refusing to listen on {0}, which is not loopback, without both TLS and a token: others on the network could read, alter and delete; add {TLS_CERT}, {TLS_KEY} and {SERVER_TOKENS}, or listen on 127.0.0.1"
+        "refusing to listen on {0}, which is not loopback, without both TLS and tokens or client certificates: others on the network could read, alter and delete; add {TLS_CERT}, {TLS_KEY} and {SERVER_TOKENS} or {CLIENT_CA}, or listen on 127.0.0.1"
     )]
     Unprotected(SocketAddr),
     #[error(transparent)]
@@ -184,12 +186,14 @@ impl Server {
     /// Opens the socket and the store. The store comes last, so that a refusal leaves none behind.
     ///
     /// # Errors
-    /// An address beyond loopback without TLS and token, a certificate that cannot be used, a port
+    /// An address beyond loopback without TLS and tokens or client certificates, a certificate that cannot be used, a port
     /// in use, too many threads, a store in use or unreadable, a budget of memory that leaves nothing for
     /// ciphertext.
     pub async fn bind(options: Options) -> Result<Self, ServeError> {
         let address = options.listen;
-        if !address.ip().is_loopback() && (options.tls.is_none() || options.tokens.is_none()) {
+        let names_clients =
+            |tls: &Arc<Certificates>| tls.name_clients() || options.tokens.is_some();
+        if !address.ip().is_loopback() && !options.tls.as_ref().is_some_and(names_clients) {
             return Err(ServeError::Unprotected(address));
         }
         let listen = |source| ServeError::Listen { address, source };
@@ -332,7 +336,8 @@ impl Answering {
         .max_decoding_message_size(message_bytes)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let calls = Arc::default();
-        let authentication = Authentication::new(self.limits, self.tokens.clone());
+        let authentication =
+            Authentication::new(self.limits, self.tokens.clone(), self.tls.as_deref());
         let (mining, genomes) = (
             Authenticated::new(mining, &authentication),
             Authenticated::new(genomes, &authentication),
@@ -358,12 +363,12 @@ impl Answering {
         });
         let expiring = expire(self.store.clone());
         // Calls of revoked tokens end even if nobody else calls.
-        let refreshing = async {
+        let mut watch = Watch::new(self.tls, self.tokens);
+        let watching = async {
             let mut ticks = tokio::time::interval(REFRESH);
             loop {
                 ticks.tick().await;
-                self.tokens.iter().for_each(|it| it.refresh());
-                self.tls.iter().for_each(|it| it.refresh());
+                watch.look(OffsetDateTime::now_utc());
             }
         };
         let patience = async {
@@ -372,7 +377,7 @@ impl Answering {
         };
         tokio::select! {
             () = serving => {}
-            () = refreshing => unreachable!("it does not end"),
+            () = watching => unreachable!("it does not end"),
             () = expiring => unreachable!("it does not end"),
             () = reporting => unreachable!("it does not end"),
             () = patience => {

@@ -1,14 +1,19 @@
-//! The server's certificate, read again whenever its file changes.
+//! TLS: the server's certificate, read again whenever its files change, and whether clients are asked for theirs.
 
-use crate::rarely::Rarely;
+use crate::certificate::Certificate;
+use crate::client_certificates::{ClientCertificates, Presented};
+use crate::expiry::{Ending, OF_SERVER};
+use crate::reload::{LoadError, Reloaded};
+use crate::trusted::Untrusted;
 use oboro_format::FormatError;
-use oboro_format::files::{Identity, io_error};
-use oboro_format::wording::{TLS_CERT, TLS_KEY};
-use parking_lot::RwLock;
+use oboro_format::files::io_error;
+use oboro_format::wording::{CLIENT_CA, TLS_CERT, TLS_KEY};
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::Read;
@@ -16,6 +21,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
+use time::{Date, OffsetDateTime};
 use tokio_rustls::TlsAcceptor;
 use zeroize::Zeroizing;
 
@@ -25,6 +31,8 @@ use zeroize::Zeroizing;
 pub enum TlsError {
     #[error(transparent)]
     Format(#[from] FormatError),
+    #[error(transparent)]
+    Untrusted(#[from] Untrusted),
     #[error(
         "anyone on this machine can read the private key in {}; take that right away (chmod o-rwx)",
         path.display()
@@ -39,127 +47,208 @@ pub enum TlsError {
         key: PathBuf,
         reason: String,
     },
+    #[error(
+        "the client authorities in {} cannot be used: {reason}; give a file of their PEM certificates with {CLIENT_CA}",
+        path.display()
+    )]
+    ClientAuthorities { path: PathBuf, reason: String },
+    #[error("the {what} in {} has expired, on {at}; put one there that is valid", path.display())]
+    Expired {
+        what: String,
+        path: PathBuf,
+        at: Date,
+    },
 }
 
-/// A certificate chain and its key, in two files.
+impl LoadError for TlsError {
+    fn is_transient(&self) -> bool {
+        // What cannot be read now may be readable in a second.
+        matches!(self, Self::Format(_))
+    }
+}
+
+/// A certificate chain and its key, in two files, and the authorities of client certificates in a third.
 pub struct Certificates {
-    certificate: PathBuf,
-    key: PathBuf,
-    current: RwLock<Current>,
-    errors: Rarely,
+    own: Arc<OwnCertificate>,
+    clients: Option<Arc<ClientCertificates>>,
+    config: Arc<ServerConfig>,
 }
 
-struct Current {
-    /// The files that were read last, whether they could be used or not.
-    seen: [Option<Identity>; 2],
-    config: Arc<ServerConfig>,
+#[derive(Debug)]
+struct OwnCertificate(Reloaded<Chain>);
+
+#[derive(Debug)]
+struct Chain {
+    key: Arc<CertifiedKey>,
+    ending: Ending,
+}
+
+impl ResolvesServerCert for OwnCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.current().key))
+    }
 }
 
 impl fmt::Debug for Certificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificates")
-            .field("certificate", &self.certificate)
-            .field("key", &self.key)
+            .field("own", &self.own)
+            .field("clients", &self.clients)
             .finish_non_exhaustive()
     }
 }
 
 impl Certificates {
-    /// Reads a chain and its key, in PEM.
+    /// Reads a chain and its key, in PEM, and if there are to be client certificates those of their authorities.
     ///
     /// # Errors
-    /// Files that cannot be read, hold something else or do not belong together; a key that others may read.
-    pub fn open(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
-        let seen = seen([certificate, key]);
-        Ok(Self {
+    /// Files that cannot be read, hold something else or do not belong together; a certificate that has expired; a key
+    /// that others may read; authorities that others may change.
+    pub fn open(
+        certificate: &Path,
+        key: &Path,
+        client_authorities: Option<&Path>,
+    ) -> Result<Self, TlsError> {
+        let paths = vec![certificate.into(), key.into()];
+        let own = Reloaded::open("the TLS certificate", paths, Chain::read)?;
+        let own = Arc::new(OwnCertificate(own));
+        let clients = client_authorities
+            .map(ClientCertificates::open)
+            .transpose()?;
+        let clients = clients.map(Arc::new);
+        let unusable = |error: rustls::Error| TlsError::Unusable {
             certificate: certificate.into(),
             key: key.into(),
-            current: RwLock::new(Current {
-                seen,
-                config: read(certificate, key)?,
-            }),
-            errors: Rarely::default(),
+            reason: error.to_string(),
+        };
+        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(unusable)?;
+        let builder = match &clients {
+            Some(clients) => builder.with_client_cert_verifier(Arc::clone(clients) as _),
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_cert_resolver(Arc::clone(&own) as _);
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(Self {
+            own,
+            clients,
+            config: Arc::new(config),
         })
     }
 
-    /// Reads the files again if one has changed; connections that exist are not touched. If they cannot be used, the log
-    /// says so and the certificate stays as it was.
+    /// Whether clients prove their names with certificates.
+    pub(crate) fn name_clients(&self) -> bool {
+        self.clients.is_some()
+    }
+
+    /// Reads files again that have changed; connections that exist are not touched. If they cannot be used, the log
+    /// says so and everything stays as it was.
     pub fn refresh(&self) {
-        let seen = seen([&self.certificate, &self.key]);
-        if self.current.read().seen == seen {
-            return;
-        }
-        let mut current = self.current.write();
-        match read(&self.certificate, &self.key) {
-            Ok(config) => {
-                current.seen = seen;
-                tracing::info!("read the TLS certificate again");
-                current.config = config;
-            }
-            Err(error) => {
-                // What cannot be read now may be readable in a second.
-                if !matches!(error, TlsError::Format(_)) {
-                    current.seen = seen;
-                }
-                drop(current);
-                self.errors.tell(|times| {
-                    tracing::error!(%error, times, "the TLS certificate was changed and cannot be used; the one of before stays");
-                });
-            }
-        }
+        self.own.0.refresh(|paths, _| Chain::read(paths));
+        self.clients.iter().for_each(|it| it.refresh());
+    }
+
+    /// Ends the calls of client certificates that have expired.
+    pub(crate) fn end_expired(&self, now: OffsetDateTime) {
+        self.clients.iter().for_each(|it| it.end_expired(now));
+    }
+
+    /// What ends soon, or has ended.
+    pub(crate) fn endings(&self, now: OffsetDateTime) -> Vec<Ending> {
+        let own = self.own.0.current().ending.clone();
+        let clients = self.clients.iter().flat_map(|it| it.endings(now));
+        own.within(OF_SERVER, now)
+            .into_iter()
+            .chain(clients)
+            .collect()
     }
 
     /// Accepts connections with the present certificate.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        Arc::clone(&self.current.read().config).into()
+        Arc::clone(&self.config).into()
+    }
+
+    /// Notes the certificate of a connection, if it has shown one.
+    ///
+    /// # Errors
+    /// It is not accepted, or not any more.
+    pub(crate) fn present(
+        &self,
+        chain: Option<&[CertificateDer<'_>]>,
+    ) -> Result<Option<Arc<Presented>>, rustls::Error> {
+        let shown = self.clients.as_ref().zip(chain);
+        shown
+            .map(|(clients, chain)| clients.present(chain))
+            .transpose()
     }
 }
 
-fn seen(files: [&Path; 2]) -> [Option<Identity>; 2] {
-    files.map(|path| Identity::of(path).unwrap_or_default())
-}
-
-fn read(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
-    let unusable = |reason: String| TlsError::Unusable {
-        certificate: certificate.into(),
-        key: key.into(),
-        reason,
-    };
-    for path in [certificate, key] {
-        // Opening a pipe would wait for whoever writes to it.
-        let metadata =
-            fs::metadata(path).map_err(io_error("read the TLS certificate or key", path))?;
-        if !metadata.is_file() {
-            return Err(unusable(format!("{} is no plain file", path.display())));
+impl Chain {
+    fn read(paths: &[PathBuf]) -> Result<Self, TlsError> {
+        let [certificate, key] = paths else {
+            unreachable!("these are the two that were given");
+        };
+        let unusable = |reason: String| TlsError::Unusable {
+            certificate: certificate.into(),
+            key: key.into(),
+            reason,
+        };
+        let special = |path: &Path| unusable(format!("{} is no plain file", path.display()));
+        let chain = read_plain(certificate, "read the TLS certificate")?
+            .ok_or_else(|| special(certificate))?;
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(&chain)
+            .collect::<Result<_, _>>()
+            .map_err(|error| unusable(error.to_string()))?;
+        let own = chain
+            .first()
+            .ok_or_else(|| unusable("there is no certificate".to_owned()))?;
+        let own = Certificate::read(own).map_err(|error| unusable(error.to_string()))?;
+        let ending = Ending {
+            what: format!("TLS certificate {}", own.serial),
+            at: own.expires,
+        };
+        if ending.at <= OffsetDateTime::now_utc() {
+            return Err(TlsError::Expired {
+                what: ending.what,
+                path: certificate.into(),
+                at: ending.at.date(),
+            });
         }
+        let private = read_private(key)?.ok_or_else(|| special(key))?;
+        let private =
+            PrivateKeyDer::from_pem_slice(&private).map_err(|error| unusable(error.to_string()))?;
+        let key = CertifiedKey::from_der(chain, private, &ring::default_provider())
+            .map_err(|error| unusable(error.to_string()))?;
+        Ok(Self {
+            key: Arc::new(key),
+            ending,
+        })
     }
-    let chain = fs::read(certificate).map_err(io_error("read the TLS certificate", certificate))?;
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(&chain)
-        .collect::<Result<_, _>>()
-        .map_err(|error| unusable(error.to_string()))?;
-    if chain.is_empty() {
-        return Err(unusable("there is no certificate".to_owned()));
-    }
-    let private = read_private(key)?;
-    let private =
-        PrivateKeyDer::from_pem_slice(&private).map_err(|error| unusable(error.to_string()))?;
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| unusable(error.to_string()))?
-        .with_no_client_auth()
-        .with_single_cert(chain, private)
-        .map_err(|error| unusable(error.to_string()))?;
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    Ok(Arc::new(config))
 }
 
-fn read_private(path: &Path) -> Result<Zeroizing<Vec<u8>>, TlsError> {
+/// A whole file; `None` for what is none: opening a pipe would wait for whoever writes to it.
+pub(crate) fn read_plain(
+    path: &Path,
+    action: &'static str,
+) -> Result<Option<Vec<u8>>, FormatError> {
+    let failed = |error| io_error(action, path)(error);
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Ok(None);
+    }
+    fs::read(path).map(Some).map_err(failed)
+}
+
+fn read_private(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, TlsError> {
     let failed = |error| io_error("read the TLS key", path)(error);
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Ok(None);
+    }
     let mut file = File::open(path).map_err(failed)?;
     if file.metadata().map_err(failed)?.mode() & 0o007 != 0 {
         return Err(TlsError::Readable { path: path.into() });
     }
     let mut bytes = Zeroizing::new(Vec::new());
     file.read_to_end(&mut bytes).map_err(failed)?;
-    Ok(bytes)
+    Ok(Some(bytes))
 }

@@ -35,6 +35,12 @@ pub struct Arguments {
     /// Trust servers with certificates from this PEM file.
     #[arg(long, value_name = "FILE", requires = "server")]
     ca: Option<PathBuf>,
+    /// The certificate chain, in PEM, that proves your name to the server.
+    #[arg(long, value_name = "FILE", requires_all = ["server", "client_key"])]
+    client_cert: Option<PathBuf>,
+    /// The private key of that certificate, in PEM, which only you may read.
+    #[arg(long, value_name = "FILE", requires_all = ["server", "client_cert"])]
+    client_key: Option<PathBuf>,
     /// Read at most this much per second, at least 1MiB on a server [default: 64MiB on a server, else unlimited].
     #[arg(long, value_name = "SIZE", value_parser = rate)]
     rate: Option<NonZero<u64>>,
@@ -91,6 +97,8 @@ fn scrub_server(
         server: url.to_owned(),
         token_file: arguments.token_file.clone(),
         ca: arguments.ca.clone(),
+        client_cert: arguments.client_cert.clone(),
+        client_key: arguments.client_key.clone(),
     };
     let rate = arguments.rate.unwrap_or(SERVER_RATE);
     Ok(server.connect()?.scrub(name, Some(rate), tell)?)

@@ -32,7 +32,7 @@ pub struct Arguments {
     /// The size limit of that cache [default: none].
     #[arg(long, value_name = "SIZE", requires = "cache")]
     cache_size: Option<ByteSize>,
-    /// The address to listen on. Beyond loopback, TLS and a token are required.
+    /// The address to listen on. Beyond loopback, TLS and tokens or client certificates are required.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7171")]
     listen: SocketAddr,
     /// The server's certificate chain, in PEM.
@@ -41,6 +41,10 @@ pub struct Arguments {
     /// The certificate's private key, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+    /// Clients with a certificate of one of the authorities in this PEM file are let in, by its common name; without --tokens
+    /// nobody else is. The file may hold revocation lists, and is read again when it changes.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    client_ca: Option<PathBuf>,
     /// Callers must present a token whose hash is in this file, made by `oboro token new`. It is read again when it changes.
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
@@ -115,7 +119,7 @@ struct LimitArguments {
 /// Limits on connections.
 #[derive(clap::Args)]
 struct ConnectionArguments {
-    /// Connections at a time. For one more, one is closed on which no token was presented, or which is idle.
+    /// Connections at a time. For one more, one is closed on which nobody was let in, or which is idle.
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = value_parser!(u32).range(1..))]
     max_connections: u32,
     /// Connections from one address at a time (of IPv6 from 64 bits of it), likewise.
@@ -285,7 +289,10 @@ fn raise_file_limit() {
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     log(arguments.log_format);
     let tls = match (&arguments.tls_cert, &arguments.tls_key) {
-        (Some(certificate), Some(key)) => Some(Arc::new(Certificates::open(certificate, key)?)),
+        (Some(certificate), Some(key)) => {
+            let clients = arguments.client_ca.as_deref();
+            Some(Arc::new(Certificates::open(certificate, key, clients)?))
+        }
         _ => None,
     };
     let tokens = arguments.tokens.as_deref().map(Tokens::open).transpose()?;

@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use crate::output::{Output, OutputFile};
+use oboro_format::{Role, Roles};
 use oboro_server::{Token, TokenFile, parse_date};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -11,7 +12,7 @@ use std::path::{PathBuf, absolute};
 pub enum Command {
     /// Make a token for a caller; a server that has the file open accepts it at once.
     New(NewArguments),
-    /// List the tokens in a file: names, ids and last days.
+    /// List the tokens in a file: names, ids, last days and roles.
     List(FileArguments),
     /// Revoke tokens; a server that has the file open refuses them at once and ends their calls.
     Revoke(RevokeArguments),
@@ -31,12 +32,25 @@ pub struct NewArguments {
     name: String,
     #[command(flatten)]
     file: FileArguments,
+    /// A role: read, count, fetch, append, delete, administer or operate. Repeat the option, or separate roles by commas
+    /// [default: all but operate].
+    #[arg(long = "role", value_name = "ROLE", value_delimiter = ',', value_parser = Roles::parse)]
+    roles: Vec<Roles>,
     /// The last day on which it is valid, in UTC, as 2027-03-31 [default: no end].
     #[arg(long, value_name = "DATE")]
     until: Option<String>,
     /// Write the token to this file instead of showing it.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+}
+
+impl NewArguments {
+    fn roles(&self) -> Roles {
+        if self.roles.is_empty() {
+            return Roles::OWNER;
+        }
+        self.roles.iter().flat_map(|it| it.iter()).collect()
+    }
 }
 
 #[derive(clap::Args)]
@@ -74,7 +88,7 @@ fn new(arguments: &NewArguments, output: Output) -> Outcome {
         .map(OutputFile::prepare_new)
         .transpose()?;
     let file = TokenFile::at(tokens);
-    let (token, secret) = file.add(&arguments.name, until)?;
+    let (token, secret) = file.add(&arguments.name, arguments.roles(), until)?;
     let told = tell(arguments, out, &token, &secret, output);
     if told.is_err() {
         // No token stays valid that nobody has.
@@ -98,6 +112,7 @@ fn tell(
     let value = json!({
         "name": token.name,
         "id": token.id(),
+        "roles": roles(token),
         "until": token.until.map(|it| it.to_string()),
         "token": shown,
         "out": arguments.out,
@@ -135,9 +150,14 @@ fn describe(token: &Token) -> Value {
     json!({
         "name": token.name,
         "id": token.id(),
+        "roles": roles(token),
         "until": token.until.map(|it| it.to_string()),
         "expired": token.is_expired(),
     })
+}
+
+fn roles(token: &Token) -> Vec<&'static str> {
+    token.roles.iter().map(Role::name).collect()
 }
 
 fn table(tokens: &[Token]) -> String {
@@ -147,13 +167,12 @@ fn table(tokens: &[Token]) -> String {
         .max()
         .unwrap_or(0)
         .max(4);
-    let mut text = format!("{:width$}  id        until\n", "name");
+    let mut text = format!("{:width$}  id        until       roles\n", "name");
     for token in tokens {
-        let until = token
-            .until
-            .map_or_else(|| "no end".to_owned(), |it| it.to_string());
+        let until = token.until.map_or("no end".to_owned(), |it| it.to_string());
         let note = if token.is_expired() { ", expired" } else { "" };
-        let _ = writeln!(text, "{:width$}  {}  {until}{note}", token.name, token.id());
+        let (name, id, roles) = (&token.name, token.id(), token.roles);
+        let _ = writeln!(text, "{name:width$}  {id}  {until:10}  {roles}{note}");
     }
     text
 }

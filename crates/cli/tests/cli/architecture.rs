@@ -33,7 +33,9 @@ const WITH_ALLOCATOR: &str = "oboro";
 
 /// The most packages that the command is built from, our crates included. A change that needs more adds a term, in a
 /// line that names its packages: `+ 2 // foo and bar: what they are for`.
-const MOST_PACKAGES: usize = 270 + 5; // time, time-core, deranged, num-conv, powerfmt: the last days of tokens, and times in messages
+const MOST_PACKAGES: usize = 270
+    + 5 // time, time-core, deranged, num-conv, powerfmt: the last days of tokens, and times in messages
+    + 6; // x509-cert, der, der_derive, const-oid, flagset, spki: names and ends of certificates
 
 /// The only crate whose code touches secrets.
 const SECRETS: &str = "oboro-rlwe";

@@ -260,7 +260,7 @@ fn every_command_prints_one_value() {
     let backup = ["target", "datasets", "segments", "collections", "bytes"];
     has_fields(&copied, &backup);
     has_fields(&operator.json("scrub copy"), &scrubbed);
-    let token = ["name", "id", "until"];
+    let token = ["name", "id", "roles", "until"];
     let made = operator.json("token new ward");
     has_fields(&made, &[&token[..], &["token", "out"]].concat());
     for command in ["token list", "token revoke ward"] {

@@ -23,6 +23,7 @@ mod objects;
 mod placement;
 mod plan;
 mod refusals;
+mod rotation;
 mod scrubbing;
 mod serving;
 mod strangers;

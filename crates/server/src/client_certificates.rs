@@ -1,0 +1,257 @@
+//! Client certificates: the authorities that a server trusts to name its callers, and the certificates of connections.
+//!
+//! The file of authorities, which may hold revocation lists as well, is read again whenever it has changed. Handshakes are
+//! then checked by the new ones; connections stay, and calls of a certificate that would be accepted no more end.
+
+use crate::certificate::Certificate;
+use crate::credentials::{Credential, End, Kind, Refusal};
+use crate::expiry::{Ending, OF_CALLERS};
+use crate::reload::Reloaded;
+use crate::tls::{TlsError, read_plain};
+use crate::trusted::{check_owner, check_writers};
+use oboro_format::Roles;
+use oboro_format::files::io_error;
+use parking_lot::Mutex;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use time::OffsetDateTime;
+
+/// What checks certificates, and the certificates that were checked.
+#[derive(Debug)]
+pub(crate) struct ClientCertificates {
+    authorities: Reloaded<Authorities>,
+    presented: Mutex<Vec<Weak<Presented>>>,
+}
+
+#[derive(Debug)]
+struct Authorities {
+    verifier: Arc<dyn ClientCertVerifier>,
+    endings: Vec<Ending>,
+}
+
+/// The certificate that a connection's other end has shown to be its own.
+#[derive(Debug)]
+pub(crate) struct Presented {
+    /// With those of the authorities between it and one that is trusted.
+    chain: Vec<CertificateDer<'static>>,
+    /// Unless it names nobody.
+    credential: Option<Arc<Credential>>,
+    serial: Arc<str>,
+}
+
+impl Presented {
+    /// What it proves.
+    ///
+    /// # Errors
+    /// It names nobody, or is valid no more.
+    pub(crate) fn credential(&self, now: OffsetDateTime) -> Result<Arc<Credential>, Refusal> {
+        let unnamed = || Refusal::Unnamed {
+            id: Arc::clone(&self.serial),
+        };
+        self.credential.as_ref().ok_or_else(unnamed)?.valid(now)
+    }
+
+    fn is_accepted_by(&self, authorities: &Authorities) -> Result<(), rustls::Error> {
+        let Some((own, between)) = self.chain.split_first() else {
+            return Err(rustls::Error::NoCertificatesPresented);
+        };
+        let verifier = &authorities.verifier;
+        verifier.verify_client_cert(own, between, UnixTime::now())?;
+        Ok(())
+    }
+}
+
+impl ClientCertificates {
+    /// Trusts the authorities in a file, as it is at any time.
+    ///
+    /// # Errors
+    /// A file that cannot be read or that others may change, one without certificates or with one that has expired.
+    pub(crate) fn open(path: &Path) -> Result<Self, TlsError> {
+        let paths = vec![path.to_owned()];
+        let what = "the certificates of client authorities";
+        let authorities = Reloaded::open(what, paths, |_| Authorities::read(path))?;
+        Ok(Self {
+            authorities,
+            presented: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn refresh(&self) {
+        let replaced = self
+            .authorities
+            .refresh(|paths, _| Authorities::read(&paths[0]));
+        let Some(replaced) = replaced else {
+            return;
+        };
+        for presented in self.presented() {
+            let Some(credential) = &presented.credential else {
+                continue;
+            };
+            if let Err(error) = presented.is_accepted_by(&replaced.now) {
+                tracing::info!(client = &*credential.name, serial = &*presented.serial, %error, "a client certificate is trusted no more");
+                credential.end.ended.cancel();
+            }
+        }
+    }
+
+    /// Ends the calls of certificates that have expired.
+    pub(crate) fn end_expired(&self, now: OffsetDateTime) {
+        for presented in self.presented() {
+            presented
+                .credential
+                .iter()
+                .for_each(|it| it.end_if_expired(now));
+        }
+    }
+
+    /// Authorities that end soon, or have ended.
+    pub(crate) fn endings(&self, now: OffsetDateTime) -> Vec<Ending> {
+        let authorities = self.authorities.current();
+        let soon = |it: &Ending| it.clone().within(OF_CALLERS, now);
+        authorities.endings.iter().filter_map(soon).collect()
+    }
+
+    /// Notes what a connection has shown.
+    ///
+    /// # Errors
+    /// It is not accepted, or not any more.
+    pub(crate) fn present(
+        &self,
+        chain: &[CertificateDer<'_>],
+    ) -> Result<Arc<Presented>, rustls::Error> {
+        let bytes = chain.first().map_or(&[][..], |it| it);
+        let unreadable =
+            |_| rustls::Error::InvalidCertificate(rustls::CertificateError::BadEncoding);
+        let certificate = Certificate::read(bytes).map_err(unreadable)?;
+        let serial: Arc<str> = certificate.serial.into();
+        let credential = certificate.caller.map(|name| {
+            Arc::new(Credential {
+                kind: Kind::Certificate,
+                name: name.into(),
+                roles: Roles::OWNER,
+                id: Arc::clone(&serial),
+                expires: Some(certificate.expires),
+                end: End::default(),
+            })
+        });
+        let presented = Arc::new(Presented {
+            chain: chain.iter().map(|it| it.clone().into_owned()).collect(),
+            credential,
+            serial,
+        });
+        self.presented.lock().push(Arc::downgrade(&presented));
+        // The authorities may have been replaced since the handshake, or since the session that it resumed.
+        presented.is_accepted_by(&self.authorities.current())?;
+        Ok(presented)
+    }
+
+    /// Those of connections that exist.
+    fn presented(&self) -> Vec<Arc<Presented>> {
+        let mut presented = self.presented.lock();
+        presented.retain(|it| it.strong_count() > 0);
+        presented.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl Authorities {
+    fn read(path: &Path) -> Result<Self, TlsError> {
+        let unusable = |reason: String| TlsError::ClientAuthorities {
+            path: path.into(),
+            reason,
+        };
+        let metadata = fs::metadata(path).map_err(io_error("read the client authorities", path))?;
+        check_writers(path, &metadata)?;
+        check_owner(path, &metadata)?;
+        let pem = read_plain(path, "read the client authorities")?
+            .ok_or_else(|| unusable("it is no plain file".to_owned()))?;
+        let (mut roots, mut endings) = (RootCertStore::empty(), Vec::new());
+        for der in CertificateDer::pem_slice_iter(&pem) {
+            let der = der.map_err(|error| unusable(error.to_string()))?;
+            let certificate =
+                Certificate::read(&der).map_err(|error| unusable(error.to_string()))?;
+            let what = format!("client authority {:?}", certificate.subject);
+            let at = certificate.expires;
+            if at <= OffsetDateTime::now_utc() {
+                return Err(TlsError::Expired {
+                    what,
+                    path: path.into(),
+                    at: at.date(),
+                });
+            }
+            roots
+                .add(der)
+                .map_err(|error| unusable(error.to_string()))?;
+            endings.push(Ending { what, at });
+        }
+        if endings.is_empty() {
+            return Err(unusable("there is no certificate".to_owned()));
+        }
+        let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&pem).collect();
+        let lists = lists.map_err(|error| unusable(error.to_string()))?;
+        let provider = Arc::new(ring::default_provider());
+        // Who has no certificate may have a token, and anyone asks for the server's health.
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+            .with_crls(lists)
+            .allow_unknown_revocation_status()
+            .allow_unauthenticated()
+            .build()
+            .map_err(|error| unusable(error.to_string()))?;
+        Ok(Self { verifier, endings })
+    }
+}
+
+impl ClientCertVerifier for ClientCertificates {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    /// Clients are given no hint which of their certificates would do: they have one.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let verifier = &self.authorities.current().verifier;
+        verifier.verify_client_cert(own, between, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let verifier = &self.authorities.current().verifier;
+        verifier.verify_tls12_signature(message, own, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let verifier = &self.authorities.current().verifier;
+        verifier.verify_tls13_signature(message, own, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.authorities
+            .current()
+            .verifier
+            .supported_verify_schemes()
+    }
+}

@@ -1,0 +1,45 @@
+//! Files that say who may call: whoever can change one can let himself in.
+
+use rustix::process::geteuid;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// A file that others may change.
+#[derive(Debug, Error)]
+#[allow(missing_docs)]
+pub enum Untrusted {
+    #[error(
+        "{} can be written by others than its owner, who could let themselves in; take that right away (chmod go-w)",
+        path.display()
+    )]
+    Writable { path: PathBuf },
+    #[error(
+        "{path} belongs to another user (uid {owner}, and this process runs as {user}), who could let himself in; give it to this process's user or to root (chown {user} {path})",
+        path = path.display()
+    )]
+    Owner {
+        path: PathBuf,
+        owner: u32,
+        user: u32,
+    },
+}
+
+/// Refuses a file that its group or others may write.
+pub(crate) fn check_writers(path: &Path, metadata: &Metadata) -> Result<(), Untrusted> {
+    if metadata.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(Untrusted::Writable { path: path.into() })
+}
+
+/// Refuses a file of another user than this process's and root.
+pub(crate) fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), Untrusted> {
+    let (owner, user) = (metadata.uid(), geteuid().as_raw());
+    if owner == user || owner == 0 {
+        return Ok(());
+    }
+    let path = path.into();
+    Err(Untrusted::Owner { path, owner, user })
+}
