@@ -3,8 +3,6 @@
 use crate::clients::{Caller, Client};
 use crate::connections::Connection;
 use crate::guesses::Guesses;
-use crate::limits::Limits;
-use crate::received::{Received, longest};
 use crate::tokens::{Bearer, Tokens};
 use http_body::{Frame, SizeHint};
 use oboro_format::wording::TOKEN_FILE;
@@ -28,15 +26,13 @@ const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
 /// What decides who may call, for all services.
 pub(crate) struct Authentication {
-    limits: Limits,
     tokens: Option<Arc<Tokens>>,
     guesses: Guesses,
 }
 
 impl Authentication {
-    pub(crate) fn new(limits: Limits, tokens: Option<Arc<Tokens>>) -> Arc<Self> {
+    pub(crate) fn new(tokens: Option<Arc<Tokens>>) -> Arc<Self> {
         Arc::new(Self {
-            limits,
             tokens,
             guesses: Guesses::default(),
         })
@@ -120,8 +116,6 @@ where
             connection.admit(revoked.unwrap_or_default());
         }
         request.extensions_mut().insert(caller);
-        let longest = longest(request.uri().path(), &self.authentication.limits);
-        let request = request.map(|body| Body::new(Received::new(body, longest)));
         let Some(bearer) = bearer else {
             let response = self.service.call(request);
             return Box::pin(async move { Ok(response.await?.map(Body::new)) });
@@ -303,8 +297,7 @@ mod tests {
         for (key, value) in headers {
             request.headers_mut().insert(*key, value.parse().unwrap());
         }
-        let mut authenticated =
-            Authenticated::new(Echo, &Authentication::new(Limits::default(), tokens));
+        let mut authenticated = Authenticated::new(Echo, &Authentication::new(tokens));
         let response = authenticated.call(request).await.unwrap();
         match Status::from_header_map(response.headers()) {
             Some(refusal) => Err(refusal),
@@ -422,7 +415,7 @@ mod tests {
             let setting = Setting::new();
             let (token, secret) = setting.file.add("ward", None).unwrap();
             let tokens = setting.tokens().unwrap();
-            let authentication = Authentication::new(Limits::default(), Some(Arc::clone(&tokens)));
+            let authentication = Authentication::new(Some(Arc::clone(&tokens)));
             let mut request = Request::new(Body::empty());
             for (key, value) in [
                 ("oboro-protocol", spoken(PROTOCOL)),

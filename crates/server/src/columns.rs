@@ -35,7 +35,7 @@ pub(crate) async fn fetch(
     client: &Client,
     request: v1::FetchColumnsRequest,
 ) -> Result<Columns, Status> {
-    let permit = counting.admission.admit(client)?;
+    let permit = counting.admission.admit(client).await?;
     let access = counting.access.clone();
     let wanted = blocking(move || Wanted::new(&access, request)).await?;
     wanted.record(&Span::current());

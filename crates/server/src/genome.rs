@@ -400,7 +400,7 @@ impl Genome for Genomes {
             ));
         };
         tracing::debug!(name = open.name, length = open.length, r#where = ?open.r#where, "searches");
-        let permit = self.shared.admission.admit(&client)?;
+        let permit = self.shared.admission.admit(&client).await?;
         let shared = Arc::clone(&self.shared);
         let whose = client.clone();
         let search = blocking(move || shared.open(&whose, open)).await?;

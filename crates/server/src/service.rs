@@ -256,10 +256,11 @@ impl Mining for Service {
         &self,
         request: Request<v1::ScrubRequest>,
     ) -> Result<Response<Self::ScrubStream>, Status> {
+        let client = caller(&request)?.client;
         let request = request.into_inner();
         tracing::debug!(name = request.name, "scrubs");
         let access = self.counting.access.clone();
-        let replies = self.scrubbing.start(access, request).await?;
+        let replies = self.scrubbing.start(&client, access, request).await?;
         Ok(Response::new(replies))
     }
 }
