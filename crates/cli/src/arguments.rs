@@ -1,6 +1,6 @@
 //! Arguments shared by several commands.
 
-use crate::output::Failure;
+use crate::output::{Failure, busy};
 use clap::{Args, ValueEnum};
 use oboro_client::{Connection, Options};
 use oboro_mining::readers::{Encoding, Missing, Separator, Spaces, columns_in};
@@ -229,6 +229,7 @@ impl ServerArguments {
                 .as_deref()
                 .map(|path| read(path, "certificates"))
                 .transpose()?,
+            waits: Some(busy),
         })
     }
 }

@@ -16,6 +16,7 @@ mod kept_moments;
 mod levels;
 mod mine;
 mod moments;
+mod retries;
 mod row_ids;
 mod scrub;
 mod sums;

@@ -60,6 +60,7 @@ impl Server {
                 url: url.clone(),
                 token,
                 certificates: tls.as_deref().map(certificates).transpose()?,
+                waits: None,
             };
             Ok::<_, Failure>(Connection::open_unless(&call.interrupt(), &options)?)
         })?;

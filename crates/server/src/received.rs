@@ -404,7 +404,7 @@ mod tests {
             let mut passed = Vec::new();
             while let Some(data) = next(&mut body).await {
                 passed.extend_from_slice(&data.unwrap());
-                // A message is held from its prefix on, and still where the next one has not begun.
+                // A message is held from its prefix on, until more is asked for.
                 let held = match passed.len() {
                     0..5 => 0,
                     5..45 => 30,
@@ -413,7 +413,7 @@ mod tests {
                 let between = (35..45).contains(&passed.len());
                 let taken = messages.taken();
                 assert!(
-                    taken == held || between && taken == 70,
+                    taken == held || between && [0, 70].contains(&taken),
                     "{cut}: {taken} at {}",
                     passed.len()
                 );

@@ -7,6 +7,7 @@ mod common;
 mod compatibility;
 mod cuts;
 mod damage;
+mod fairness;
 mod genome;
 mod growing;
 mod independent_decryption;
