@@ -29,9 +29,11 @@ OF_ONE_MACHINE = {
     "--handshake-timeout",
     "--idle-timeout",
     "--log-format",
+    "--max-calls-per-second",
     "--max-connections",
     "--max-connections-per-address",
     "--pin",
+    "--queue-timeout",
 }
 USUAL: dict[str, int | None] = dict.fromkeys(
     [

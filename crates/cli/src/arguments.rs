@@ -1,6 +1,6 @@
 //! Arguments shared by several commands.
 
-use crate::output::Failure;
+use crate::output::{Failure, busy};
 use clap::{Args, ValueEnum};
 use oboro_client::{Connection, Identity, Options};
 use oboro_mining::readers::{Encoding, Missing, Separator, Spaces, columns_in};
@@ -241,6 +241,7 @@ impl ServerArguments {
                 .zip(self.client_key.as_deref())
                 .map(|(certificate, key)| Identity::read(certificate, key))
                 .transpose()?,
+            waits: Some(busy),
         })
     }
 }

@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 /// Shorter work shows no progress bar.
 const SILENT: Duration = Duration::from_secs(1);
 
+/// Whether what is written is for programs.
+static FOR_PROGRAMS: AtomicBool = AtomicBool::new(false);
+
 /// Text or JSON.
 #[derive(Clone, Copy)]
 pub struct Output {
@@ -51,6 +54,7 @@ impl Failure {
 
 impl Output {
     pub fn new(json: bool) -> Self {
+        FOR_PROGRAMS.store(json, Ordering::Relaxed);
         Self { json }
     }
 
@@ -122,6 +126,18 @@ impl Output {
             begun: Instant::now(),
             shown: AtomicBool::new(false),
         }
+    }
+}
+
+/// Tells people, on standard error, that a busy server is asked again after this time.
+pub fn busy(wait: Duration) {
+    if !FOR_PROGRAMS.load(Ordering::Relaxed) {
+        // A closed standard error cannot be reported.
+        let _ = writeln!(
+            io::stderr(),
+            "the server is busy; trying again in {} s",
+            wait.as_secs_f64().ceil()
+        );
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Options {
     pub certificates: Option<Vec<u8>>,
     /// What proves the caller's name over TLS, if it has a certificate.
     pub identity: Option<Identity>,
+    /// Called before a wait for a server that is busy, with its length.
+    pub waits: Option<fn(Duration)>,
 }
 
 /// A certificate chain and its private key, both in PEM.
@@ -127,6 +129,7 @@ pub(crate) enum Distance {
 struct Line {
     url: String,
     distance: Distance,
+    waits: Option<fn(Duration)>,
     /// Whether an Oboro server has answered on this connection.
     answered: AtomicBool,
     /// The server's limits, fetched once.
@@ -254,6 +257,7 @@ impl Connection {
             url,
             credentials,
             Distance::Network,
+            options.waits,
         ))
     }
 
@@ -284,6 +288,7 @@ impl Connection {
             name,
             credentials,
             Distance::Memory,
+            None,
         ))
     }
 
@@ -293,6 +298,7 @@ impl Connection {
         url: String,
         credentials: Credentials,
         distance: Distance,
+        waits: Option<fn(Duration)>,
     ) -> Self {
         let genomes = GenomeClient::with_interceptor(channel.clone(), credentials.clone())
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
@@ -304,6 +310,7 @@ impl Connection {
             line: Arc::new(Line {
                 url,
                 distance,
+                waits,
                 answered: AtomicBool::new(false),
                 limits: OnceLock::new(),
                 client,
@@ -349,8 +356,11 @@ impl Connection {
     /// No such dataset, or as every call.
     pub fn placement(&self, name: &str) -> Result<Placement, ClientError> {
         let name = name.to_owned();
-        let reply = self.call("asking for the placement", async |mut client| {
-            client.placement(v1::PlacementRequest { name }).await
+        let reply = self.again(|| {
+            let name = name.clone();
+            self.call("asking for the placement", async |mut client| {
+                client.placement(v1::PlacementRequest { name }).await
+            })
         })?;
         Ok(Placement {
             policy: reply.policy.as_deref().map(printable),
@@ -366,13 +376,15 @@ impl Connection {
         if let Some(limits) = self.line.limits.get() {
             return Ok(*limits);
         }
-        let asked = self.call("asking for limits", async |mut client| {
-            match client.server_info(v1::ServerInfoRequest {}).await {
-                Err(status) if status.code() == Code::Unimplemented => {
-                    Ok(v1::ServerInfoReply::default().into())
+        let asked = self.again(|| {
+            self.call("asking for limits", async |mut client| {
+                match client.server_info(v1::ServerInfoRequest {}).await {
+                    Err(status) if status.code() == Code::Unimplemented => {
+                        Ok(v1::ServerInfoReply::default().into())
+                    }
+                    answered => answered,
                 }
-                answered => answered,
-            }
+            })
         })?;
         let limits = asked.limits.unwrap_or(v1::Limits {
             message_bytes: MAX_MESSAGE_BYTES as u64,
@@ -388,8 +400,11 @@ impl Connection {
     /// No such upload, or as every call.
     pub fn cancel_upload(&self, name: &str) -> Result<(), ClientError> {
         let name = name.to_owned();
-        self.call("giving up an upload", async |mut client| {
-            client.cancel_upload(v1::CancelUploadRequest { name }).await
+        self.when_free(|| {
+            let name = name.clone();
+            self.call("giving up an upload", async |mut client| {
+                client.cancel_upload(v1::CancelUploadRequest { name }).await
+            })
         })?;
         Ok(())
     }
@@ -415,6 +430,13 @@ impl Connection {
                 outcome = in_flight => outcome,
             }
         })
+    }
+
+    /// Tells whoever wants to know that a busy server is waited for.
+    pub(crate) fn tell_wait(&self, wait: Duration) {
+        if let Some(tell) = self.line.waits {
+            tell(wait);
+        }
     }
 
     /// Fails if the connection is interrupted: for work between calls.

@@ -112,10 +112,12 @@ impl Connection {
     }
 
     fn listed(&self, unpublished: bool) -> Result<v1::ListDatasetsReply, ClientError> {
-        self.call("listing datasets", async |mut client| {
-            client
-                .list_datasets(v1::ListDatasetsRequest { unpublished })
-                .await
+        self.again(|| {
+            self.call("listing datasets", async |mut client| {
+                client
+                    .list_datasets(v1::ListDatasetsRequest { unpublished })
+                    .await
+            })
         })
     }
 
@@ -124,11 +126,14 @@ impl Connection {
     /// # Errors
     /// No such dataset, or as every call.
     pub fn delete(&self, name: &str, at_once: bool) -> Result<(), ClientError> {
-        let name = name.to_owned();
-        self.call("deleting a dataset", async |mut client| {
-            client
-                .delete_dataset(v1::DeleteDatasetRequest { name, at_once })
-                .await
+        let request = v1::DeleteDatasetRequest {
+            name: name.to_owned(),
+            at_once,
+        };
+        self.when_free(|| {
+            self.call("deleting a dataset", async |mut client| {
+                client.delete_dataset(request.clone()).await
+            })
         })?;
         Ok(())
     }
@@ -143,8 +148,10 @@ impl Connection {
             name: name.to_owned(),
             new_name: new_name.unwrap_or_default().to_owned(),
         };
-        let reply = self.call("bringing a dataset back", async |mut client| {
-            client.undelete_dataset(request).await
+        let reply = self.when_free(|| {
+            self.call("bringing a dataset back", async |mut client| {
+                client.undelete_dataset(request.clone()).await
+            })
         })?;
         Ok(dataset_id(&reply.dataset)?)
     }
@@ -155,8 +162,10 @@ impl Connection {
     /// Names that cannot be ones, roles that cannot be granted, or as every call.
     pub fn grant(&self, grant: &Grant) -> Result<Roles, ClientError> {
         let request = v1::Grant::from(grant);
-        let reply = self.call("granting access", async |mut client| {
-            client.grant_access(request).await
+        let reply = self.when_free(|| {
+            self.call("granting access", async |mut client| {
+                client.grant_access(request.clone()).await
+            })
         })?;
         Ok(roles(reply.roles))
     }
@@ -167,8 +176,10 @@ impl Connection {
     /// Names that cannot be ones, or as every call.
     pub fn revoke(&self, grant: &Grant) -> Result<Roles, ClientError> {
         let request = v1::Grant::from(grant);
-        let reply = self.call("revoking access", async |mut client| {
-            client.revoke_access(request).await
+        let reply = self.when_free(|| {
+            self.call("revoking access", async |mut client| {
+                client.revoke_access(request.clone()).await
+            })
         })?;
         Ok(roles(reply.roles))
     }
@@ -178,8 +189,10 @@ impl Connection {
     /// # Errors
     /// As every call.
     pub fn grants(&self) -> Result<Vec<Grant>, ClientError> {
-        let reply = self.call("listing access", async |mut client| {
-            client.list_access(v1::ListAccessRequest {}).await
+        let reply = self.again(|| {
+            self.call("listing access", async |mut client| {
+                client.list_access(v1::ListAccessRequest {}).await
+            })
         })?;
         let grants = reply.grants.iter().map(|it| Grant {
             grantee: printable(&it.grantee),

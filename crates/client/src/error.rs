@@ -10,9 +10,10 @@ use oboro_genome::wire::WireError;
 use oboro_genome::{PlanError, SearchSpecError};
 use oboro_genome_client::{EncryptError, PatternError, ReadError};
 use oboro_mining::{Dataset, DatasetError, MOST_PAIRED, escaped};
-use oboro_protocol::{FieldError, PROTOCOL, PROTOCOL_KEY, max_itemsets};
+use oboro_protocol::{FieldError, PROTOCOL, PROTOCOL_KEY, RETRY_AFTER_KEY, max_itemsets};
 use oboro_ring::moment::RequestError;
 use oboro_rlwe::{CombineError, LONGEST_VERIFIED, PairsError, PrefixError, PrivateFileError};
+use std::time::Duration;
 use thiserror::Error;
 use time::OffsetDateTime;
 use time::macros::format_description;
@@ -102,6 +103,9 @@ pub enum ClientError {
     Interrupted,
     #[error("the server refused: {0}")]
     Refused(String),
+    /// The server is busy, did nothing of the call, and may be asked again after this time.
+    #[error("the server refused: {message}")]
+    Overloaded { message: String, after: Duration },
     #[error(
         "the server refused: it does not know this call; it is no Oboro server, or an older one"
     )]
@@ -255,6 +259,17 @@ fn protocol_of(status: &Status) -> Option<u32> {
     said.parse().ok().filter(|&server| server != PROTOCOL)
 }
 
+/// After how long a server that refused a call for now may be asked again.
+fn retry_after(status: &Status) -> Option<Duration> {
+    let is_for_now = matches!(
+        status.code(),
+        Code::ResourceExhausted | Code::Unavailable | Code::Aborted
+    );
+    let said = status.metadata().get(RETRY_AFTER_KEY)?.to_str().ok()?;
+    let milliseconds = said.parse().ok().filter(|_| is_for_now)?;
+    Some(Duration::from_millis(milliseconds))
+}
+
 /// A server's message on one line, shortened, without control characters.
 pub(crate) fn printable(words: &str) -> String {
     const MOST: usize = 1000;
@@ -305,6 +320,9 @@ impl ClientError {
         }
         if let Some(server) = protocol_of(status) {
             return ClientError::Protocol { server };
+        }
+        if let Some(after) = retry_after(status) {
+            return ClientError::Overloaded { message, after };
         }
         match status.code() {
             Code::Unavailable | Code::Cancelled | Code::Unknown => {

@@ -14,37 +14,10 @@ use oboro_ring::Column;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::mpsc::SyncSender;
-use std::thread;
-use std::time::Duration;
 
 const DURING: &str = "fetching columns";
 /// The most columns of one request: their numbers fit into any server's message limit.
 const MOST_COLUMNS: usize = 1 << 14;
-/// How often a request is sent over a breaking connection; each attempt has the same bytes.
-const ATTEMPTS: u32 = 3;
-/// The delay before the second attempt; it doubles.
-const WAIT: Duration = Duration::from_millis(200);
-
-/// Sends a request, and retries with the same bytes if the connection breaks.
-pub(crate) fn again<T>(
-    connection: &Connection,
-    mut ask: impl FnMut() -> Result<T, ClientError>,
-) -> Result<T, ClientError> {
-    let mut attempt = 1;
-    loop {
-        match ask() {
-            Err(ClientError::Broken { .. } | ClientError::NoAnswer { .. })
-                if attempt < ATTEMPTS =>
-            {
-                thread::sleep(WAIT * 2u32.pow(attempt - 1));
-                connection.check_interrupt()?;
-                attempt += 1;
-            }
-            answered => return answered,
-        }
-    }
-}
-
 /// Where to get the cells of columns.
 pub(crate) struct CellSource<'a> {
     pub(crate) dataset: &'a Dataset,
@@ -211,7 +184,7 @@ impl CellSource<'_> {
         for wanted in requests {
             let told = |received| (self.progress)(before + received, expected);
             let ask = || self.ask(connection, wanted, pieces, recordings, &told);
-            let (recording, received, whole) = again(connection, ask)?;
+            let (recording, received, whole) = connection.again(ask)?;
             recordings.extend(recording);
             *bytes += received;
             before += wanted.bytes(manifest);

@@ -172,10 +172,12 @@ impl Connection {
     /// # Errors
     /// As every call; older servers do not support it.
     pub fn genomes(&self) -> Result<GenomeListing, ClientError> {
-        let mut client = self.genome_client();
-        let reply = self.wait(async {
-            let asked = client.list_genomes(v1::ListGenomesRequest {}).await;
-            self.answer(asked, "listing genomes")
+        let reply = self.again(|| {
+            self.wait(async {
+                let mut client = self.genome_client();
+                let asked = client.list_genomes(v1::ListGenomesRequest {}).await;
+                self.answer(asked, "listing genomes")
+            })
         })?;
         let genomes = reply.genomes.into_iter().map(info);
         Ok(GenomeListing {
@@ -202,20 +204,10 @@ impl Connection {
         } = self.opening(search)?;
         let windows = windows(&open);
         let opening = open.encode_length_delimited_to_vec();
+        // Only this is made again: the query is encrypted for the nonce in the answer.
+        let (sender, mut replies, opened) =
+            self.when_free(|| self.wait(self.open_search(&open)))?;
         self.wait(async {
-            // One message is queued while the next one is encoded.
-            let (sender, receiver) = mpsc::channel::<v1::SearchRequest>(1);
-            let mut client = self.genome_client();
-            let (asked, _) = tokio::join!(
-                client.search_genome(ReceiverStream::new(receiver)),
-                sender.send(Asked::Open(open).into()),
-            );
-            let mut replies = self.answer(asked, SEARCHING)?;
-            let Some(Reply::Opened(opened)) = next(&mut replies).await? else {
-                return Err(ClientError::OutOfTurn(
-                    "something before it opened the search",
-                ));
-            };
             let planning = Instant::now();
             let query = encrypt(search, &opening, &opened)?;
             let encoded = Bytes::from(query.encrypted().encode(query.plan()));
@@ -241,6 +233,34 @@ impl Connection {
                 client: client_time,
             })
         })
+    }
+
+    /// Opens a search; returns where the query goes, where answers come from, and the first of these.
+    async fn open_search(
+        &self,
+        open: &v1::OpenSearch,
+    ) -> Result<
+        (
+            mpsc::Sender<v1::SearchRequest>,
+            Streaming<v1::SearchReply>,
+            v1::Opened,
+        ),
+        ClientError,
+    > {
+        // One message is queued while the next one is encoded.
+        let (sender, receiver) = mpsc::channel::<v1::SearchRequest>(1);
+        let mut client = self.genome_client();
+        let (asked, _) = tokio::join!(
+            client.search_genome(ReceiverStream::new(receiver)),
+            sender.send(Asked::Open(open.clone()).into()),
+        );
+        let mut replies = self.answer(asked, SEARCHING)?;
+        match next(&mut replies).await? {
+            Some(Reply::Opened(opened)) => Ok((sender, replies, opened)),
+            _ => Err(ClientError::OutOfTurn(
+                "something before it opened the search",
+            )),
+        }
     }
 
     /// The first message of a search. Sites are listed if decoys are wanted or a digest is to be checked.
@@ -313,9 +333,12 @@ impl Connection {
         let request = v1::ListSitesRequest {
             name: name.to_owned(),
         };
-        let mut client = self.genome_client();
-        let mut replies =
-            self.wait(async { self.answer(client.list_sites(request).await, DURING) })?;
+        let mut replies = self.again(|| {
+            self.wait(async {
+                let asked = self.genome_client().list_sites(request.clone()).await;
+                self.answer(asked, DURING)
+            })
+        })?;
         let (mut sites, mut there) = (Sites::default(), 0);
         loop {
             let broken = |status| ClientError::from_status(&status, DURING);

@@ -249,7 +249,8 @@ impl SupportCounter for MomentCounter<'_> {
             let flat = request.iter().flat_map(|requested| &requested.columns);
             let columns = self.dataset.manifest().columns;
             let itemsets = Itemsets::new(level, flat.copied().collect(), columns)?;
-            let (answer, trace) = self.ask(itemsets)?;
+            let asked = || self.ask(itemsets.clone());
+            let (answer, trace) = self.connection.when_free(asked)?;
             for (requested, support) in request.iter().zip(answer.supports) {
                 supports[requested.candidate] = support;
             }

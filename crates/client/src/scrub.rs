@@ -32,7 +32,10 @@ impl Connection {
             rate: rate.map_or(0, NonZero::get),
         };
         const DURING: &str = "scrubbing";
-        let mut replies = self.call(DURING, async |mut client| client.scrub(request).await)?;
+        let mut replies = self.when_free(|| {
+            let request = request.clone();
+            self.call(DURING, async |mut client| client.scrub(request).await)
+        })?;
         loop {
             let broken = |status| ClientError::from_status(&status, DURING);
             let reply = self.wait(async { replies.message().await.map_err(broken) })?;

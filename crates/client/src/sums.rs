@@ -6,7 +6,6 @@
 
 use crate::connection::Connection;
 use crate::error::ClientError;
-use crate::fetch::again;
 use crate::items::Numbered;
 use crate::kept_moments::KeptMoments;
 use crate::levels::{LevelTrace, Route};
@@ -162,7 +161,7 @@ impl<'a> SumSource<'a> {
                 let most = query.bytes_of(&moments);
                 let before = took.bytes;
                 let told = |received| (self.progress)(level, before + received, bytes);
-                let asked = again(self.connection, || {
+                let asked = self.connection.again(|| {
                     arriving.forget(moments.clone());
                     self.ask(&request, moments.start, most, &mut arriving, &told)
                 })?;

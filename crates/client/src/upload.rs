@@ -2,6 +2,7 @@
 
 use crate::connection::Connection;
 use crate::error::ClientError;
+use crate::retries::{self, fraction};
 use oboro_format::Bundle;
 use oboro_protocol::{SEGMENT_CHUNK_BYTES, digest, v1};
 use parking_lot::Mutex;
@@ -73,11 +74,10 @@ pub fn upload(
                 });
             }
             Err(error) => {
-                let wait = attempts.next(error)?;
-                connection.wait(async {
-                    tokio::time::sleep(wait).await;
-                    Ok(())
-                })?;
+                let Some(wait) = attempts.next(&error) else {
+                    return Err(error);
+                };
+                connection.rest(&error, wait)?;
             }
         }
     }
@@ -104,17 +104,17 @@ impl Attempts {
     }
 
     /// The delay before the next attempt, if the error is worth a retry.
-    fn next(&mut self, error: ClientError) -> Result<Duration, ClientError> {
+    fn next(&mut self, error: &ClientError) -> Option<Duration> {
         self.failures += 1;
         let most = match error {
-            ClientError::Broken { .. } => ATTEMPTS,
+            ClientError::Broken { .. } | ClientError::Overloaded { .. } => ATTEMPTS,
             ClientError::Busy => ATTEMPTS_WHEN_BUSY,
             _ => 0,
         };
-        if self.failures >= most {
-            return Err(error);
-        }
-        Ok((FIRST_WAIT * 2u32.pow(self.failures - 1)).min(LONGEST_WAIT))
+        (self.failures < most).then(|| match error {
+            ClientError::Overloaded { .. } => retries::wait(error, self.failures, fraction()),
+            _ => (FIRST_WAIT * 2u32.pow(self.failures - 1)).min(LONGEST_WAIT),
+        })
     }
 }
 

@@ -162,6 +162,8 @@ pub const MAX_QUERIES_PER_CLIENT: Setting = Setting::new("max_queries_per_client
 pub const MAX_ITEMSETS: Setting = Setting::new("max_itemsets");
 /// The longest that a query may take.
 pub const QUERY_TIMEOUT: Setting = Setting::new("query_timeout");
+/// Calls of one client in a second.
+pub const MAX_CALLS_PER_SECOND: Setting = Setting::of_server("max_calls_per_second");
 /// The bytes that one genome search may send.
 pub const MAX_SEARCH: Setting = Setting::new("max_search");
 

@@ -48,6 +48,10 @@ pub const PROTOCOL: u32 = 5;
 /// The metadata key of a caller's protocol version.
 pub const PROTOCOL_KEY: &str = "oboro-protocol";
 
+/// The metadata key by which a refusal says after how many milliseconds the same call may be made again: nothing of it was
+/// done.
+pub const RETRY_AFTER_KEY: &str = "retry-after-ms";
+
 /// Bytes of a segment per message.
 pub const SEGMENT_CHUNK_BYTES: usize = 512 << 10;
 

@@ -193,6 +193,8 @@ impl LimitArguments {
                 usual.queries_per_client,
             )?,
             query_time: Duration::from_secs(seconds),
+            queue_time: usual.queue_time,
+            calls_per_second: usual.calls_per_second,
             search_bytes: size(MAX_SEARCH, self.max_search, usual.search_bytes)?,
             connections: usual.connections,
         })

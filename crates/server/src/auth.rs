@@ -4,9 +4,7 @@ use crate::clients::{Caller, Client};
 use crate::connections::Connection;
 use crate::credentials::{Credential, Refusal};
 use crate::guesses::Guesses;
-use crate::limits::Limits;
 use crate::rarely::Rarely;
-use crate::received::{Received, longest};
 use crate::tls::Certificates;
 use crate::tokens::Tokens;
 use http_body::{Frame, SizeHint};
@@ -32,7 +30,6 @@ const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
 /// What decides who may call, for all services.
 pub(crate) struct Authentication {
-    limits: Limits,
     tokens: Option<Arc<Tokens>>,
     /// Whether clients may prove their names with certificates.
     certificates: bool,
@@ -42,13 +39,8 @@ pub(crate) struct Authentication {
 }
 
 impl Authentication {
-    pub(crate) fn new(
-        limits: Limits,
-        tokens: Option<Arc<Tokens>>,
-        tls: Option<&Certificates>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(tokens: Option<Arc<Tokens>>, tls: Option<&Certificates>) -> Arc<Self> {
         Arc::new(Self {
-            limits,
             tokens,
             certificates: tls.is_some_and(Certificates::name_clients),
             guesses: Guesses::default(),
@@ -166,8 +158,6 @@ where
             connection.admit(ended.unwrap_or_default());
         }
         request.extensions_mut().insert(caller);
-        let longest = longest(request.uri().path(), &self.authentication.limits);
-        let request = request.map(|body| Body::new(Received::new(body, longest)));
         let Some(credential) = credential else {
             let response = self.service.call(request);
             return Box::pin(async move { Ok(response.await?.map(Body::new)) });
@@ -358,8 +348,7 @@ mod tests {
         for (key, value) in headers {
             request.headers_mut().insert(*key, value.parse().unwrap());
         }
-        let mut authenticated =
-            Authenticated::new(Echo, &Authentication::new(Limits::default(), tokens, None));
+        let mut authenticated = Authenticated::new(Echo, &Authentication::new(tokens, None));
         let response = authenticated.call(request).await.unwrap();
         match Status::from_header_map(response.headers()) {
             Some(refusal) => Err(refusal),
@@ -477,8 +466,7 @@ mod tests {
             let setting = Setting::new();
             let (token, secret) = setting.file.add("ward", Roles::OWNER, None).unwrap();
             let tokens = setting.tokens().unwrap();
-            let authentication =
-                Authentication::new(Limits::default(), Some(Arc::clone(&tokens)), None);
+            let authentication = Authentication::new(Some(Arc::clone(&tokens)), None);
             let mut request = Request::new(Body::empty());
             for (key, value) in [
                 ("oboro-protocol", spoken(PROTOCOL)),

@@ -8,11 +8,12 @@ use crate::client_certificates::Presented;
 use crate::guarded::Guarded;
 use crate::linger::Lingering;
 use crate::rarely::Rarely;
+use crate::readers::{Answered, Attended};
 use crate::tls::Certificates;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use oboro_format::wording::{MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -34,6 +35,8 @@ use tonic::service::Routes;
 
 /// A connection whose peer does not answer a ping for this long is closed.
 const KEEPALIVE: Duration = Duration::from_secs(5);
+/// Bytes that one connection may send without being read.
+const WINDOW: u32 = 4 << 20;
 /// Bytes of the headers of a call.
 const HEADER_BYTES: u32 = 16 << 10;
 /// How long a connection that is to be closed has for its last bytes.
@@ -448,6 +451,7 @@ impl Connections {
         routes: Routes,
         stopping: CancellationToken,
     ) {
+        let is_near = connection.peer.is_none();
         let service = service_fn(|request: http::Request<Incoming>| {
             let call = connection.begin_call();
             let mut request = request.map(Body::new);
@@ -455,16 +459,20 @@ impl Connections {
             let response = routes.clone().call(request);
             async move {
                 let response = response.await?;
-                Ok::<_, Infallible>(response.map(|body| Guarded::new(Body::new(body), call)))
+                Ok::<_, Infallible>(response.map(|body| {
+                    let answer = Answered::new(Body::new(body), is_near);
+                    Guarded::new(Body::new(answer), call)
+                }))
             }
         });
-        let mut http = http2::Builder::new(TokioExecutor::new());
+        let mut http = http2::Builder::new(Attended);
         http.timer(TokioTimer::new())
             .keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE)
-            // Uploads are limited by the round-trip time unless the windows are larger than a chunk.
-            .initial_stream_window_size(4 << 20)
-            .initial_connection_window_size(16 << 20)
+            // Uploads are limited by the round-trip time unless the windows are larger than a chunk. What a window holds is
+            // memory that no message has reserved.
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
             .max_concurrent_streams(self.limits.streams)
             .max_header_list_size(HEADER_BYTES);
         let mut serving = pin!(http.serve_connection(TokioIo::new(stream), service));

@@ -9,11 +9,12 @@
 use crate::blocking::{blocking, failed};
 use crate::cache::{Kind, MomentCache, identity};
 use crate::clients::{Caller, Client};
-use crate::limits::{Admission, AdmissionPermit, Limits};
-use crate::memory::{MemoryBudget, Refusal, Reservation};
+use crate::limits::{Admission, Limits};
+use crate::memory::{MemoryBudget, Place, Refusal, Reservation};
 use crate::outbox::Outbox;
 use crate::packing::Packing;
 use crate::pool::{Job, Queue, Workspace};
+use crate::shares::Share;
 use crate::status;
 use crate::totals::{Shards, Totals};
 use oboro_engine::{Backend, EngineError, Job as CountJob, Moments, Plan, RunningJob, Step};
@@ -38,9 +39,6 @@ use std::time::{Duration, Instant};
 use tokio_stream::Stream;
 use tonic::Status;
 use tracing::{Instrument, Span};
-
-/// How long a caller may leave replies untaken.
-pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 type CountOutbox = Outbox<v1::CountReply>;
 
@@ -68,7 +66,7 @@ impl Counting {
         caller: Caller,
         request: v1::CountRequest,
     ) -> Result<Replies, Status> {
-        let permit = self.admission.admit(&caller.client)?;
+        let permit = self.admission.admit(&caller.client).await?;
         let (access, limits) = (self.access_of(&caller), self.limits);
         let spec = blocking(move || CountSpec::new(&access, &limits, request)).await?;
         spec.record(&Span::current());
@@ -78,7 +76,7 @@ impl Counting {
             Arc::clone(&self.cache),
             Arc::clone(&self.backend),
             Arc::downgrade(&self.queue),
-            Arc::clone(&self.budget),
+            &self.budget,
         ));
         let removal = self.removal(&query);
         let watch = watch(
@@ -206,7 +204,6 @@ pub(crate) struct CountQuery {
     backend: Arc<dyn Backend<Snapshot>>,
     /// Where it waits for time slices.
     queue: Weak<Queue>,
-    budget: Arc<MemoryBudget>,
     /// Until it is planned.
     unplanned: Mutex<Option<Unplanned>>,
     answer: OnceLock<Answer>,
@@ -222,6 +219,8 @@ pub(crate) struct CountQuery {
 /// A validated request, and the memory without which planning is not worth trying.
 struct Unplanned {
     spec: CountSpec,
+    /// Its place among those who wait for memory.
+    place: Place,
     /// The memory that it waits for.
     needed: u64,
 }
@@ -403,15 +402,19 @@ impl CountQuery {
         cache: Arc<MomentCache>,
         backend: Arc<dyn Backend<Snapshot>>,
         queue: Weak<Queue>,
-        budget: Arc<MemoryBudget>,
+        budget: &Arc<MemoryBudget>,
     ) -> Self {
+        let unplanned = Unplanned {
+            spec,
+            place: budget.place(&client),
+            needed: 0,
+        };
         Self {
             client,
             cache,
             backend,
             queue,
-            budget,
-            unplanned: Mutex::new(Some(Unplanned { spec, needed: 0 })),
+            unplanned: Mutex::new(Some(unplanned)),
             answer: OnceLock::new(),
             memory: OnceLock::new(),
             outbox: Arc::new(Outbox::new()),
@@ -423,7 +426,7 @@ impl CountQuery {
     /// The first task; the others have to wait for it. If other queries hold the memory, it is tried again when one has
     /// ended.
     fn plan(&self) -> ControlFlow<()> {
-        let Some(Unplanned { spec, .. }) = self.unplanned.lock().take() else {
+        let Some(Unplanned { spec, place, .. }) = self.unplanned.lock().take() else {
             return ControlFlow::Continue(());
         };
         if self.begun.set(Instant::now()).is_ok() {
@@ -436,14 +439,18 @@ impl CountQuery {
             Ok(Counted { run, totals })
         };
         let plan = |memory: &mut Reservation| Answer::new(&spec, &self.cache, memory, count);
-        match self.budget.reserve(plan) {
+        match place.reserve(plan) {
             Ok((answer, memory)) => {
                 let _ = self.memory.set(memory);
                 let _ = self.answer.set(answer);
                 ControlFlow::Continue(())
             }
             Err(Refusal::Busy { needed }) => {
-                *self.unplanned.lock() = Some(Unplanned { spec, needed });
+                *self.unplanned.lock() = Some(Unplanned {
+                    spec,
+                    place,
+                    needed,
+                });
                 ControlFlow::Continue(())
             }
             Err(Refusal::Failed(status)) => {
@@ -458,7 +465,7 @@ impl CountQuery {
         let unplanned = self.unplanned.lock();
         unplanned
             .as_ref()
-            .is_some_and(|it| self.budget.could_reserve(it.needed))
+            .is_some_and(|it| it.place.could_reserve(it.needed))
     }
 
     fn totals(
@@ -604,17 +611,13 @@ pub(crate) async fn watch<R: Message>(
     end: impl FnOnce(),
     limit: Duration,
     advice: impl Display,
-    _permit: AdmissionPermit,
+    _permit: Share,
 ) {
     let verdict = tokio::select! {
         () = outbox.closed() => return,
         () = tokio::time::sleep(limit) => Status::deadline_exceeded(format!(
             "the query was ended because it took more than {} s, which is what this server gives one query; {advice}, or ask its operator to raise {QUERY_TIMEOUT}",
             limit.as_secs()
-        )),
-        () = outbox.neglected(IDLE_TIMEOUT) => Status::cancelled(format!(
-            "the query was ended because its caller took nothing of the answer for {} s",
-            IDLE_TIMEOUT.as_secs()
         )),
     };
     tracing::warn!(code = ?verdict.code(), "the query was ended");
@@ -736,7 +739,7 @@ mod tests {
                 Arc::new(MomentCache::new(0)),
                 Arc::new(Planning(plan)),
                 queue,
-                Arc::clone(budget),
+                budget,
             )
         };
         // What is wanted takes 8 bytes a moment in the plan, and as much in the sums.
@@ -748,11 +751,11 @@ mod tests {
         let home = TempDir::new().unwrap();
         let access = stored(&home).access();
         let (query, bytes) = planning(&access);
-        let budget = |bytes: usize| Arc::new(MemoryBudget::new(bytes as u64, || ()));
+        let budget = |bytes: usize| Arc::new(MemoryBudget::new(bytes as u64, 4, || ()));
         let all = budget(bytes);
         let (first, second) = (query(&all, Weak::new()), query(&all, Weak::new()));
         assert!(first.plan().is_continue() && first.answer.get().is_some());
-        assert!(all.reservation().take(1).is_err());
+        assert_eq!(all.free(), 0);
         // The other waits, and is planned once the first has gone.
         assert!(second.plan().is_continue() && second.answer.get().is_none());
         assert!(!second.has_task());
@@ -762,7 +765,7 @@ mod tests {
         // One that never fits is refused, and takes nothing.
         let less = budget(bytes - 1);
         assert!(query(&less, Weak::new()).plan().is_break());
-        less.reservation().take(bytes as u64 - 1).unwrap();
+        assert_eq!(less.free(), bytes as u64 - 1);
     }
 
     #[test]
@@ -775,7 +778,7 @@ mod tests {
         let queue = pool.queue();
         let woken = Arc::downgrade(&queue);
         let wake = move || woken.upgrade().into_iter().for_each(|queue| queue.wake());
-        let budget = Arc::new(MemoryBudget::new(bytes as u64, wake));
+        let budget = Arc::new(MemoryBudget::new(bytes as u64, 4, wake));
         let pushed = || {
             let query = Arc::new(query(&budget, Arc::downgrade(&queue)));
             queue.push(&query.client, query.clone());

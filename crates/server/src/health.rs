@@ -63,7 +63,7 @@ where
             Some(Ok(permit)) => Some(permit),
             None => None,
         };
-        let request = request.map(|body| Body::new(Received::new(body, SMALL)));
+        let request = request.map(|body| Body::new(Received::new(body, SMALL, None)));
         let response = self.service.call(request);
         Box::pin(async move {
             let body = response.await?.map(Body::new);

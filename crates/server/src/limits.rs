@@ -2,13 +2,14 @@
 
 use crate::clients::Client;
 use crate::connections::ConnectionLimits;
+use crate::shares::{Rule, Share, Shares};
+use crate::status::{RETRY_SOON, busy};
 use oboro_format::wording::{MAX_QUERIES, MAX_QUERIES_PER_CLIENT};
 use oboro_protocol::{MAX_MESSAGE_BYTES, SEGMENT_CHUNK_BYTES, max_itemsets, v1};
-use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
 use tonic::Status;
 
 /// Limits of a server. A request beyond one is refused with a sentence that names it.
@@ -26,6 +27,10 @@ pub struct Limits {
     pub queries_per_client: usize,
     /// From the admission of a query to the last byte of its answer.
     pub query_time: Duration,
+    /// How long a call may wait for its turn before it is refused.
+    pub queue_time: Duration,
+    /// Calls that one client may make in a second, after a burst.
+    pub calls_per_second: u32,
     /// Bytes of one search in genomes, query and answers of all windows together.
     pub search_bytes: u64,
     /// How callers may keep connections.
@@ -41,6 +46,8 @@ impl Default for Limits {
             queries: 64,
             queries_per_client: 16,
             query_time: Duration::from_secs(3600),
+            queue_time: Duration::from_secs(10),
+            calls_per_second: 100,
             search_bytes: 1 << 30,
             connections: ConnectionLimits::default(),
         }
@@ -72,93 +79,115 @@ impl From<Limits> for v1::Limits {
     }
 }
 
-/// Counts the queries in progress.
+/// The places of queries: counts, fetches of columns, searches in genomes.
 pub(crate) struct Admission {
     limits: Limits,
-    in_flight: Mutex<BTreeMap<Client, usize>>,
-}
-
-/// Permission for one query to run, released when dropped.
-pub(crate) struct AdmissionPermit {
-    admission: Arc<Admission>,
-    client: Client,
+    places: Arc<Shares>,
 }
 
 impl Admission {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,
-            in_flight: Mutex::default(),
+            places: Shares::new(Rule::Places {
+                all: limits.queries as u64,
+                per_client: limits.queries_per_client as u64,
+            }),
         }
     }
 
-    pub(crate) fn admit(self: &Arc<Self>, client: &Client) -> Result<AdmissionPermit, Status> {
+    /// Waits for the place of a query, given back when dropped; clients take turns.
+    ///
+    /// # Errors
+    /// There was none in time.
+    pub(crate) async fn admit(&self, client: &Client) -> Result<Share, Status> {
         let Limits {
             queries,
             queries_per_client,
+            queue_time,
             ..
         } = self.limits;
-        let mut in_flight = self.in_flight.lock();
-        if in_flight.values().sum::<usize>() >= queries {
-            return Err(Status::resource_exhausted(format!(
-                "too many queries are in progress: this server takes {queries} at a time; try again when one has ended, or ask its operator to raise {MAX_QUERIES}"
-            )));
+        if let Ok(Ok(place)) = timeout(queue_time, self.places.take(client, 1)).await {
+            return Ok(place);
         }
-        let own = in_flight.get(client).copied().unwrap_or(0);
-        if own >= queries_per_client {
-            return Err(Status::resource_exhausted(format!(
+        let told = if self.places.held(client) >= queries_per_client as u64 {
+            format!(
                 "too many queries of this client are in progress: this server takes {queries_per_client} of one client at a time; try again when one has ended, or ask its operator to raise {MAX_QUERIES_PER_CLIENT}"
-            )));
-        }
-        in_flight.insert(client.clone(), own + 1);
-        Ok(AdmissionPermit {
-            admission: Arc::clone(self),
-            client: client.clone(),
-        })
-    }
-}
-
-impl Drop for AdmissionPermit {
-    fn drop(&mut self) {
-        let mut in_flight = self.admission.in_flight.lock();
-        if let Some(own) = in_flight.get_mut(&self.client) {
-            *own -= 1;
-            if *own == 0 {
-                in_flight.remove(&self.client);
-            }
-        }
+            )
+        } else {
+            format!(
+                "too many queries are in progress: this server takes {queries} at a time, the last quarter of them of clients that have none; try again when one has ended, or ask its operator to raise {MAX_QUERIES}"
+            )
+        };
+        Err(busy(told, RETRY_SOON))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oboro_protocol::RETRY_AFTER_KEY;
+    use tokio::time::{Instant, sleep};
     use tonic::Code;
 
-    #[test]
-    fn places_are_limited_and_given_back() {
-        let admission = Arc::new(Admission::new(Limits {
+    #[tokio::test(start_paused = true)]
+    async fn places_are_limited_and_given_back() {
+        let admission = Admission::new(Limits {
             queries: 3,
             queries_per_client: 2,
             ..Limits::default()
-        }));
+        });
         let [a, b] = ["a", "b"].map(|name| Client::Named(name.into()));
-        let refusal = |client: &Client| {
-            let status = admission.admit(client).err().unwrap();
+        let admit = async |client: &Client| admission.admit(client).await.unwrap();
+        let refusal = async |client: &Client| {
+            let begun = Instant::now();
+            let status = admission.admit(client).await.unwrap_err();
+            assert_eq!(begun.elapsed(), Limits::default().queue_time);
             assert_eq!(status.code(), Code::ResourceExhausted);
+            assert!(status.metadata().contains_key(RETRY_AFTER_KEY));
             status.message().to_owned()
         };
-        let mut permits = vec![admission.admit(&a).unwrap(), admission.admit(&a).unwrap()];
-        assert!(refusal(&a).contains("takes 2 of one client"));
-        assert!(refusal(&a).contains("--max-queries-per-client"));
-        permits.push(admission.admit(&b).unwrap());
-        assert!(refusal(&b).contains("takes 3 at a time"));
-        assert!(refusal(&b).ends_with("--max-queries"));
-        permits.remove(0);
-        permits.push(admission.admit(&b).unwrap());
-        assert!(refusal(&a).contains("takes 3 at a time"));
-        permits.clear();
-        assert!(admission.in_flight.lock().is_empty());
+        let mut places = vec![admit(&a).await, admit(&a).await];
+        let own = refusal(&a).await;
+        assert!(own.contains("takes 2 of one client"));
+        assert!(own.contains("--max-queries-per-client"));
+        places.push(admit(&b).await);
+        let all = refusal(&b).await;
+        assert!(all.contains("takes 3 at a time"));
+        assert!(all.ends_with("--max-queries"));
+        places.remove(0);
+        places.push(admit(&b).await);
+        assert!(refusal(&a).await.contains("takes 3 at a time"));
+        // Whoever waits has a place as soon as there is one.
+        let freed = places.remove(0);
+        let (waited, ()) = tokio::join!(admit(&a), async { drop(freed) });
+        drop((waited, places));
+        assert_eq!(admission.places.taken(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_clients_beside_a_few_greedy_ones_are_all_served() {
+        let admission = Arc::new(Admission::new(Limits::default()));
+        let client = |number: usize| Client::Named(format!("client {number}").as_str().into());
+        let mut kept = Vec::new();
+        for greedy in 0..4 {
+            for _ in 0..16 {
+                kept.extend(admission.admit(&client(greedy)).await.ok());
+            }
+        }
+        assert_eq!(kept.len(), 48 + 1);
+        let mut served = Vec::new();
+        for number in 4..260 {
+            let (admission, client) = (Arc::clone(&admission), client(number));
+            served.push(tokio::spawn(async move {
+                let place = admission.admit(&client).await;
+                sleep(Duration::from_millis(500)).await;
+                place.map(drop)
+            }));
+        }
+        for query in served {
+            query.await.unwrap().unwrap();
+        }
     }
 
     #[test]

@@ -9,12 +9,13 @@ use crate::expiry::Watch;
 use crate::genome::{GenomeOptions, Genomes};
 use crate::health::{Health, say_farewell};
 use crate::limits::{Admission, Limits};
-use crate::memory::{MemoryBudget, SUMS_PARTS, for_ciphertext, split};
+use crate::memory::{MemoryBudget, of_server};
 use crate::pool::Pool;
 use crate::remote::{Dispatch, RemoteExecutor};
 use crate::service::Service;
 use crate::tls::Certificates;
 use crate::tokens::Tokens;
+use crate::turns::{InTurn, Turns};
 use crate::whole::homes;
 use crate::writes::{WRITES, Writes};
 use oboro_arena::{CpuAssignment, Topology};
@@ -178,6 +179,7 @@ pub(crate) struct Answering {
     limits: Limits,
     cache: Arc<MomentCache>,
     budget: Arc<MemoryBudget>,
+    turns: Arc<Turns>,
     backend: Arc<dyn Backend<Snapshot>>,
     release_memory: fn(),
 }
@@ -255,14 +257,10 @@ impl Answering {
     /// A certificate that cannot be used, too many threads, a store in use or unreadable, a budget of memory
     /// that leaves nothing for ciphertext.
     pub(crate) fn open(options: Options) -> Result<Self, ServeError> {
-        let budget = options
-            .memory
-            .map(|memory| for_ciphertext(memory, &options))
-            .transpose()?;
-        let (budget, sums) = split(budget, SUMS_PARTS);
+        let memory = of_server(&options)?;
         let topology = Topology::of_this_machine();
         let threads = options.threads;
-        let open = |placement| open(&options, budget, placement);
+        let open = |placement| open(&options, memory.panels, placement);
         let pin = options.pin;
         let pin = pin.unwrap_or_else(|| Pin::usual(&topology, threads));
         let pool = Pool::start(pin.assignments(&topology, threads))
@@ -275,7 +273,11 @@ impl Answering {
                 queue.wake();
             }
         };
-        let budget = Arc::new(MemoryBudget::new(sums, wake));
+        let budget = Arc::new(MemoryBudget::new(
+            memory.plans,
+            options.limits.queries,
+            wake,
+        ));
         leave_descriptors(options.limits.connections.all);
         Ok(Self {
             connections: Connections::new(options.limits.connections, options.tls.clone()),
@@ -289,6 +291,7 @@ impl Answering {
             cache: Arc::new(MomentCache::new(options.moment_cache)),
             backend: Arc::new(Cpu::new(topology.distances().clone())),
             release_memory: || {},
+            turns: Turns::new(options.limits, memory.messages),
             budget,
         })
     }
@@ -336,8 +339,11 @@ impl Answering {
         .max_decoding_message_size(message_bytes)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let calls = Arc::default();
-        let authentication =
-            Authentication::new(self.limits, self.tokens.clone(), self.tls.as_deref());
+        let (mining, genomes) = (
+            InTurn::new(mining, &self.turns),
+            InTurn::new(genomes, &self.turns),
+        );
+        let authentication = Authentication::new(self.tokens.clone(), self.tls.as_deref());
         let (mining, genomes) = (
             Authenticated::new(mining, &authentication),
             Authenticated::new(genomes, &authentication),

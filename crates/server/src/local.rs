@@ -55,6 +55,7 @@ impl Local {
                     idle: FOR_EVER,
                     ..options.limits.connections
                 },
+                calls_per_second: u32::MAX,
                 ..options.limits
             },
             ..options

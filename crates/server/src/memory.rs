@@ -1,5 +1,6 @@
 //! The server's memory budget: what of it is left for ciphertext, and what queries in flight may take.
 
+use crate::clients::Client;
 use crate::genome::FREE;
 use crate::listen::{Options, ServeError};
 use crate::outbox::CAPACITY;
@@ -7,9 +8,11 @@ use oboro_format::wording::{ANSWERS, MAX_LEN, MEMORY, MIN_SUPPORT};
 use oboro_genome_server::Collections;
 use oboro_store::Location;
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
 use tonic::Status;
 
 const MIB: u64 = 1 << 20;
@@ -20,15 +23,20 @@ const PLANS: u64 = 16 * MIB;
 /// The buffers of a thread that computes, and the replies that it is packing.
 const THREAD: u64 = 4 * MIB;
 
-/// Sums of a server's answers get one part in this many of what is left for ciphertext.
-pub(crate) const SUMS_PARTS: u64 = 8;
+/// What is left for ciphertext gives up one part in this many, half of it to sums of a server's answers and half to messages
+/// that it receives.
+const SUMS_PARTS: u64 = 8;
 /// A worker's results likewise: all moments of a batch of shards at a time.
 pub(crate) const RESULTS_PARTS: u64 = 2;
-/// Bytes for plans and sums of all queries together if no memory budget is set.
+/// Bytes for plans and sums of all queries together, and as much for messages, if no memory budget is set.
 const DEFAULT_BUDGET: u64 = 1 << 30;
+/// Messages that are received.
+const MESSAGES: u64 = 16 * MIB;
 
-/// Divides what [`for_ciphertext`] or [`of_worker`] leave: bytes for panels, and bytes for plans with sums or results,
-/// which get one part in `parts`.
+/// How long a query may be passed by others in the wait for memory.
+const PASSED: Duration = Duration::from_secs(30);
+
+/// Divides what [`of_worker`] leaves: bytes for panels, and bytes for plans with results, which get one part in `parts`.
 pub(crate) fn split(left: Option<u64>, parts: u64) -> (Option<u64>, u64) {
     match left {
         Some(left) => (Some(left - left / parts), PLANS + left / parts),
@@ -36,20 +44,86 @@ pub(crate) fn split(left: Option<u64>, parts: u64) -> (Option<u64>, u64) {
     }
 }
 
+/// The bytes of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ServerMemory {
+    /// Panels; everything that is used stays in memory without a number.
+    pub(crate) panels: Option<u64>,
+    /// Plans and sums.
+    pub(crate) plans: u64,
+    /// Messages that are received.
+    pub(crate) messages: u64,
+}
+
+/// Divides the memory of a server.
+///
+/// # Errors
+/// Nothing would be left for ciphertext.
+pub(crate) fn of_server(options: &Options) -> Result<ServerMemory, ServeError> {
+    let left = options.memory.map(|memory| for_ciphertext(memory, options));
+    Ok(match left.transpose()? {
+        Some(left) => {
+            let part = left / SUMS_PARTS / 2;
+            ServerMemory {
+                panels: Some(left - 2 * part),
+                plans: PLANS + part,
+                messages: MESSAGES + part,
+            }
+        }
+        None => ServerMemory {
+            panels: None,
+            plans: DEFAULT_BUDGET,
+            messages: DEFAULT_BUDGET,
+        },
+    })
+}
+
 /// The memory budget of plans and sums, shared by all queries.
+///
+/// A query for which there is too little waits. Small ones may pass it, and others for [`PASSED`]; then those that take more
+/// than a small part of the budget are behind it. A client with queries in memory has no more than half of the budget while
+/// others wait.
 pub(crate) struct MemoryBudget {
     bytes: u64,
-    taken: AtomicU64,
+    /// A query that is planned with this much is in nobody's way.
+    small: u64,
+    ledger: Mutex<Ledger>,
     /// Held by the query that is reserving. Two at once could each fail for what the other has taken, again and again.
     reserving: Mutex<()>,
-    /// Called when [`could_reserve`](Self::could_reserve) may have become true.
+    /// Called when [`could_reserve`](Place::could_reserve) may have become true.
     wake: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Default)]
+struct Ledger {
+    taken: u64,
+    by_client: BTreeMap<Client, u64>,
+    /// Queries that wait, the first one first, and since when.
+    waiting: BTreeMap<u64, (Client, Instant)>,
+    next: u64,
+}
+
+impl Ledger {
+    fn of(&self, client: &Client) -> u64 {
+        self.by_client.get(client).copied().unwrap_or(0)
+    }
+}
+
+/// A query that takes memory, or waits for it.
+pub(crate) struct Place {
+    budget: Arc<MemoryBudget>,
+    client: Client,
+    number: u64,
 }
 
 /// Memory taken by a query, returned to the budget when dropped.
 pub(crate) struct Reservation {
     budget: Arc<MemoryBudget>,
+    /// Whose it is; of a worker nobody's.
+    client: Option<Client>,
     bytes: u64,
+    /// The most that it may have for now.
+    most: u64,
     /// If the last request failed for what others hold: what would have been needed in all.
     needed: Option<u64>,
 }
@@ -57,61 +131,126 @@ pub(crate) struct Reservation {
 /// Why a query did not get its memory.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// Others hold it. It needs this much at least.
+    /// Others hold it, or are before it. It needs this much at least.
     Busy { needed: u64 },
     /// It can never have it, or failed otherwise.
     Failed(Status),
 }
 
 impl MemoryBudget {
-    pub(crate) fn new(bytes: u64, wake: impl Fn() + Send + Sync + 'static) -> Self {
+    /// A budget of which `queries` small ones together take a quarter.
+    pub(crate) fn new(bytes: u64, queries: usize, wake: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
             bytes,
-            taken: AtomicU64::new(0),
+            small: bytes / 4 / (queries as u64).max(1),
+            ledger: Mutex::default(),
             reserving: Mutex::new(()),
             wake: Box::new(wake),
         }
     }
 
+    /// The place of a query of this client, behind those that there are.
+    pub(crate) fn place(self: &Arc<Self>, client: &Client) -> Place {
+        let mut ledger = self.ledger.lock();
+        ledger.next += 1;
+        Place {
+            budget: Arc::clone(self),
+            client: client.clone(),
+            number: ledger.next,
+        }
+    }
+
+    /// A reservation of nothing, for a worker's own use.
+    pub(crate) fn reservation(self: &Arc<Self>) -> Reservation {
+        Reservation {
+            budget: Arc::clone(self),
+            client: None,
+            bytes: 0,
+            most: self.bytes,
+            needed: None,
+        }
+    }
+
+    /// What nobody has.
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> u64 {
+        self.bytes - self.ledger.lock().taken
+    }
+}
+
+impl Place {
     /// Runs `plan`, which takes memory, unless another query is doing so. What it has taken is kept if it succeeds.
     ///
     /// # Errors
-    /// That of `plan`. Nothing is taken then.
+    /// That of `plan`. Nothing is taken then, and the query waits from now on if others were the reason.
     pub(crate) fn reserve<T>(
-        self: &Arc<Self>,
+        &self,
         plan: impl FnOnce(&mut Reservation) -> Result<T, Status>,
     ) -> Result<(T, Reservation), Refusal> {
-        let Some(reserving) = self.reserving.try_lock() else {
+        let budget = &self.budget;
+        let Some(reserving) = budget.reserving.try_lock() else {
             return Err(Refusal::Busy { needed: 0 });
         };
-        let mut reservation = self.reservation();
+        let mut reservation = budget.reservation();
+        reservation.client = Some(self.client.clone());
+        reservation.most = self.allowance(&budget.ledger.lock());
         let planned = plan(&mut reservation);
         let needed = reservation.needed;
         let reserved = match planned {
-            Ok(planned) => Ok((planned, reservation)),
+            Ok(planned) => {
+                budget.ledger.lock().waiting.remove(&self.number);
+                Ok((planned, reservation))
+            }
             Err(status) => {
                 drop(reservation);
-                Err(needed.map_or(Refusal::Failed(status), |needed| Refusal::Busy { needed }))
+                Err(needed.map_or(Refusal::Failed(status), |needed| {
+                    let entry = (self.client.clone(), Instant::now());
+                    let waiting = &mut budget.ledger.lock().waiting;
+                    waiting.entry(self.number).or_insert(entry);
+                    Refusal::Busy { needed }
+                }))
             }
         };
         drop(reserving);
-        (self.wake)();
+        (budget.wake)();
         reserved
     }
 
     /// Whether an attempt that needed `needed` bytes would now get further. Each attempt needs more than the one before,
     /// which bounds their number.
     pub(crate) fn could_reserve(&self, needed: u64) -> bool {
-        let free = self.bytes - self.taken.load(Ordering::Acquire);
-        !self.reserving.is_locked() && needed <= free
+        let allowance = self.allowance(&self.budget.ledger.lock());
+        !self.budget.reserving.is_locked() && needed <= allowance
     }
 
-    /// A reservation of nothing.
-    pub(crate) fn reservation(self: &Arc<Self>) -> Reservation {
-        Reservation {
-            budget: Arc::clone(self),
-            bytes: 0,
-            needed: None,
+    /// The most that this query may take now.
+    fn allowance(&self, ledger: &Ledger) -> u64 {
+        let (budget, own) = (&self.budget, ledger.of(&self.client));
+        let mut most = budget.bytes - ledger.taken;
+        let others_wait = ledger
+            .waiting
+            .values()
+            .any(|(client, _)| *client != self.client);
+        if own > 0 && others_wait {
+            most = most.min((budget.bytes / 2).saturating_sub(own));
+        }
+        let was_passed = |(client, since): &(Client, Instant)| {
+            // Whoever waits for what it holds itself is in nobody's way.
+            since.elapsed() >= PASSED && ledger.of(client) == 0
+        };
+        let mut before = ledger.waiting.range(..self.number).map(|(_, it)| it);
+        if before.any(was_passed) {
+            most = most.min(budget.small.saturating_sub(own));
+        }
+        most
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let left = self.budget.ledger.lock().waiting.remove(&self.number);
+        if left.is_some() {
+            (self.budget.wake)();
         }
     }
 }
@@ -125,58 +264,68 @@ impl Reservation {
     /// Takes this many more bytes.
     ///
     /// # Errors
-    /// More than the budget, or than is free now. What was taken before stays.
+    /// More than the budget, or than may be had now. What was taken before stays.
     pub(crate) fn take(&mut self, bytes: u64) -> Result<(), Status> {
         let budget = &*self.budget;
-        let fits = |taken: u64| {
-            let after = taken.saturating_add(bytes);
-            (after <= budget.bytes).then_some(after)
-        };
-        let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
-        match budget.taken.fetch_update(acquire, relaxed, fits) {
-            Ok(_) => {
-                self.bytes += bytes;
-                Ok(())
+        let mut ledger = budget.ledger.lock();
+        let needed = self.bytes.saturating_add(bytes);
+        let taken = ledger.taken;
+        if needed <= self.most && bytes <= budget.bytes - taken {
+            ledger.taken += bytes;
+            self.bytes = needed;
+            if let Some(client) = &self.client {
+                *ledger.by_client.entry(client.clone()).or_default() += bytes;
             }
-            Err(taken) => {
-                let needed = self.bytes.saturating_add(bytes);
-                self.needed = Some(needed).filter(|&needed| needed <= budget.bytes);
-                Err(Status::resource_exhausted(match self.needed {
-                    Some(_) => format!(
-                        "what this query keeps in memory takes {bytes} bytes more, and {taken} of the {} that this server has for plans and sums are taken; try again when they have ended",
-                        budget.bytes
-                    ),
-                    None => format!(
-                        "what this query keeps in memory takes {needed} bytes and this server has {} for plans and sums; mine with {}, request fewer or shorter itemsets (a higher {MIN_SUPPORT}, a smaller {MAX_LEN}), or ask its operator to give it more memory ({MEMORY})",
-                        budget.bytes,
-                        ANSWERS.to("cells"),
-                    ),
-                }))
-            }
+            return Ok(());
         }
+        self.needed = Some(needed).filter(|&needed| needed <= budget.bytes);
+        Err(Status::resource_exhausted(match self.needed {
+            Some(_) => format!(
+                "what this query keeps in memory takes {bytes} bytes more, and {taken} of the {} that this server has for plans and sums are taken; try again when they have ended",
+                budget.bytes
+            ),
+            None => format!(
+                "what this query keeps in memory takes {needed} bytes and this server has {} for plans and sums; mine with {}, request fewer or shorter itemsets (a higher {MIN_SUPPORT}, a smaller {MAX_LEN}), or ask its operator to give it more memory ({MEMORY})",
+                budget.bytes,
+                ANSWERS.to("cells"),
+            ),
+        }))
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if self.bytes > 0 {
-            self.budget.taken.fetch_sub(self.bytes, Ordering::Release);
-            (self.budget.wake)();
+        if self.bytes == 0 {
+            return;
         }
+        let mut ledger = self.budget.ledger.lock();
+        ledger.taken -= self.bytes;
+        if let Some(client) = &self.client
+            && let Some(own) = ledger.by_client.get_mut(client)
+        {
+            *own -= self.bytes;
+            if *own == 0 {
+                ledger.by_client.remove(client);
+            }
+        }
+        drop(ledger);
+        (self.budget.wake)();
     }
 }
 
-/// The bytes for ciphertext and sums if the process is to hold no more than `memory`.
+/// The bytes for ciphertext, sums and long messages if the process is to hold no more than `memory`.
 ///
 /// # Errors
 /// Nothing would be left.
-pub(crate) fn for_ciphertext(memory: u64, options: &Options) -> Result<u64, ServeError> {
+fn for_ciphertext(memory: u64, options: &Options) -> Result<u64, ServeError> {
     let threads = options.threads.get() as u64 * THREAD;
     let replies = options.limits.queries as u64 * CAPACITY as u64;
     let cache = options.moment_cache;
     let buffers = options.data.read_buffers();
     let genomes = genomes_bytes(options);
-    let besides = [PROGRAM, PLANS, buffers, threads, replies, cache, genomes];
+    let besides = [
+        PROGRAM, PLANS, MESSAGES, buffers, threads, replies, cache, genomes,
+    ];
     let besides = besides.into_iter().fold(0, u64::saturating_add);
     match memory.saturating_sub(besides) {
         0 => Err(ServeError::Memory {
@@ -225,6 +374,31 @@ fn genomes_bytes(options: &Options) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Policy;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    fn client(name: &str) -> Client {
+        Client::Named(name.into())
+    }
+
+    /// A budget for four queries at a time.
+    fn budget(bytes: u64) -> Arc<MemoryBudget> {
+        Arc::new(MemoryBudget::new(bytes, 4, || ()))
+    }
+
+    fn take(place: &Place, parts: &[u64]) -> Result<Reservation, Refusal> {
+        let taken = place.reserve(|memory| parts.iter().try_for_each(|&it| memory.take(it)));
+        taken.map(|((), reservation)| reservation)
+    }
+
+    /// What a query that has to wait needs.
+    fn waits(place: &Place, parts: &[u64]) -> u64 {
+        match take(place, parts) {
+            Err(Refusal::Busy { needed }) => needed,
+            Err(Refusal::Failed(status)) => panic!("{status}"),
+            Ok(_) => panic!("it does not wait"),
+        }
+    }
 
     #[test]
     fn memory_is_taken_and_returned() {
@@ -235,29 +409,24 @@ mod tests {
                 woken.fetch_add(1, Ordering::Relaxed);
             }
         };
-        let budget = Arc::new(MemoryBudget::new(100, wake));
-        let take = |bytes: &[u64]| {
-            budget.reserve(|memory| bytes.iter().try_for_each(|&bytes| memory.take(bytes)))
-        };
-        let ((), first) = take(&[40, 20]).ok().unwrap();
+        let budget = Arc::new(MemoryBudget::new(100, 4, wake));
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| budget.place(&client(name)));
+        let first = take(&a, &[40, 20]).unwrap();
         // It waits until it would get as far, and what it could take is free meanwhile.
-        let Err(Refusal::Busy { needed }) = take(&[30, 30]) else {
-            panic!("there are 40 bytes");
-        };
-        assert_eq!(needed, 60);
-        let ((), second) = take(&[40]).ok().unwrap();
-        assert!(!budget.could_reserve(needed));
+        assert_eq!(waits(&b, &[30, 30]), 60);
+        let second = take(&c, &[40]).unwrap();
+        assert!(!b.could_reserve(60));
         let before = woken.load(Ordering::Relaxed);
         drop(first);
-        assert!(budget.could_reserve(needed) && woken.load(Ordering::Relaxed) == before + 1);
-        let ((), third) = take(&[30, 30]).ok().unwrap();
+        assert!(b.could_reserve(60) && woken.load(Ordering::Relaxed) == before + 1);
+        let third = take(&b, &[30, 30]).unwrap();
         // One at a time.
-        let both = budget.reserve(|_| {
-            assert!(!budget.could_reserve(0));
-            Ok(matches!(take(&[]), Err(Refusal::Busy { needed: 0 })))
+        let both = d.reserve(|_| {
+            assert!(!a.could_reserve(0));
+            Ok(waits(&a, &[]) == 0)
         });
-        assert!(both.ok().unwrap().0 && budget.could_reserve(0));
-        let Err(Refusal::Failed(status)) = take(&[101]) else {
+        assert!(both.unwrap().0 && a.could_reserve(0));
+        let Err(Refusal::Failed(status)) = take(&a, &[101]) else {
             panic!("101 bytes never fit");
         };
         let message = status.message();
@@ -266,6 +435,82 @@ mod tests {
             "{message}"
         );
         drop((second, third));
-        take(&[100]).ok().unwrap();
+        take(&a, &[100]).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_query_that_waits_is_passed_for_a_while_only() {
+        let budget = budget(160);
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| budget.place(&client(name)));
+        let first = take(&a, &[60]).unwrap();
+        assert_eq!(waits(&b, &[110]), 110);
+        drop(take(&c, &[20]).unwrap());
+        tokio::time::advance(PASSED).await;
+        assert!(!c.could_reserve(20));
+        assert_eq!(waits(&c, &[5, 15]), 20);
+        // A sixteenth is small.
+        let small = take(&d, &[10]).unwrap();
+        drop(first);
+        assert!(!c.could_reserve(20));
+        let second = take(&b, &[110]).unwrap();
+        drop(take(&c, &[20]).unwrap());
+        drop((second, small));
+        // Who waits for its own is in nobody's way.
+        let [own, more] = [(), ()].map(|()| budget.place(&client("f")));
+        let later = budget.place(&client("g"));
+        let own = take(&own, &[100]).unwrap();
+        assert_eq!(waits(&more, &[100]), 100);
+        tokio::time::advance(PASSED).await;
+        assert!(later.could_reserve(60));
+        drop(own);
+        assert!(later.could_reserve(10) && !later.could_reserve(11));
+        assert!(more.could_reserve(100));
+        // Nor is who has left.
+        drop(more);
+        assert!(later.could_reserve(160));
+    }
+
+    #[test]
+    fn a_client_has_at_most_half_while_others_wait() {
+        let budget = budget(100);
+        let [a1, a2, a3] = [(), (), ()].map(|()| budget.place(&client("a")));
+        let [b1, b2] = [(), ()].map(|()| budget.place(&client("b")));
+        let first = take(&a1, &[40]).unwrap();
+        let second = take(&a2, &[30]).unwrap();
+        assert_eq!(waits(&b1, &[50]), 50);
+        assert!(!a3.could_reserve(20));
+        drop(second);
+        let other = take(&b1, &[50]).unwrap();
+        assert!(a3.could_reserve(10));
+        // One that holds nothing may have more than half, so two such do not wait for each other.
+        drop((first, other));
+        assert!(b2.could_reserve(100) && a3.could_reserve(100));
+    }
+
+    fn options(memory: Option<u64>) -> Options {
+        Options {
+            data: std::path::Path::new("none").into(),
+            listen: "127.0.0.1:0".parse().unwrap(),
+            tls: None,
+            tokens: None,
+            threads: NonZero::<usize>::MIN,
+            policy: Policy::default(),
+            limits: crate::Limits::default(),
+            moment_cache: 0,
+            memory,
+            genome: crate::GenomeOptions::default(),
+            pin: None,
+        }
+    }
+
+    #[test]
+    fn messages_count_inside_the_memory_of_the_process() {
+        let all = 2048 * MIB;
+        let memory = of_server(&options(Some(all))).unwrap();
+        let panels = memory.panels.unwrap();
+        assert!(memory.messages > MESSAGES && memory.messages == memory.plans);
+        assert!(panels + memory.messages + memory.plans < all);
+        let free = of_server(&options(None)).unwrap();
+        assert_eq!((free.panels, free.messages), (None, 1 << 30));
     }
 }

@@ -10,9 +10,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 
 /// Above this many bytes of replies no task of the query starts.
@@ -29,8 +27,6 @@ struct State<R> {
     replies: VecDeque<R>,
     ending: Ending,
     reader: Option<Waker>,
-    /// When the caller last took something, or when the buffer last became non-empty.
-    taken: Instant,
 }
 
 /// What follows the replies.
@@ -50,7 +46,6 @@ impl<R: Message> Outbox<R> {
                 replies: VecDeque::new(),
                 ending: Ending::Open,
                 reader: None,
-                taken: Instant::now(),
             }),
             bytes: AtomicUsize::new(0),
             closed: Notify::new(),
@@ -68,7 +63,6 @@ impl<R: Message> Outbox<R> {
         if !matches!(state.ending, Ending::Open) {
             return ControlFlow::Break(());
         }
-        state.begin_to_wait();
         self.bytes.fetch_add(reply.encoded_len(), Ordering::AcqRel);
         state.replies.push_back(reply);
         wake(state);
@@ -79,7 +73,6 @@ impl<R: Message> Outbox<R> {
     pub(crate) fn finish(&self) {
         let mut state = self.state.lock();
         if matches!(state.ending, Ending::Open) {
-            state.begin_to_wait();
             state.ending = Ending::Ended(None);
             wake(state);
         }
@@ -110,7 +103,6 @@ impl<R: Message> Outbox<R> {
         context: &mut Context<'_>,
     ) -> (Poll<Option<Result<R, Status>>>, bool) {
         let mut state = self.state.lock();
-        state.taken = Instant::now();
         if let Some(reply) = state.replies.pop_front() {
             let bytes = reply.encoded_len();
             let before = self.bytes.fetch_sub(bytes, Ordering::AcqRel);
@@ -134,37 +126,6 @@ impl<R: Message> Outbox<R> {
     pub(crate) async fn closed(&self) {
         self.closed.notified().await;
     }
-
-    /// Completes once something has waited for the caller this long.
-    pub(crate) async fn neglected(&self, idle_timeout: Duration) {
-        loop {
-            let until = {
-                let state = self.state.lock();
-                if state.is_waiting() {
-                    state.taken + idle_timeout
-                } else {
-                    Instant::now() + idle_timeout
-                }
-            };
-            if until <= Instant::now() {
-                return;
-            }
-            sleep_until(until).await;
-        }
-    }
-}
-
-impl<R> State<R> {
-    /// Whether there is something for the caller to take.
-    fn is_waiting(&self) -> bool {
-        !self.replies.is_empty() || matches!(self.ending, Ending::Ended(_))
-    }
-
-    fn begin_to_wait(&mut self) {
-        if !self.is_waiting() {
-            self.taken = Instant::now();
-        }
-    }
 }
 
 fn wake<R>(mut state: MutexGuard<'_, State<R>>) {
@@ -181,8 +142,6 @@ mod tests {
     use oboro_protocol::v1;
     use std::future::poll_fn;
     use tonic::Code;
-
-    const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
     fn reply(bytes: usize) -> v1::count_reply::Reply {
         v1::count_reply::Reply::Moments(v1::Moments {
@@ -259,35 +218,5 @@ mod tests {
         outbox.close();
         outbox.closed().await;
         assert!(outbox.push(reply(1)).is_break());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_caller_is_neglectful_only_where_something_waits() {
-        let outbox = CountOutbox::new();
-        let begun = Instant::now();
-        let second = Duration::from_secs(1);
-        let reader = async {
-            tokio::time::sleep(1000 * second).await;
-            for _ in 0..3 {
-                assert!(outbox.push(reply(1)).is_continue());
-            }
-            tokio::time::sleep(59 * second).await;
-            outbox.take().await;
-            tokio::time::sleep(1000 * second).await;
-        };
-        tokio::select! {
-            () = outbox.neglected(IDLE_TIMEOUT) => {}
-            () = reader => panic!("the caller was not noticed"),
-        }
-        assert_eq!(begun.elapsed().as_secs(), 1000 + 59 + 60);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_end_that_nobody_takes_counts_as_well() {
-        let outbox = CountOutbox::new();
-        outbox.finish();
-        let begun = Instant::now();
-        outbox.neglected(IDLE_TIMEOUT).await;
-        assert_eq!(begun.elapsed(), IDLE_TIMEOUT);
     }
 }

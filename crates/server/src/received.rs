@@ -1,33 +1,95 @@
-//! What is received of a call: messages no longer than calls of its kind need, and no slower than a poor connection.
+//! What is received of a call: messages no longer than calls of its kind need, no slower than a poor connection, and within
+//! the memory that all messages have together.
+//!
+//! A message says how long it is before it comes. Nothing of it is let in until that much is the caller's; what the connection
+//! has received by then stays in its window, and the caller sends no more. The memory is held until the next message is asked
+//! for, and that of the last one until the call has been answered. So a call never holds one message while it waits for the
+//! memory of another.
 
+use crate::clients::Client;
 use crate::limits::Limits;
+use crate::shares::{Never, Share, Shares};
+use crate::status::{RETRY_SOON, busy};
 use http_body::{Frame, SizeHint};
-use oboro_format::wording::MAX_MESSAGE;
+use oboro_format::wording::{MAX_MESSAGE, MEMORY};
+use parking_lot::Mutex;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 use tonic::Status;
 use tonic::body::Body;
-use tonic::codegen::Bytes;
+use tonic::codegen::{BoxFuture, Bytes};
 
 /// Bytes before each message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 /// The longest message of a call that carries names and numbers.
 pub(crate) const SMALL: usize = 64 << 10;
-/// How long the server waits for the next bytes of a caller; and in all, besides the time that its bytes take at [`PACE`].
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the server waits for the next bytes of a caller, and for a caller to take the next bytes; and in all, besides the
+/// time that these bytes take at [`PACE`].
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes a second of the slowest caller.
-const PACE: u64 = 16 << 10;
+pub(crate) const PACE: u64 = 16 << 10;
+/// A manifest, what is decoded of it, and the answer take up to this many times the bytes of the message.
+const MANIFEST: u64 = 4;
 
 /// The longest message of this call.
-pub(crate) fn longest(path: &str, limits: &Limits) -> usize {
-    match path.rsplit('/').next() {
+pub(crate) fn longest(call: &str, limits: &Limits) -> usize {
+    match call {
         // A manifest, bytes of a segment, itemsets, columns, an encrypted query.
-        Some("BeginUpload" | "SendSegment" | "Count" | "FetchColumns" | "SearchGenome") => {
+        "BeginUpload" | "SendSegment" | "Count" | "FetchColumns" | "SearchGenome" => {
             limits.message_bytes
         }
         _ => SMALL,
+    }
+}
+
+/// The memory of the messages of one call, one at a time.
+#[derive(Clone)]
+pub(crate) struct Account {
+    messages: Arc<Shares>,
+    client: Client,
+    /// Bytes that a byte of a message takes.
+    factor: u64,
+    /// The longest wait for it.
+    most: Duration,
+    held: Arc<Mutex<Option<Share>>>,
+}
+
+impl Account {
+    /// That of a call of this client, out of the memory of all `messages`.
+    pub(crate) fn new(messages: &Arc<Shares>, client: &Client, call: &str, most: Duration) -> Self {
+        Self {
+            messages: Arc::clone(messages),
+            client: client.clone(),
+            factor: if call == "BeginUpload" { MANIFEST } else { 1 },
+            most,
+            held: Arc::default(),
+        }
+    }
+
+    /// Waits for the memory of a message, which takes the place of the one before.
+    fn reserve(&self, bytes: usize) -> BoxFuture<(), Status> {
+        drop(self.held.lock().take());
+        let this = self.clone();
+        let bytes = (bytes as u64).saturating_mul(self.factor);
+        Box::pin(async move {
+            match timeout(this.most, this.messages.take(&this.client, bytes)).await {
+                Ok(Ok(share)) => {
+                    *this.held.lock() = Some(share);
+                    Ok(())
+                }
+                Ok(Err(Never::TooMuch)) => Err(Status::resource_exhausted(format!(
+                    "the message takes {bytes} bytes of memory, and this server has {} for all messages; send less at once, or ask its operator to give it more ({MEMORY})",
+                    this.messages.all()
+                ))),
+                Ok(Err(Never::TooMany)) | Err(_) => Err(busy(
+                    "messages that the server is receiving take the memory that it has for them; try again when they have ended",
+                    RETRY_SOON,
+                )),
+            }
+        })
     }
 }
 
@@ -35,6 +97,13 @@ pub(crate) fn longest(path: &str, limits: &Limits) -> usize {
 pub(crate) struct Received {
     body: Body,
     longest: usize,
+    /// Unless the messages are small.
+    account: Option<Account>,
+    reserving: Option<BoxFuture<(), Status>>,
+    /// What was received, but not let in.
+    rest: Bytes,
+    /// How much of that belongs to a prefix whose message has its memory.
+    settled: usize,
     /// Of the message that is received: what is there of its prefix, and how many bytes are to come.
     prefix: Vec<u8>,
     missing: usize,
@@ -45,10 +114,15 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    pub(crate) fn new(body: Body, longest: usize) -> Self {
+    /// The messages of a call of up to `longest` bytes each.
+    pub(crate) fn new(body: Body, longest: usize, account: Option<Account>) -> Self {
         Self {
             body,
             longest,
+            account,
+            reserving: None,
+            rest: Bytes::new(),
+            settled: 0,
             prefix: Vec::with_capacity(PREFIX),
             missing: 0,
             bytes: 0,
@@ -57,34 +131,70 @@ impl Received {
         }
     }
 
-    /// Follows the lengths of messages.
-    fn check(&mut self, mut data: &[u8]) -> Result<(), Status> {
-        self.bytes += data.len() as u64;
-        while !data.is_empty() {
+    /// Follows the lengths of messages in what is to be let in; returns how much of it may be now. It ends before a message
+    /// that is to have its memory first, and where a message ends.
+    fn check(&mut self) -> Result<usize, Status> {
+        let mut at = std::mem::take(&mut self.settled);
+        while at < self.rest.len() {
             if self.missing > 0 {
-                let part = self.missing.min(data.len());
+                let part = self.missing.min(self.rest.len() - at);
                 self.missing -= part;
-                data = &data[part..];
+                at += part;
+                if self.missing == 0 && self.account.is_some() {
+                    break;
+                }
                 continue;
             }
-            let part = (PREFIX - self.prefix.len()).min(data.len());
-            self.prefix.extend_from_slice(&data[..part]);
-            data = &data[part..];
+            let part = (PREFIX - self.prefix.len()).min(self.rest.len() - at);
+            self.prefix.extend_from_slice(&self.rest[at..at + part]);
             if let &[_, a, b, c, d] = &self.prefix[..] {
                 self.missing = u32::from_be_bytes([a, b, c, d]) as usize;
                 self.prefix.clear();
                 if self.missing > self.longest {
                     return Err(too_long(self.missing, self.longest));
                 }
+                if let Some(account) = self.account.as_ref().filter(|_| self.missing > 0) {
+                    self.reserving = Some(account.reserve(self.missing));
+                    self.settled = part;
+                    break;
+                }
             }
+            at += part;
         }
-        Ok(())
+        Ok(at)
     }
 
     /// How much longer the server waits.
     fn patience(&self) -> Duration {
         let bytes = Duration::from_secs(self.bytes / PACE);
         (PATIENCE + bytes).saturating_sub(self.waited).min(PATIENCE)
+    }
+
+    /// The next frame of the caller, unless it takes too long.
+    fn poll_caller(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        match http_body::Body::poll_frame(Pin::new(&mut self.body), context) {
+            Poll::Ready(frame) => {
+                if let Some((since, _)) = self.waiting.take() {
+                    self.waited += since.elapsed();
+                }
+                Poll::Ready(frame)
+            }
+            Poll::Pending => {
+                let patience = self.patience();
+                let begun = || (Instant::now(), Box::pin(sleep(patience)));
+                let (_, until) = self.waiting.get_or_insert_with(begun);
+                if until.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+                let slow = Status::deadline_exceeded(
+                    "the caller sends too slowly, or has stopped; call again over a faster connection",
+                );
+                Poll::Ready(Some(Err(slow)))
+            }
+        }
     }
 }
 
@@ -108,46 +218,52 @@ impl http_body::Body for Received {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        match Pin::new(&mut self.body).poll_frame(context) {
-            Poll::Ready(frame) => {
-                if let Some((since, _)) = self.waiting.take() {
-                    self.waited += since.elapsed();
+        loop {
+            if let Some(reserving) = &mut self.reserving {
+                let reserved = ready!(reserving.as_mut().poll(context));
+                self.reserving = None;
+                if let Err(refusal) = reserved {
+                    return Poll::Ready(Some(Err(refusal)));
                 }
-                let data = frame.as_ref().and_then(|it| it.as_ref().ok()?.data_ref());
-                let checked = data.cloned().map_or(Ok(()), |data| self.check(&data));
-                Poll::Ready(match checked {
-                    Ok(()) => frame,
-                    Err(refusal) => Some(Err(refusal)),
-                })
             }
-            Poll::Pending => {
-                let patience = self.patience();
-                let begun = || (Instant::now(), Box::pin(sleep(patience)));
-                let (_, until) = self.waiting.get_or_insert_with(begun);
-                if until.as_mut().poll(context).is_pending() {
-                    return Poll::Pending;
+            if self.rest.is_empty() {
+                match ready!(self.poll_caller(context)) {
+                    Some(Ok(frame)) => match frame.into_data() {
+                        Ok(data) => {
+                            self.bytes += data.len() as u64;
+                            self.rest = data;
+                        }
+                        Err(other) => return Poll::Ready(Some(Ok(other))),
+                    },
+                    ended => return Poll::Ready(ended),
                 }
-                let slow = Status::deadline_exceeded(
-                    "the caller sends too slowly, or has stopped; call again over a faster connection",
-                );
-                Poll::Ready(Some(Err(slow)))
+            }
+            match self.check() {
+                Ok(0) => {}
+                Ok(some) => {
+                    let data = self.rest.split_to(some);
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                Err(refusal) => return Poll::Ready(Some(Err(refusal))),
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        SizeHint::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shares::Rule;
     use http_body_util::StreamBody;
+    use oboro_protocol::RETRY_AFTER_KEY;
     use std::future::poll_fn;
     use tokio::sync::mpsc;
     use tokio_stream::StreamExt;
@@ -168,7 +284,7 @@ mod tests {
         let frames = frames.map(|it| Ok::<_, Status>(Frame::data(Bytes::from(it))));
         (
             sender,
-            Received::new(Body::new(StreamBody::new(frames)), 100),
+            Received::new(Body::new(StreamBody::new(frames)), 100, None),
         )
     }
 
@@ -259,15 +375,109 @@ mod tests {
         assert_eq!(bytes, (1 << 20) + PREFIX);
     }
 
+    fn client(name: &str) -> Client {
+        Client::Named(name.into())
+    }
+
+    /// The body of a call of a client, and what sends it.
+    fn accounted(
+        messages: &Arc<Shares>,
+        name: &str,
+        call: &str,
+    ) -> (mpsc::UnboundedSender<Vec<u8>>, Received, Account) {
+        let (sender, mut body) = received();
+        let account = Account::new(messages, &client(name), call, Duration::from_secs(10));
+        body.account = Some(account.clone());
+        (sender, body, account)
+    }
+
+    #[tokio::test]
+    async fn a_message_has_its_memory_before_it_is_let_in_and_until_the_next() {
+        for cut in [1, 4, 5, 6, 1000] {
+            let messages = Shares::new(Rule::Bytes { all: 1000 });
+            let (sender, mut body, account) = accounted(&messages, "a", "SendSegment");
+            let sent = [message(30), message(0), message(70)].concat();
+            for piece in sent.chunks(cut) {
+                sender.send(piece.to_vec()).unwrap();
+            }
+            drop(sender);
+            let mut passed = Vec::new();
+            while let Some(data) = next(&mut body).await {
+                passed.extend_from_slice(&data.unwrap());
+                // A message is held from its prefix on, until more is asked for.
+                let held = match passed.len() {
+                    0..5 => 0,
+                    5..45 => 30,
+                    _ => 70,
+                };
+                let between = (35..45).contains(&passed.len());
+                let taken = messages.taken();
+                assert!(
+                    taken == held || between && [0, 70].contains(&taken),
+                    "{cut}: {taken} at {}",
+                    passed.len()
+                );
+            }
+            assert_eq!(passed, sent);
+            // The last one until the call has been answered.
+            drop(body);
+            assert_eq!(messages.taken(), 70);
+            drop(account);
+            assert_eq!(messages.taken(), 0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_wait_for_memory_in_turns_and_who_stops_gives_it_back() {
+        let messages = Shares::new(Rule::Bytes { all: 150 });
+        // Announces a message, and stops in the middle of it.
+        let (first, mut stopped, _) = accounted(&messages, "a", "SendSegment");
+        first.send(message(100)[..50].to_vec()).unwrap();
+        assert_eq!(next(&mut stopped).await.unwrap().unwrap().len(), 50);
+        assert_eq!(messages.taken(), 100);
+        let (second, mut waiting, _) = accounted(&messages, "b", "SendSegment");
+        second.send(message(100)).unwrap();
+        let refusal = next(&mut waiting).await.unwrap().unwrap_err();
+        assert_eq!(refusal.code(), Code::ResourceExhausted);
+        assert!(refusal.metadata().contains_key(RETRY_AFTER_KEY));
+        // A small message of another goes in meanwhile.
+        let (third, mut small, _) = accounted(&messages, "c", "SendSegment");
+        third.send(message(20)).unwrap();
+        assert_eq!(next(&mut small).await.unwrap().unwrap().len(), 25);
+        drop(small);
+        // The deadline of the one that stopped ends it.
+        assert_eq!(
+            next(&mut stopped).await.unwrap().unwrap_err().code(),
+            Code::DeadlineExceeded
+        );
+        drop(stopped);
+        assert_eq!(messages.taken(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_manifest_counts_for_what_is_made_of_it() {
+        let messages = Shares::new(Rule::Bytes { all: 150 });
+        let (sender, mut body, account) = accounted(&messages, "a", "BeginUpload");
+        sender.send(message(30)).unwrap();
+        next(&mut body).await.unwrap().unwrap();
+        assert_eq!(messages.taken(), 30 * MANIFEST);
+        drop((body, account));
+        let (sender, mut body, _) = accounted(&messages, "a", "BeginUpload");
+        sender.send(message(38)).unwrap();
+        let refusal = next(&mut body).await.unwrap().unwrap_err();
+        assert!(refusal.message().contains("takes 152 bytes"), "{refusal}");
+        assert!(!refusal.metadata().contains_key(RETRY_AFTER_KEY));
+    }
+
     #[test]
     fn only_calls_with_much_to_say_have_long_messages() {
         let limits = Limits::default();
         for (call, most) in [
-            ("/oboro.v1.Mining/SendSegment", limits.message_bytes),
-            ("/oboro.v1.Mining/Count", limits.message_bytes),
-            ("/oboro.v1.Mining/ListDatasets", SMALL),
-            ("/oboro.v1.Genome/ListSites", SMALL),
-            ("/oboro.v1.Mining/Unknown", SMALL),
+            ("SendSegment", limits.message_bytes),
+            ("Count", limits.message_bytes),
+            ("ListDatasets", SMALL),
+            ("ListSites", SMALL),
+            ("Unknown", SMALL),
         ] {
             assert_eq!(longest(call, &limits), most, "{call}");
         }

@@ -1,24 +1,32 @@
 //! A scrub of all that is stored for a caller, in the background.
 //!
 //! One part at a time is read and checked on a blocking thread, so it takes neither a permit of the
-//! query limit nor a compute thread. It throttles itself to the caller's rate, waits for a caller that is slow, and ends when that one is gone.
+//! query limit nor a compute thread. It throttles itself to the caller's rate, which scrubs that run at once share, waits for
+//! a caller that is slow, and ends when that one is gone.
 
 use crate::blocking::blocking;
-use crate::counting::IDLE_TIMEOUT;
+use crate::clients::Client;
+use crate::shares::{Rule, Share, Shares};
 use crate::status;
 use crate::whole::{WholeError, WholeScrub};
 use oboro_protocol::v1::{self, scrub_reply::Reply};
 use oboro_store::{Access, Pace};
 use std::num::NonZero;
 use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use std::time::Duration;
+use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use tracing::Instrument;
 
 /// The most replies that wait for the caller.
 const WAITING: usize = 16;
-/// The least bytes per second: with less, one caller's scrub would keep all others from theirs.
+/// Scrubs at a time, one of each client.
+const PLACES: Rule = Rule::Places {
+    all: 4,
+    per_client: 1,
+};
+/// The least bytes per second: with less, a few callers' scrubs would keep all others from theirs.
 const LEAST_RATE: u64 = 1 << 20;
 /// The number of progress reports, approximately.
 const TELLINGS: u64 = 256;
@@ -26,15 +34,15 @@ const TELLINGS: u64 = 256;
 /// The events of a scrub, in order.
 pub(crate) type Replies = ReceiverStream<Result<v1::ScrubReply, Status>>;
 
-/// Lets one caller at a time scrub.
+/// Lets a few callers at a time scrub.
 pub(crate) struct Scrubbing {
-    turn: Arc<Semaphore>,
+    places: Arc<Shares>,
 }
 
 impl Scrubbing {
     pub(crate) fn new() -> Self {
         Self {
-            turn: Arc::new(Semaphore::new(1)),
+            places: Shares::new(PLACES),
         }
     }
 
@@ -42,9 +50,10 @@ impl Scrubbing {
     ///
     /// # Errors
     ///
-    /// A rate that is too low, another scrub in progress, no such dataset, a catalogue that cannot be read.
+    /// A rate that is too low, too many scrubs in progress, no such dataset, a catalogue that cannot be read.
     pub(crate) async fn start(
         &self,
+        client: &Client,
         access: Access,
         request: v1::ScrubRequest,
     ) -> Result<Replies, Status> {
@@ -53,10 +62,15 @@ impl Scrubbing {
                 "a scrub at this rate would keep everybody else from theirs; give a rate of 1 MiB a second or more",
             ));
         }
-        let turn = Arc::clone(&self.turn).try_acquire_owned().map_err(|_| {
-            Status::resource_exhausted(
-                "a scrub is in progress, and this server runs one at a time; try again when it has ended",
-            )
+        let place = self.places.try_take(client, 1).ok_or_else(|| {
+            Status::resource_exhausted(if self.places.held(client) > 0 {
+                "a scrub is in progress, and this server runs one at a time for each client; try again when it has ended".to_owned()
+            } else {
+                format!(
+                    "{} scrubs are in progress, which is the most that this server runs at a time; try again when one has ended",
+                    self.places.taken()
+                )
+            })
         })?;
         let name = (!request.name.is_empty()).then_some(request.name);
         let scrub = blocking(move || {
@@ -64,9 +78,12 @@ impl Scrubbing {
             scrub.map_err(|error| of_whole(&error))
         })
         .await?;
-        let pace = Pace::new(NonZero::new(request.rate));
+        let pace = Shared {
+            pace: Pace::new(NonZero::new(request.rate)),
+            place,
+        };
         let (sender, replies) = mpsc::channel(WAITING);
-        tokio::spawn(end_with_caller(sender, scrub, pace, turn).in_current_span());
+        tokio::spawn(end_with_caller(sender, scrub, pace).in_current_span());
         Ok(ReceiverStream::new(replies))
     }
 }
@@ -78,18 +95,26 @@ fn of_whole(error: &WholeError) -> Status {
     }
 }
 
+/// The pace of a scrub that shares the disk with others.
+struct Shared {
+    pace: Pace,
+    place: Share,
+}
+
+impl Shared {
+    /// How long to sleep after a part of `bytes`: as if all scrubs that run had read as much.
+    fn rest(&mut self, bytes: u64) -> Duration {
+        self.pace.rest(bytes.saturating_mul(self.place.of_all()))
+    }
+}
+
 type Sender = mpsc::Sender<Result<v1::ScrubReply, Status>>;
 
-async fn end_with_caller(
-    sender: Sender,
-    scrub: WholeScrub,
-    pace: Pace,
-    turn: OwnedSemaphorePermit,
-) {
+async fn end_with_caller(sender: Sender, scrub: WholeScrub, mut pace: Shared) {
     let work = async {
-        let end = run(&sender, scrub, pace).await?;
+        let end = run(&sender, scrub, &mut pace).await?;
         // Whoever is told of the end may start the next one.
-        drop(turn);
+        drop(pace);
         send(&sender, end).await
     };
     tokio::select! {
@@ -98,13 +123,11 @@ async fn end_with_caller(
     }
 }
 
-/// The caller is gone, or takes nothing.
+/// The caller is gone.
 struct Gone;
 
 async fn send(sender: &Sender, reply: Result<Reply, Status>) -> Result<(), Gone> {
-    let sent = sender
-        .send_timeout(reply.map(Into::into), IDLE_TIMEOUT)
-        .await;
+    let sent = sender.send(reply.map(Into::into)).await;
     sent.map_err(|_| Gone)
 }
 
@@ -112,7 +135,7 @@ async fn send(sender: &Sender, reply: Result<Reply, Status>) -> Result<(), Gone>
 async fn run(
     sender: &Sender,
     mut scrub: WholeScrub,
-    mut pace: Pace,
+    pace: &mut Shared,
 ) -> Result<Result<Reply, Status>, Gone> {
     let mut told = None;
     loop {

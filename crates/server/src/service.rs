@@ -338,10 +338,14 @@ impl Mining for Service {
         &self,
         request: Request<v1::ScrubRequest>,
     ) -> Result<Response<Self::ScrubStream>, Status> {
-        let access = self.counting.access_of(&caller(&request)?);
+        let caller = caller(&request)?;
+        let access = self.counting.access_of(&caller);
         let request = request.into_inner();
         tracing::debug!(name = request.name, "scrubs");
-        let replies = self.scrubbing.start(access, request).await?;
+        let replies = self
+            .scrubbing
+            .start(&caller.client, access, request)
+            .await?;
         Ok(Response::new(replies))
     }
 

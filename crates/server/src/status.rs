@@ -4,9 +4,22 @@
 use oboro_engine::EngineError;
 use oboro_format::ErrorKind;
 use oboro_genome_server::GenomeError;
-use oboro_protocol::FieldError;
+use oboro_protocol::{FieldError, RETRY_AFTER_KEY};
 use oboro_store::StoreError;
+use std::time::Duration;
+use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
+
+/// When one who found all places taken may try again.
+pub(crate) const RETRY_SOON: Duration = Duration::from_secs(1);
+
+/// The refusal of what may be asked again in the same way after this time: nothing of it was done.
+pub(crate) fn busy(told: impl Into<String>, after: Duration) -> Status {
+    let mut metadata = MetadataMap::new();
+    let milliseconds = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+    metadata.insert(RETRY_AFTER_KEY, milliseconds.max(1).into());
+    Status::with_metadata(Code::ResourceExhausted, told, metadata)
+}
 
 pub(crate) fn of_store(error: &StoreError) -> Status {
     of_kind(error.kind(), error, error.without_paths())

@@ -72,7 +72,7 @@ impl Worker {
             assignments: Pin::usual(&topology, threads).assignments(&topology, threads),
             distances: topology.distances().clone(),
             counting: Mutex::new(()),
-            budget: Arc::new(MemoryBudget::new(results, || ())),
+            budget: Arc::new(MemoryBudget::new(results, 1, || ())),
             planned: Mutex::default(),
         })
     }

@@ -106,6 +106,12 @@ struct LimitArguments {
     /// Queries of one client in progress at a time.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = value_parser!(u32).range(1..))]
     max_queries_per_client: u32,
+    /// Seconds that a call may wait for its turn before it is refused as one that may be tried again; 0 refuses at once.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    queue_timeout: u32,
+    /// Calls that one client may make in a second; after quiet seconds up to five times as many at once.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = value_parser!(u32).range(1..))]
+    max_calls_per_second: u32,
     /// Seconds after which a query is ended, counted from its admission.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = value_parser!(u32).range(1..))]
     query_timeout: u32,
@@ -245,6 +251,8 @@ impl LimitArguments {
             queries: self.max_queries as usize,
             queries_per_client: self.max_queries_per_client as usize,
             query_time: Duration::from_secs(self.query_timeout.into()),
+            queue_time: Duration::from_secs(self.queue_timeout.into()),
+            calls_per_second: self.max_calls_per_second,
             search_bytes: self.max_search.as_u64(),
             connections: self.connections.limits(),
         }

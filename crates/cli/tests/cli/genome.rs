@@ -1026,7 +1026,7 @@ fn malformed_queries_are_refused_and_the_server_stays() {
 #[test]
 fn a_caller_that_goes_away_leaves_its_place() {
     let scene = Scene::new();
-    let server = scene.serve("--max-queries 1");
+    let server = scene.serve("--max-queries 1 --queue-timeout 0");
     let caller = Caller::to(&server);
     for _ in 0..3 {
         let opened = until("the place is free", || caller.open().ok());

@@ -5,6 +5,7 @@
 
 use crate::common::plaintext::random_baskets;
 use crate::common::{Ended, Home, Server, says};
+use oboro_protocol::RETRY_AFTER_KEY;
 use oboro_protocol::v1;
 use oboro_protocol::v1::count_reply::Reply;
 use oboro_protocol::v1::mining_client::MiningClient;
@@ -655,6 +656,14 @@ fn no_answer_has_another_call_made_instead() {
             Value::Null
         );
     }
+    // A server that says that it is busy sees the same bytes six times, however soon it wants to be asked again.
+    scene.lie(about_cells(|_, replies| {
+        let mut status = Status::resource_exhausted("out of luck");
+        status.metadata_mut().insert(RETRY_AFTER_KEY, 1.into());
+        *replies = vec![Err(status)];
+    }));
+    says(&scene.ends(MINE), &["the server refused", "out of luck"]);
+    assert_eq!(scene.asked(), vec![honest[0].clone(); 6]);
     // Nor do limits affect what is requested.
     scene.lie(Lies {
         info: |_| Err(Status::internal("out of luck")),

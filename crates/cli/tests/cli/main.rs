@@ -8,6 +8,7 @@ mod compatibility;
 mod cuts;
 mod damage;
 mod disks;
+mod fairness;
 mod genome;
 mod growing;
 mod independent_decryption;

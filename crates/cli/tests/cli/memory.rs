@@ -13,8 +13,8 @@ const MIB: u64 = 1 << 20;
 /// Blocks of a segment times slots of a block.
 const SEGMENT: u64 = 64 * 4096;
 
-/// What the server needs in addition to ciphertext, in MiB: the program, buffers, one thread, one query.
-const BESIDES: u64 = 88;
+/// What the server needs in addition to ciphertext, in MiB: the program, buffers, messages, one thread, one query.
+const BESIDES: u64 = 104;
 
 fn options(ciphertext_mib: u64) -> String {
     let memory = BESIDES + ciphertext_mib;

@@ -448,6 +448,7 @@ fn options(
         token,
         certificates: Some(home.read("ca.pem")),
         identity,
+        waits: None,
     }
 }
 

@@ -43,7 +43,7 @@ fn assert_broken(ended: &Ended) {
 #[test]
 fn a_query_ends_when_its_client_goes_away() {
     let (owner, operator) = (Home::with_key(), Home::new());
-    let server = operator.serve("--threads 1 --max-queries 3");
+    let server = operator.serve("--threads 1 --max-queries 3 --queue-timeout 0");
     upload(&owner, &server, "");
     let proxy = Proxy::to(server.address());
     proxy.stall_after(Direction::Down, IN_THE_ANSWER);
@@ -86,7 +86,7 @@ fn one_client_is_one_however_many_connections_it_has() {
     for (file, name) in [("sesame", "ward"), ("barley", "lab"), ("oats", "ward")] {
         owner.write(file, operator.token(name));
     }
-    let server = operator.serve("--tokens tokens --max-queries-per-client 1");
+    let server = operator.serve("--tokens tokens --max-queries-per-client 1 --queue-timeout 0");
     upload(&owner, &server, "--token-file sesame");
     let proxy = Proxy::to(server.address());
     proxy.stall_after(Direction::Down, IN_THE_ANSWER);
@@ -226,6 +226,8 @@ fn what_cannot_be_served_is_refused() {
         "--max-queries 0",
         "--max-queries-per-client 0",
         "--query-timeout 0",
+        "--queue-timeout -1",
+        "--max-calls-per-second 0",
         "--log-format xml",
     ] {
         operator.misused(&format!("serve --data data --listen 127.0.0.1:0 {limit}"));

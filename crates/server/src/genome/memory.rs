@@ -1,22 +1,23 @@
-//! The memory budget of searches in flight: as large as that of prepared windows, and granted in FIFO order before any
-//! of a search is received or read. A search that needs more gets all of it and the kept windows' budget too,
-//! exclusively.
+//! The memory budget of searches in flight: as large as that of prepared windows, and granted before any of a search is
+//! received or read; clients take turns, and a search that does not fit is passed for a while only. One that needs more than
+//! all of it gets the kept windows' budget too, exclusively.
 
+use crate::clients::Client;
+use crate::shares::{Never, Rule, Share as Held, Shares};
+use crate::status::{RETRY_SOON, busy};
 use oboro_genome::Plan;
 use oboro_genome_server::{Evaluation, ExpandedQuery};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::Status;
 
-const KIBIBYTE: u64 = 1 << 10;
 /// After searches have allocated this many bytes, the allocator is asked to release free memory to the kernel: later
 /// searches may not fit into the pieces that they leave.
 pub(crate) const FREE: u64 = 16 << 20;
 
 /// What searches in flight share.
 pub(super) struct Memory {
-    kibibytes: u32,
-    free: Arc<Semaphore>,
+    bytes: Arc<Shares>,
     /// Bytes that searches have allocated since the allocator last released memory.
     allocated: AtomicU64,
     /// Releases free memory to the kernel.
@@ -27,7 +28,7 @@ pub(super) struct Memory {
 pub(super) struct Taken {
     bytes: u64,
     share: Share,
-    _permit: OwnedSemaphorePermit,
+    _held: Held,
 }
 
 /// What a search holds of the memory for genomes.
@@ -47,27 +48,33 @@ pub(super) fn bytes_of(plan: &Plan, window: u64) -> u64 {
 impl Memory {
     /// A budget of `bytes` for searches, and as much for kept windows.
     pub(super) fn new(bytes: u64, release_memory: fn()) -> Self {
-        let kibibytes = u32::try_from(bytes / KIBIBYTE).unwrap_or(u32::MAX).max(1);
         Self {
-            kibibytes,
-            free: Arc::new(Semaphore::new(kibibytes as usize)),
+            bytes: Shares::new(Rule::Bytes { all: bytes.max(1) }),
             allocated: AtomicU64::new(0),
             release_memory,
         }
     }
 
-    /// Waits for the memory of a search, behind those that wait already.
-    pub(super) async fn take(&self, bytes: u64) -> Taken {
-        let (share, kibibytes) = match u32::try_from(bytes.div_ceil(KIBIBYTE)) {
-            Ok(kibibytes) if kibibytes <= self.kibibytes => (Share::Part, kibibytes),
-            _ => (Share::All, self.kibibytes),
+    /// Waits for the memory of a search of this client.
+    ///
+    /// # Errors
+    /// Too many of its searches wait.
+    pub(super) async fn take(&self, client: &Client, bytes: u64) -> Result<Taken, Status> {
+        let all = self.bytes.all();
+        let (share, part) = if bytes <= all {
+            (Share::Part, bytes)
+        } else {
+            (Share::All, all)
         };
-        let permit = Arc::clone(&self.free).acquire_many_owned(kibibytes).await;
-        Taken {
+        let held = self.bytes.take(client, part).await;
+        Ok(Taken {
             bytes,
             share,
-            _permit: permit.expect("the semaphore is never closed"),
-        }
+            _held: held.map_err(|never: Never| {
+                tracing::debug!(?never, "a search does not wait for memory");
+                busy("too many searches of this client wait for memory; try again when some have ended", RETRY_SOON)
+            })?,
+        })
     }
 
     /// Has the allocator release free memory, now and then, before a window of a search is prepared.
@@ -89,46 +96,48 @@ impl Taken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::pin::pin;
+    use std::pin::{Pin, pin};
     use std::task::{Context, Poll, Waker};
 
-    fn poll<T>(future: &mut std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    fn poll(future: &mut Pin<&mut impl Future<Output = Result<Taken, Status>>>) -> Option<Taken> {
         match future
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()))
         {
-            Poll::Ready(value) => Some(value),
+            Poll::Ready(taken) => Some(taken.unwrap()),
             Poll::Pending => None,
         }
     }
 
     #[test]
-    fn searches_have_no_more_at_once_than_there_is_and_take_turns() {
-        let memory = Memory::new(10 * KIBIBYTE, || {});
-        let first = poll(&mut pin!(memory.take(6 * KIBIBYTE))).unwrap();
+    fn searches_have_no_more_at_once_than_there_is() {
+        let memory = Memory::new(10, || {});
+        let [a, b, c] = ["a", "b", "c"].map(|name| Client::Named(name.into()));
+        let first = poll(&mut pin!(memory.take(&a, 6))).unwrap();
         assert_eq!(first.share(), Share::Part);
-        let mut large = pin!(memory.take(5 * KIBIBYTE));
+        let mut large = pin!(memory.take(&b, 5));
         assert!(poll(&mut large).is_none());
-        // It would fit, but another was first.
-        let mut small = pin!(memory.take(1));
-        assert!(poll(&mut small).is_none());
+        // What fits beside it need not wait; one client does not take all of that.
+        let small = poll(&mut pin!(memory.take(&c, 1))).unwrap();
+        assert!(poll(&mut pin!(memory.take(&c, 2))).is_none());
         drop(first);
-        let (large, small) = (poll(&mut large).unwrap(), poll(&mut small).unwrap());
-        assert_eq!(memory.free.available_permits(), 4);
+        let large = poll(&mut large).unwrap();
+        assert_eq!(memory.bytes.taken(), 6);
         drop((large, small));
-        assert_eq!(memory.free.available_permits(), 10);
+        assert_eq!(memory.bytes.taken(), 0);
     }
 
     #[test]
     fn one_that_needs_more_than_there_is_runs_alone() {
-        let memory = Memory::new(10 * KIBIBYTE, || {});
-        let first = poll(&mut pin!(memory.take(1))).unwrap();
-        let mut huge = pin!(memory.take(u64::MAX));
+        let memory = Memory::new(10, || {});
+        let [a, b] = ["a", "b"].map(|name| Client::Named(name.into()));
+        let first = poll(&mut pin!(memory.take(&a, 1))).unwrap();
+        let mut huge = pin!(memory.take(&b, u64::MAX));
         assert!(poll(&mut huge).is_none());
         drop(first);
         let huge = poll(&mut huge).unwrap();
         assert_eq!(huge.share(), Share::All);
-        let mut next = pin!(memory.take(1));
+        let mut next = pin!(memory.take(&a, 1));
         assert!(poll(&mut next).is_none());
         drop(huge);
         assert_eq!(poll(&mut next).unwrap().share(), Share::Part);

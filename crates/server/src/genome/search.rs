@@ -9,10 +9,11 @@ use super::windows::{self, Collection, Origin};
 use super::{Search, Shared, no_randomness};
 use crate::blocking::{blocking, failed};
 use crate::clients::Client;
-use crate::counting::{IDLE_TIMEOUT, watch};
-use crate::limits::AdmissionPermit;
+use crate::counting::watch;
 use crate::outbox::Outbox;
 use crate::pool::{Job, Queue, Workspace};
+use crate::received::PATIENCE;
+use crate::shares::Share as Admitted;
 use crate::status;
 use oboro_genome::Plan;
 use oboro_genome::wire::EncryptedQuery;
@@ -44,7 +45,7 @@ pub(super) fn start(
     search: Search,
     requests: Streaming<v1::SearchRequest>,
     outbox: Arc<SearchOutbox>,
-    permit: AdmissionPermit,
+    permit: Admitted,
 ) -> Replies {
     let queue = Arc::clone(&shared.queue);
     let watching = watch(
@@ -100,7 +101,7 @@ async fn conduct(
     requests: Streaming<v1::SearchRequest>,
     outbox: &Arc<SearchOutbox>,
 ) -> Result<v1::Searched, Status> {
-    let memory = Arc::new(shared.memory.take(search.memory).await);
+    let memory = Arc::new(shared.memory.take(client, search.memory).await?);
     if memory.share() == Share::All {
         shared.windows.clear();
     }
@@ -160,11 +161,11 @@ async fn conduct(
 pub(super) async fn next(
     requests: &mut Streaming<v1::SearchRequest>,
 ) -> Result<Option<Asked>, Status> {
-    match tokio::time::timeout(IDLE_TIMEOUT, requests.message()).await {
+    match tokio::time::timeout(PATIENCE, requests.message()).await {
         Ok(message) => Ok(message?.and_then(|message| message.request)),
         Err(_) => Err(Status::cancelled(format!(
             "the search was ended because its caller sent nothing of the query for {} s",
-            IDLE_TIMEOUT.as_secs()
+            PATIENCE.as_secs()
         ))),
     }
 }

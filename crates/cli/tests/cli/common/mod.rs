@@ -381,13 +381,16 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// It must have failed with one sentence, which names a remedy.
+    /// It must have failed with one sentence, which names a remedy, after any waits for a busy server.
     pub fn refusal(&self) -> String {
         self.without_panic();
         assert_eq!(self.code, Some(1), "{self:?}");
         assert_eq!(self.stdout, "", "{self:?}");
-        let message = self
-            .stderr
+        let mut said = &*self.stderr;
+        while said.starts_with("the server is busy; trying again in ") {
+            said = said.split_once('\n').map_or("", |(_, rest)| rest);
+        }
+        let message = said
             .strip_prefix("error: ")
             .and_then(|message| message.strip_suffix('\n'))
             .unwrap_or_else(|| panic!("{self:?}"));

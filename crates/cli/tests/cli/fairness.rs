@@ -1,0 +1,233 @@
+//! Tenants who take what they can get: places, unread answers, messages, calls. None of them keeps another from being served,
+//! and who is refused for a while is told when to come again, and comes.
+
+use crate::common::plaintext::random_baskets;
+use crate::common::{Home, Server, says};
+use oboro_protocol::v1::mining_client::MiningClient;
+use oboro_protocol::{PROTOCOL, PROTOCOL_KEY, RETRY_AFTER_KEY, v1};
+use oboro_ring::Blocks;
+use tokio::runtime::Runtime;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status, Streaming};
+
+/// An owner with an uploaded dataset, and an operator whose server has these options.
+fn scene(options: &str) -> (Home, Home, Server) {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    owner.write("token", operator.token("ward"));
+    let server = operator.serve(&format!("--tokens tokens {options}"));
+    owner.talk_to(server.url());
+    owner.write_fimi("rows.dat", &random_baskets(300, 6, 128));
+    owner.json("encrypt rows.dat --max-len 2");
+    owner.json("upload rows.oboro --token-file token");
+    (owner, operator, server)
+}
+
+/// A connection of which the server can send almost nothing that is not read.
+async fn narrow(server: &Server) -> MiningClient<Channel> {
+    let channel = Channel::from_shared(server.url().to_owned()).unwrap();
+    let channel = channel.initial_stream_window_size(1).connect().await;
+    MiningClient::new(channel.unwrap()).max_encoding_message_size(1 << 28)
+}
+
+fn with_token<T>(message: T, token: &str) -> Request<T> {
+    let mut request = Request::new(message);
+    let metadata = request.metadata_mut();
+    metadata.insert(PROTOCOL_KEY, PROTOCOL.into());
+    metadata.insert("authorization", format!("Bearer {token}").parse().unwrap());
+    request
+}
+
+/// A query for all itemsets of a length in the only dataset.
+async fn question(server: &Server, token: &str, length: usize) -> v1::CountRequest {
+    let channel = Channel::from_shared(server.url().to_owned()).unwrap();
+    let mut client = MiningClient::new(channel.connect().await.unwrap());
+    let list = with_token(v1::ListDatasetsRequest::default(), token);
+    let dataset = client.list_datasets(list).await.unwrap().into_inner();
+    let dataset = dataset.datasets.into_iter().next().unwrap();
+    let columns = match length {
+        1 => (0..dataset.columns).collect(),
+        _ => (0..dataset.columns)
+            .flat_map(|a| (a + 1..dataset.columns).flat_map(move |b| [a, b]))
+            .collect(),
+    };
+    v1::CountRequest {
+        name: dataset.name,
+        root: dataset.root,
+        limbs: dataset.limbs,
+        length: length as u32,
+        columns,
+        ranges: vec![Blocks::from(0..dataset.blocks).into()],
+        scalars: false,
+    }
+}
+
+/// A refusal that names when to try again.
+fn assert_for_now(status: &Status) {
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+    assert!(status.metadata().contains_key(RETRY_AFTER_KEY), "{status}");
+}
+
+#[test]
+fn greedy_tenants_leave_places_to_the_next() {
+    let (owner, operator, server) =
+        scene("--max-queries 16 --max-queries-per-client 4 --queue-timeout 0");
+    let runtime = Runtime::new().unwrap();
+    let mut kept: Vec<Streaming<v1::CountReply>> = Vec::new();
+    runtime.block_on(async {
+        for name in ["a", "b", "c", "d"] {
+            let token = operator.token(name);
+            let question = question(&server, &token, 1).await;
+            for _ in 0..4 {
+                let mut client = narrow(&server).await;
+                let asked = client.count(with_token(question.clone(), &token)).await;
+                match asked {
+                    Ok(answer) => kept.push(answer.into_inner()),
+                    Err(refusal) => assert_for_now(&refusal),
+                }
+            }
+        }
+    });
+    // Three have all that one may have; the fourth has one of those places that are for clients that have none.
+    assert_eq!(kept.len(), 3 * 4 + 1);
+    owner.json("mine rows.oboro --min-support 10% --verify rows.dat --token-file token");
+}
+
+#[test]
+fn unread_listings_are_bounded_and_keep_nobody_else_from_theirs() {
+    let (owner, operator, server) = scene("--queue-timeout 0");
+    let token = operator.token("flood");
+    let runtime = Runtime::new().unwrap();
+    // An answer of which nothing is read does not even begin to arrive; the calls are counted as refused or not.
+    let (mut refused, mut kept) = (0, Vec::new());
+    runtime.block_on(async {
+        let mut client = narrow(&server).await;
+        for _ in 0..40 {
+            let list = with_token(v1::ListDatasetsRequest::default(), &token);
+            let mut client = client.clone();
+            kept.push(tokio::spawn(
+                async move { client.list_datasets(list).await },
+            ));
+        }
+        while refused < 40 - 16 {
+            let ended = kept.iter().position(|it| it.is_finished());
+            match ended.map(|at| kept.swap_remove(at)) {
+                Some(ended) => {
+                    assert_for_now(&ended.await.unwrap().unwrap_err());
+                    refused += 1;
+                }
+                None => tokio::task::yield_now().await,
+            }
+        }
+        let list = with_token(v1::ListDatasetsRequest::default(), &token);
+        assert_for_now(&client.list_datasets(list).await.unwrap_err());
+    });
+    owner.json("datasets --token-file token");
+    drop(kept);
+}
+
+#[test]
+fn many_clients_are_served_beside_one_huge_question() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    // Every connection is a client.
+    let server = operator.serve("--threads 1 --moment-cache 0");
+    owner.talk_to(server.url());
+    owner.write_fimi("rows.dat", &random_baskets(20_000, 60, 24));
+    owner.json("encrypt rows.dat --max-len 2");
+    owner.json("upload rows.oboro");
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        let huge = question(&server, "", 2).await;
+        let mut client = narrow(&server).await;
+        let _unread = client.count(with_token(huge, "")).await.unwrap();
+        let small = v1::CountRequest {
+            columns: vec![0],
+            ..question(&server, "", 1).await
+        };
+        let mut asked = Vec::new();
+        for _ in 0..200 {
+            let channel = Channel::from_shared(server.url().to_owned()).unwrap();
+            let mut client = MiningClient::new(channel.connect().await.unwrap());
+            let small = small.clone();
+            asked.push(tokio::spawn(async move {
+                let mut answer = client.count(with_token(small, "")).await?.into_inner();
+                while answer.message().await?.is_some() {}
+                Ok::<_, Status>(())
+            }));
+        }
+        for answer in asked {
+            answer.await.unwrap().unwrap();
+        }
+    });
+}
+
+#[test]
+fn messages_count_inside_the_memory_of_the_server() {
+    let memory = "--memory 112MiB --moment-cache 0 --threads 1 --max-queries 1";
+    let (owner, _operator, server) = scene(memory);
+    let token = String::from_utf8(owner.read("token")).unwrap();
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        let mut client = narrow(&server).await;
+        let manifest = v1::BeginUploadRequest {
+            name: "large".to_owned(),
+            manifest: vec![0; 8 << 20].into(),
+        };
+        let refused = client.begin_upload(with_token(manifest, &token)).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+        says(refused.message(), &["for all messages", "--memory"]);
+    });
+    owner.json("mine rows.oboro --min-support 10% --verify rows.dat --token-file token");
+}
+
+#[test]
+fn who_calls_too_often_is_told_when_to_call_again_and_does() {
+    let (owner, operator, server) = scene("--max-calls-per-second 1");
+    let (token, runtime) = (operator.token("eager"), Runtime::new().unwrap());
+    owner.write("eager", &token);
+    let exhaust = || {
+        runtime.block_on(async {
+            let mut client = narrow(&server).await;
+            loop {
+                let delete = v1::CancelUploadRequest {
+                    name: "none".to_owned(),
+                };
+                let called = client.cancel_upload(with_token(delete, &token)).await;
+                let status = called.unwrap_err();
+                if status.metadata().contains_key(RETRY_AFTER_KEY) {
+                    assert_for_now(&status);
+                    says(status.message(), &["1 a second", "--max-calls-per-second"]);
+                    break;
+                }
+            }
+        });
+    };
+    exhaust();
+    let listed = owner.run("datasets --token-file eager");
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    // For programs standard error has nothing but errors.
+    exhaust();
+    owner.json("datasets --token-file eager");
+    owner.json("datasets --token-file token");
+}
+
+#[test]
+fn owners_wait_for_a_busy_server_and_say_so() {
+    let (owner, operator, server) = scene("--max-queries 1 --queue-timeout 0");
+    let (token, runtime) = (operator.token("greedy"), Runtime::new().unwrap());
+    let kept = runtime.block_on(async {
+        let question = question(&server, &token, 1).await;
+        let mut client = narrow(&server).await;
+        client.count(with_token(question, &token)).await.unwrap()
+    });
+    let mine = "mine rows.oboro --min-support 10% --verify rows.dat --token-file token";
+    let waiting = owner.start(mine);
+    crate::common::until("it was refused once", || {
+        server.log().contains("ResourceExhausted").then_some(())
+    });
+    drop(kept);
+    drop(runtime);
+    let ended = waiting.ended();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    says(&ended.stderr, &["the server is busy; trying again in"]);
+}

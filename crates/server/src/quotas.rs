@@ -1,0 +1,103 @@
+//! Calls a second of each client: a burst, and then one for each interval.
+
+use crate::clients::Client;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A client that has been quiet may make the calls of this time at once.
+const BURST: Duration = Duration::from_secs(5);
+/// Clients that are remembered before those are forgotten that have their whole burst again.
+const FEW: usize = 1024;
+
+/// The calls that clients may still make.
+#[derive(Debug)]
+pub(crate) struct Quotas {
+    interval: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// When each has its whole burst again.
+    full_at: BTreeMap<Client, Instant>,
+    forget_at: usize,
+}
+
+impl Quotas {
+    pub(crate) fn new(per_second: u32) -> Self {
+        Self {
+            interval: Duration::from_secs(1) / per_second.max(1),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Counts a call of this client.
+    ///
+    /// # Errors
+    /// It has made too many; after this time it may make one more.
+    pub(crate) fn count(&self, client: &Client) -> Result<(), Duration> {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        if state.full_at.len() >= state.forget_at.max(FEW) {
+            state.full_at.retain(|_, full_at| *full_at > now);
+            state.forget_at = 2 * state.full_at.len();
+        }
+        let full_at = state.full_at.entry(client.clone()).or_insert(now);
+        let after = (*full_at).max(now) + self.interval;
+        let wait = after.saturating_duration_since(now + BURST.max(self.interval));
+        if wait.is_zero() {
+            *full_at = after;
+            Ok(())
+        } else {
+            Err(wait)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::advance;
+
+    fn client(name: &str) -> Client {
+        Client::Named(name.into())
+    }
+
+    /// How many calls in a row are let in.
+    fn burst(quotas: &Quotas, client: &Client) -> usize {
+        (0..).take_while(|_| quotas.count(client).is_ok()).count()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_has_a_burst_and_then_its_rate() {
+        let (quotas, a) = (Quotas::new(10), client("a"));
+        assert_eq!(burst(&quotas, &a), 50);
+        assert_eq!(quotas.count(&a), Err(Duration::from_millis(100)));
+        // Others do not notice.
+        assert_eq!(burst(&quotas, &client("b")), 50);
+        advance(Duration::from_millis(1000)).await;
+        assert_eq!(burst(&quotas, &a), 10);
+        advance(Duration::from_secs(100)).await;
+        assert_eq!(burst(&quotas, &a), 50);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn quiet_clients_are_forgotten() {
+        let quotas = Quotas::new(1);
+        for number in 0..FEW {
+            quotas.count(&client(&number.to_string())).unwrap();
+        }
+        advance(Duration::from_secs(1)).await;
+        quotas.count(&client("new")).unwrap();
+        assert_eq!(quotas.state.lock().full_at.len(), 1);
+        // Whoever has calls to answer for is not.
+        let busy = client("busy");
+        assert_eq!(burst(&quotas, &busy), 5);
+        for number in 0..2 * FEW {
+            let _ = quotas.count(&client(&number.to_string()));
+        }
+        assert!(quotas.count(&busy).is_err());
+    }
+}

@@ -1,0 +1,254 @@
+//! Callers that do not take their answers.
+//!
+//! Each call runs in a task of its own; the body of its answer notes when the connection waits for the caller. A caller for
+//! which it waits too long has its call ended and the stream reset, which frees all that the answer holds.
+
+use crate::received::{PACE, PATIENCE};
+use http_body::{Frame, SizeHint};
+use hyper::rt::Executor;
+use parking_lot::Mutex;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::Bytes;
+
+/// Pieces in which answers are given to the connection, which holds no more than one of each that the caller has not made
+/// room for.
+const PIECE: usize = 64 << 10;
+
+tokio::task_local! {
+    /// The reader of the call that the present task runs.
+    static READER: Arc<Reader>;
+}
+
+/// Runs calls until they have ended or their callers are not waited for any more.
+#[derive(Clone, Copy)]
+pub(crate) struct Attended;
+
+impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Attended {
+    fn execute(&self, call: F) {
+        let reader = Arc::<Reader>::default();
+        let attended = {
+            let reader = Arc::clone(&reader);
+            async move {
+                tokio::select! {
+                    _ = call => {}
+                    () = reader.has_stopped() => {
+                        tracing::warn!("a call was ended because its caller takes the answer too slowly, or has stopped");
+                    }
+                }
+            }
+        };
+        tokio::spawn(READER.scope(reader, attended));
+    }
+}
+
+/// How the other end takes an answer.
+#[derive(Debug, Default)]
+struct Reader(Mutex<Reading>);
+
+#[derive(Debug, Default)]
+struct Reading {
+    bytes: u64,
+    waited: Duration,
+    /// Since when the connection has something that the caller does not take.
+    since: Option<Instant>,
+}
+
+impl Reader {
+    /// The caller has made room for what it was given.
+    fn took(&self) {
+        let mut reading = self.0.lock();
+        if let Some(since) = reading.since.take() {
+            reading.waited += since.elapsed();
+        }
+    }
+
+    fn given(&self, bytes: usize) {
+        let mut reading = self.0.lock();
+        reading.bytes += bytes as u64;
+        reading.since = Some(Instant::now());
+    }
+
+    /// Completes once the caller has been waited for too long: a minute for a piece, or as much in all besides the time that
+    /// the bytes take over a poor connection.
+    async fn has_stopped(&self) {
+        loop {
+            let until = self.0.lock().until();
+            if until <= Instant::now() {
+                return;
+            }
+            sleep_until(until).await;
+        }
+    }
+}
+
+impl Reading {
+    /// Until when nothing has to be decided.
+    fn until(&self) -> Instant {
+        let Some(since) = self.since else {
+            return Instant::now() + PATIENCE;
+        };
+        let bytes = Duration::from_secs(self.bytes / PACE);
+        let piece = Duration::from_secs(PIECE as u64 / PACE);
+        since
+            + (PATIENCE + bytes)
+                .saturating_sub(self.waited)
+                .min(PATIENCE + piece)
+    }
+}
+
+/// An answer in pieces, whose reader is attended to.
+pub(crate) struct Answered {
+    body: Body,
+    /// What was not given to the connection yet, in a piece of at most this many bytes.
+    rest: Bytes,
+    piece: usize,
+    reader: Arc<Reader>,
+}
+
+impl Answered {
+    /// The answer of the call that this task runs; `is_near` if it stays in this process.
+    pub(crate) fn new(body: Body, is_near: bool) -> Self {
+        Self {
+            body,
+            rest: Bytes::new(),
+            piece: if is_near { usize::MAX } else { PIECE },
+            reader: READER.try_with(Arc::clone).unwrap_or_default(),
+        }
+    }
+}
+
+impl http_body::Body for Answered {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        self.reader.took();
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(other) => return Poll::Ready(Some(Ok(other))),
+                },
+                ended => return Poll::Ready(ended),
+            }
+        }
+        let piece = self.rest.len().min(self.piece);
+        let data = self.rest.split_to(piece);
+        self.reader.given(data.len());
+        Poll::Ready(Some(Ok(Frame::data(data))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (rest, mut hint) = (self.rest.len() as u64, self.body.size_hint());
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint.set_lower(hint.lower() + rest);
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body::Body as _;
+    use http_body_util::StreamBody;
+    use std::future::poll_fn;
+    use tokio::time::sleep;
+    use tokio_stream::StreamExt;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn body(chunks: Vec<usize>) -> Body {
+        let chunks = tokio_stream::iter(chunks).map(|it| vec![0; it].into());
+        Body::new(StreamBody::new(
+            chunks.map(|it| Ok::<_, Status>(Frame::data(it))),
+        ))
+    }
+
+    async fn next(body: &mut Answered) -> Option<usize> {
+        let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await?;
+        Some(frame.unwrap().into_data().unwrap().len())
+    }
+
+    /// Runs a call as a connection does; returns when it ended, and whether it ended by itself.
+    async fn run<F: Future<Output = ()> + Send + 'static>(
+        call: impl FnOnce() -> F + Send + 'static,
+    ) -> (u64, bool) {
+        let begun = Instant::now();
+        let (sender, ended) = tokio::sync::oneshot::channel();
+        Attended.execute(async move {
+            call().await;
+            let _ = sender.send(());
+        });
+        let by_itself = ended.await.is_ok();
+        (begun.elapsed().as_secs(), by_itself)
+    }
+
+    #[tokio::test]
+    async fn answers_come_in_pieces() {
+        let mut answer = Answered::new(body(vec![3, 2 * PIECE + 1]), false);
+        let mut sizes = Vec::new();
+        while let Some(size) = next(&mut answer).await {
+            sizes.push(size);
+        }
+        assert_eq!(sizes, [3, PIECE, PIECE, 1]);
+        let mut near = Answered::new(body(vec![2 * PIECE]), true);
+        assert_eq!(next(&mut near).await, Some(2 * PIECE));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_nothing_is_not_waited_for() {
+        let stuck = || async {
+            let mut answer = Answered::new(body(vec![10]), false);
+            next(&mut answer).await;
+            std::future::pending::<()>().await;
+        };
+        let (seconds, by_itself) = run(stuck).await;
+        assert!(!by_itself && seconds >= PATIENCE.as_secs() && seconds <= 2 * PATIENCE.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_a_little_now_and_then_is_not_waited_for_either() {
+        let trickling = || async {
+            let mut answer = Answered::new(body(vec![1; 100]), false);
+            while next(&mut answer).await.is_some() {
+                sleep(30 * SECOND).await;
+            }
+        };
+        let (seconds, by_itself) = run(trickling).await;
+        assert!(!by_itself && seconds <= 2 * PATIENCE.as_secs(), "{seconds}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn poor_connections_and_slow_answers_are_waited_for() {
+        let poor = || async {
+            let mut answer = Answered::new(body(vec![100 * PIECE]), false);
+            while next(&mut answer).await.is_some() {
+                sleep(4 * SECOND).await;
+            }
+        };
+        assert_eq!(run(poor).await, (400, true));
+        let slow = || async {
+            let chunks = body(vec![1; 10]);
+            let mut answer = Answered::new(chunks, false);
+            // The server has nothing to say for an hour, which is not the caller's fault.
+            sleep(3600 * SECOND).await;
+            while next(&mut answer).await.is_some() {}
+        };
+        assert_eq!(run(slow).await, (3600, true));
+    }
+}

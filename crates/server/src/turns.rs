@@ -1,0 +1,254 @@
+//! The turns of clients: how many calls a second each makes, how many of its calls run at a time, and how much of what they send
+//! is in memory. Queries wait for their places where they are handled (`limits`), scrubs are refused theirs (`scrubbing`).
+
+use crate::clients::{Caller, Client};
+use crate::guarded::Guarded;
+use crate::limits::Limits;
+use crate::quotas::Quotas;
+use crate::received::{Account, Received, SMALL, longest};
+use crate::shares::{Rule, Share, Shares};
+use crate::status::{RETRY_SOON, busy};
+use oboro_format::wording::MAX_CALLS_PER_SECOND;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::time::timeout;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, Bytes, Service, StdError, http};
+use tonic::server::NamedService;
+
+/// Calls at a time that are neither queries nor uploads nor scrubs, until their answers were taken.
+const LIGHT: Rule = Rule::Places {
+    all: 64,
+    per_client: 16,
+};
+/// Segments that are received at a time.
+const UPLOADS: Rule = Rule::Places {
+    all: 128,
+    per_client: 32,
+};
+
+/// What calls of all services share.
+pub(crate) struct Turns {
+    limits: Limits,
+    quotas: Quotas,
+    light: Arc<Shares>,
+    uploads: Arc<Shares>,
+    messages: Arc<Shares>,
+}
+
+impl Turns {
+    /// With this much memory for messages that are received.
+    pub(crate) fn new(limits: Limits, messages: u64) -> Arc<Self> {
+        Arc::new(Self {
+            limits,
+            quotas: Quotas::new(limits.calls_per_second),
+            light: Shares::new(LIGHT),
+            uploads: Shares::new(UPLOADS),
+            messages: Shares::new(Rule::Bytes { all: messages }),
+        })
+    }
+
+    fn count(&self, client: &Client) -> Result<(), Status> {
+        self.quotas.count(client).map_err(|wait| {
+            busy(
+                format!(
+                    "this client makes too many calls: this server takes {} a second of one; try again in {} ms, or ask its operator to raise {MAX_CALLS_PER_SECOND}",
+                    self.limits.calls_per_second,
+                    wait.as_millis().max(1)
+                ),
+                wait,
+            )
+        })
+    }
+
+    /// Waits for the place of a call that has one here.
+    async fn place(&self, client: &Client, call: &str) -> Result<Option<Share>, Status> {
+        let places = match call {
+            "Count" | "FetchColumns" | "SearchGenome" | "Scrub" => return Ok(None),
+            "SendSegment" => &self.uploads,
+            _ => &self.light,
+        };
+        match timeout(self.limits.queue_time, places.take(client, 1)).await {
+            Ok(Ok(place)) => Ok(Some(place)),
+            _ => Err(busy(
+                "the server works on as many calls as it takes at a time; try again when some have ended",
+                RETRY_SOON,
+            )),
+        }
+    }
+
+    /// The account of a call whose messages may be long.
+    fn account(&self, client: &Client, call: &str) -> Option<Account> {
+        let account = || Account::new(&self.messages, client, call, self.limits.queue_time);
+        (longest(call, &self.limits) > SMALL).then(account)
+    }
+}
+
+/// A service whose calls take turns. The [`Caller`] is in the request.
+#[derive(Clone)]
+pub(crate) struct InTurn<S> {
+    service: S,
+    turns: Arc<Turns>,
+}
+
+impl<S> InTurn<S> {
+    pub(crate) fn new(service: S, turns: &Arc<Turns>) -> Self {
+        Self {
+            service,
+            turns: Arc::clone(turns),
+        }
+    }
+}
+
+impl<S: NamedService> NamedService for InTurn<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S, B> Service<http::Request<Body>> for InTurn<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<B>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<StdError>,
+{
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let caller = request.extensions().get::<Caller>();
+        let client = caller.map_or(Client::Connected(None), |it| it.client.clone());
+        let turns = Arc::clone(&self.turns);
+        if let Err(refusal) = turns.count(&client) {
+            return Box::pin(async move { Ok(refusal.into_http()) });
+        }
+        // The clone stays behind: this one is ready.
+        let clone = self.service.clone();
+        let mut service = std::mem::replace(&mut self.service, clone);
+        Box::pin(async move {
+            let path = request.uri().path().to_owned();
+            let call = path.rsplit('/').next().unwrap_or_default();
+            let place = match turns.place(&client, call).await {
+                Ok(place) => place,
+                Err(refusal) => return Ok(refusal.into_http()),
+            };
+            let account = turns.account(&client, call);
+            let longest = longest(call, &turns.limits);
+            let received = account.clone();
+            let request = request.map(|body| Body::new(Received::new(body, longest, received)));
+            let response = service.call(request).await?;
+            // What was received is of no use any more, unless the handler goes on to receive.
+            drop(account);
+            Ok(response.map(|body| Body::new(Guarded::new(Body::new(body), place))))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body::Frame;
+    use oboro_format::Roles;
+    use oboro_protocol::RETRY_AFTER_KEY;
+    use std::future::{Ready, ready};
+    use std::time::Duration;
+    use tonic::Code;
+
+    /// Answers with a body that never ends.
+    #[derive(Clone)]
+    struct Endless;
+
+    impl Service<http::Request<Body>> for Endless {
+        type Response = http::Response<Body>;
+        type Error = Infallible;
+        type Future = Ready<Result<http::Response<Body>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: http::Request<Body>) -> Self::Future {
+            let frames = tokio_stream::pending::<Result<Frame<Bytes>, Status>>();
+            let body = Body::new(http_body_util::StreamBody::new(frames));
+            ready(Ok(http::Response::new(body)))
+        }
+    }
+
+    async fn call(
+        service: &mut InTurn<Endless>,
+        name: &str,
+        call: &str,
+    ) -> Result<http::Response<Body>, Status> {
+        let mut request = http::Request::new(Body::empty());
+        *request.uri_mut() = format!("/oboro.v1.Mining/{call}").parse().unwrap();
+        let caller = Caller::named(&name.into(), Roles::OWNER);
+        request.extensions_mut().insert(caller);
+        let response = service.call(request).await.unwrap();
+        match Status::from_header_map(response.headers()) {
+            Some(refusal) => Err(refusal),
+            None => Ok(response),
+        }
+    }
+
+    fn service(limits: Limits) -> InTurn<Endless> {
+        InTurn::new(Endless, &Turns::new(limits, 1000))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unread_answers_of_one_client_keep_their_places_and_no_others() {
+        let mut service = service(Limits {
+            queue_time: Duration::from_secs(3),
+            ..Limits::default()
+        });
+        let mut answers = Vec::new();
+        for _ in 0..16 {
+            answers.push(call(&mut service, "a", "ListDatasets").await.unwrap());
+        }
+        let refusal = call(&mut service, "a", "BeginUpload").await.unwrap_err();
+        assert_eq!(refusal.code(), Code::ResourceExhausted);
+        assert!(refusal.metadata().contains_key(RETRY_AFTER_KEY));
+        // Its queries and uploads have places of their own, and other clients theirs.
+        for its in ["Count", "SendSegment"] {
+            call(&mut service, "a", its).await.unwrap();
+        }
+        for other in ["b", "c", "d"] {
+            for _ in 0..16 {
+                answers.extend(call(&mut service, other, "ListDatasets").await.ok());
+            }
+        }
+        // The last quarter is for those who have none, as the fourth did at first.
+        assert_eq!(answers.len(), 48 + 1);
+        for other in ["e", "f", "g"] {
+            answers.push(call(&mut service, other, "Publish").await.unwrap());
+        }
+        answers.remove(0);
+        call(&mut service, "a", "BeginUpload").await.unwrap_err();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_calls_too_often_is_told_when_to_call_again() {
+        let mut service = service(Limits {
+            calls_per_second: 2,
+            ..Limits::default()
+        });
+        for _ in 0..10 {
+            call(&mut service, "a", "Placement").await.unwrap();
+        }
+        let refusal = call(&mut service, "a", "Placement").await.unwrap_err();
+        assert_eq!(refusal.code(), Code::ResourceExhausted);
+        assert_eq!(refusal.metadata().get(RETRY_AFTER_KEY).unwrap(), "500");
+        assert!(refusal.message().contains("--max-calls-per-second"));
+        call(&mut service, "b", "Placement").await.unwrap();
+        tokio::time::advance(Duration::from_millis(500)).await;
+        call(&mut service, "a", "Placement").await.unwrap();
+    }
+}
