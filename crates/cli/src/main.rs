@@ -68,6 +68,9 @@ enum Command {
     /// Let other callers of a server use what you have there.
     #[command(subcommand)]
     Access(commands::access::Command),
+    /// List what a server computes at the moment, and end it.
+    #[command(args_conflicts_with_subcommands = true)]
+    Queries(commands::queries::Arguments),
     /// Show what a key file, dataset directory or segment holds, or where a server holds a dataset
     /// in memory.
     Inspect(commands::inspect::Arguments),
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Command::Delete(arguments) => commands::datasets::delete(&arguments, output),
         Command::Undelete(arguments) => commands::datasets::undelete(&arguments, output),
         Command::Access(command) => commands::access::run(&command, output),
+        Command::Queries(arguments) => commands::queries::run(&arguments, output),
         Command::Inspect(arguments) => commands::inspect::run(&arguments, output),
         Command::Scrub(arguments) => commands::scrub::run(&arguments, output),
         Command::Backup(arguments) => commands::backup::run(&arguments, output),

@@ -1,9 +1,11 @@
-//! What a server holds of an owner: its datasets, those it deleted, its unfinished uploads, and who else may use them.
+//! What a server holds of an owner: its datasets, those it deleted, its unfinished uploads, who else may use them, and its
+//! queries in progress.
 
 use crate::connection::Connection;
 use crate::error::{ClientError, printable};
 use oboro_format::{DatasetId, DatasetInfo, Roles};
 use oboro_protocol::{dataset_id, v1};
+use std::time::Duration;
 
 /// The datasets of a server that a caller may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +66,21 @@ pub struct Grant {
     pub name: String,
     /// The roles.
     pub roles: Roles,
+}
+
+/// A query in progress.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    /// Identifies it until it ends.
+    pub number: u64,
+    /// The namespace of who asks.
+    pub caller: String,
+    /// The call.
+    pub call: String,
+    /// What it is about; `None` if it is another's.
+    pub name: Option<String>,
+    /// Since it was admitted.
+    pub duration: Duration,
 }
 
 impl Connection {
@@ -182,6 +199,39 @@ impl Connection {
             })
         })?;
         Ok(roles(reply.roles))
+    }
+
+    /// The queries in progress that the caller may end.
+    ///
+    /// # Errors
+    /// As every call.
+    pub fn queries(&self) -> Result<Vec<Query>, ClientError> {
+        let reply = self.again(|| {
+            self.call("listing queries", async |mut client| {
+                client.list_queries(v1::ListQueriesRequest {}).await
+            })
+        })?;
+        let queries = reply.queries.into_iter().map(|it| Query {
+            number: it.number,
+            caller: printable(&it.caller),
+            call: printable(&it.call),
+            name: (!it.name.is_empty()).then(|| printable(&it.name)),
+            duration: Duration::from_millis(it.milliseconds),
+        });
+        Ok(queries.collect())
+    }
+
+    /// Ends a query in progress.
+    ///
+    /// # Errors
+    /// No such query, or as every call.
+    pub fn end_query(&self, number: u64) -> Result<(), ClientError> {
+        self.when_free(|| {
+            self.call("ending a query", async |mut client| {
+                client.end_query(v1::EndQueryRequest { number }).await
+            })
+        })?;
+        Ok(())
     }
 
     /// What the caller granted to others.

@@ -27,7 +27,7 @@ mod workers;
 
 pub use cache::{decode_kept, forget_kept};
 pub use connection::{Connection, Identity, NodePages, Options, Placement};
-pub use datasets::{Deleted, Grant, Listing, Unfinished, Unpublished};
+pub use datasets::{Deleted, Grant, Listing, Query, Unfinished, Unpublished};
 pub use error::{ClientError, utc};
 pub use fetch::Fetched;
 pub use forecast::{LevelForecast, Prospect, RouteForecast};

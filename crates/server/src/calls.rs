@@ -61,6 +61,7 @@ where
             client = field::Empty,
             token = field::Empty,
             certificate = field::Empty,
+            query = field::Empty,
             dataset = field::Empty,
             level = field::Empty,
             itemsets = field::Empty,

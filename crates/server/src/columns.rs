@@ -35,7 +35,10 @@ pub(crate) async fn fetch(
     caller: &Caller,
     request: v1::FetchColumnsRequest,
 ) -> Result<Columns, Status> {
-    let permit = counting.admission.admit(&caller.client).await?;
+    let permit = counting
+        .admission
+        .admit(caller, ("FetchColumns", &request.name))
+        .await?;
     let access = counting.access_of(caller);
     let wanted = blocking(move || Wanted::new(&access, request)).await?;
     wanted.record(&Span::current());

@@ -14,7 +14,7 @@ use crate::memory::{MemoryBudget, Place, Refusal, Reservation};
 use crate::outbox::Outbox;
 use crate::packing::Packing;
 use crate::pool::{Job, Queue, Workspace};
-use crate::shares::Share;
+use crate::queries::Query;
 use crate::status;
 use crate::totals::{Shards, Totals};
 use oboro_engine::{Backend, EngineError, Job as CountJob, Moments, Plan, RunningJob, Step};
@@ -66,7 +66,10 @@ impl Counting {
         caller: Caller,
         request: v1::CountRequest,
     ) -> Result<Replies, Status> {
-        let permit = self.admission.admit(&caller.client).await?;
+        let permit = self
+            .admission
+            .admit(&caller, ("Count", &request.name))
+            .await?;
         let (access, limits) = (self.access_of(&caller), self.limits);
         let spec = blocking(move || CountSpec::new(&access, &limits, request)).await?;
         spec.record(&Span::current());
@@ -604,17 +607,18 @@ impl Removal {
     }
 }
 
-/// Holds the query's permit until its caller has everything or is gone, and ends it at its limits by `end`. `advice`
-/// says how to ask for less.
+/// Holds the query's place until its caller has everything or is gone, and ends it by `end` at its limits or when somebody
+/// wants it ended. `advice` says how to ask for less.
 pub(crate) async fn watch<R: Message>(
     outbox: Arc<Outbox<R>>,
     end: impl FnOnce(),
     limit: Duration,
     advice: impl Display,
-    _permit: Share,
+    query: Query,
 ) {
     let verdict = tokio::select! {
         () = outbox.closed() => return,
+        ended = query.ended() => ended,
         () = tokio::time::sleep(limit) => Status::deadline_exceeded(format!(
             "the query was ended because it took more than {} s, which is what this server gives one query; {advice}, or ask its operator to raise {QUERY_TIMEOUT}",
             limit.as_secs()

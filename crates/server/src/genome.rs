@@ -484,7 +484,11 @@ impl Genome for Genomes {
             ));
         };
         tracing::debug!(name = open.name, length = open.length, r#where = ?open.r#where, "searches");
-        let permit = self.shared.admission.admit(&caller.client).await?;
+        let permit = self
+            .shared
+            .admission
+            .admit(&caller, ("SearchGenome", &open.name))
+            .await?;
         let shared = Arc::clone(&self.shared);
         let client = caller.client.clone();
         let search = blocking(move || shared.open(&caller, open)).await?;

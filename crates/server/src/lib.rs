@@ -30,6 +30,7 @@ mod outbox;
 mod packing;
 mod partial;
 mod pool;
+mod queries;
 mod quotas;
 mod rarely;
 mod readers;

@@ -1,7 +1,8 @@
 //! Limits on what one caller, or all together, may ask of the server.
 
-use crate::clients::Client;
+use crate::clients::{Caller, Client};
 use crate::connections::ConnectionLimits;
+use crate::queries::{Queries, Query};
 use crate::shares::{Rule, Share, Shares};
 use crate::status::{RETRY_SOON, busy};
 use oboro_format::wording::{MAX_QUERIES, MAX_QUERIES_PER_CLIENT};
@@ -83,6 +84,7 @@ impl From<Limits> for v1::Limits {
 pub(crate) struct Admission {
     limits: Limits,
     places: Arc<Shares>,
+    queries: Arc<Queries>,
 }
 
 impl Admission {
@@ -93,14 +95,30 @@ impl Admission {
                 all: limits.queries as u64,
                 per_client: limits.queries_per_client as u64,
             }),
+            queries: Arc::default(),
         }
     }
 
-    /// Waits for the place of a query, given back when dropped; clients take turns.
+    /// Those that have places.
+    pub(crate) fn queries(&self) -> &Queries {
+        &self.queries
+    }
+
+    /// Waits for the place of a query, given back when dropped; clients take turns. The query is listed by its call and
+    /// the name of what it is `about`.
     ///
     /// # Errors
     /// There was none in time.
-    pub(crate) async fn admit(&self, client: &Client) -> Result<Share, Status> {
+    pub(crate) async fn admit(
+        &self,
+        caller: &Caller,
+        about: (&'static str, &str),
+    ) -> Result<Query, Status> {
+        let place = self.place(&caller.client).await?;
+        Ok(self.queries.begin(caller, about, place))
+    }
+
+    async fn place(&self, client: &Client) -> Result<Share, Status> {
         let Limits {
             queries,
             queries_per_client,
@@ -138,10 +156,10 @@ mod tests {
             ..Limits::default()
         });
         let [a, b] = ["a", "b"].map(|name| Client::Named(name.into()));
-        let admit = async |client: &Client| admission.admit(client).await.unwrap();
+        let admit = async |client: &Client| admission.place(client).await.unwrap();
         let refusal = async |client: &Client| {
             let begun = Instant::now();
-            let status = admission.admit(client).await.unwrap_err();
+            let status = admission.place(client).await.unwrap_err();
             assert_eq!(begun.elapsed(), Limits::default().queue_time);
             assert_eq!(status.code(), Code::ResourceExhausted);
             assert!(status.metadata().contains_key(RETRY_AFTER_KEY));
@@ -172,7 +190,7 @@ mod tests {
         let mut kept = Vec::new();
         for greedy in 0..4 {
             for _ in 0..16 {
-                kept.extend(admission.admit(&client(greedy)).await.ok());
+                kept.extend(admission.place(&client(greedy)).await.ok());
             }
         }
         assert_eq!(kept.len(), 48 + 1);
@@ -180,7 +198,7 @@ mod tests {
         for number in 4..260 {
             let (admission, client) = (Arc::clone(&admission), client(number));
             served.push(tokio::spawn(async move {
-                let place = admission.admit(&client).await;
+                let place = admission.place(&client).await;
                 sleep(Duration::from_millis(500)).await;
                 place.map(drop)
             }));

@@ -365,6 +365,25 @@ impl Mining for Service {
             .await
     }
 
+    async fn list_queries(
+        &self,
+        request: Request<v1::ListQueriesRequest>,
+    ) -> Result<Response<v1::ListQueriesReply>, Status> {
+        let queries = self.counting.admission.queries();
+        let queries = queries.list(&caller(&request)?)?;
+        Ok(Response::new(v1::ListQueriesReply { queries }))
+    }
+
+    async fn end_query(
+        &self,
+        request: Request<v1::EndQueryRequest>,
+    ) -> Result<Response<v1::EndQueryReply>, Status> {
+        let caller = caller(&request)?;
+        let queries = self.counting.admission.queries();
+        queries.end(&caller, request.into_inner().number)?;
+        Ok(Response::new(v1::EndQueryReply {}))
+    }
+
     async fn list_access(
         &self,
         request: Request<v1::ListAccessRequest>,

@@ -11,6 +11,7 @@ pub mod keygen;
 pub mod mine;
 pub mod pairs;
 pub mod plan;
+pub mod queries;
 pub mod rewriting;
 pub mod row_ids;
 pub mod rules;

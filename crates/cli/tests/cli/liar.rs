@@ -186,6 +186,20 @@ impl Mining for Liar {
         Ok(Response::new(pass!(self, list_access, request)))
     }
 
+    async fn list_queries(
+        &self,
+        request: Request<v1::ListQueriesRequest>,
+    ) -> Result<Response<v1::ListQueriesReply>, Status> {
+        Ok(Response::new(pass!(self, list_queries, request)))
+    }
+
+    async fn end_query(
+        &self,
+        request: Request<v1::EndQueryRequest>,
+    ) -> Result<Response<v1::EndQueryReply>, Status> {
+        Ok(Response::new(pass!(self, end_query, request)))
+    }
+
     async fn placement(
         &self,
         request: Request<v1::PlacementRequest>,

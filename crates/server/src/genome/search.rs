@@ -12,8 +12,8 @@ use crate::clients::Client;
 use crate::counting::watch;
 use crate::outbox::Outbox;
 use crate::pool::{Job, Queue, Workspace};
+use crate::queries::Query;
 use crate::received::PATIENCE;
-use crate::shares::Share as Admitted;
 use crate::status;
 use oboro_genome::Plan;
 use oboro_genome::wire::EncryptedQuery;
@@ -45,7 +45,7 @@ pub(super) fn start(
     search: Search,
     requests: Streaming<v1::SearchRequest>,
     outbox: Arc<SearchOutbox>,
-    permit: Admitted,
+    query: Query,
 ) -> Replies {
     let queue = Arc::clone(&shared.queue);
     let watching = watch(
@@ -53,7 +53,7 @@ pub(super) fn start(
         || {},
         shared.limits.query_time,
         ADVICE,
-        permit,
+        query,
     );
     let told = Arc::clone(&outbox);
     let work = async move {

@@ -1,0 +1,201 @@
+//! The queries in progress: counts, fetches of columns, searches. Their owners see and end them, and so do operators those of
+//! all.
+
+use crate::clients::Caller;
+use crate::shares::Share;
+use oboro_format::Role;
+use oboro_protocol::v1;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use tracing::Span;
+
+/// The queries in progress, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Queries(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    last: u64,
+    running: BTreeMap<u64, Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    namespace: Arc<str>,
+    call: &'static str,
+    name: String,
+    begun: Instant,
+    ended: CancellationToken,
+}
+
+/// A query in progress: it has a place, and is listed, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Query {
+    queries: Arc<Queries>,
+    number: u64,
+    ended: CancellationToken,
+    _place: Share,
+}
+
+impl Queries {
+    /// Lists a query that has a place: the call, and the name of what it is about.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        caller: &Caller,
+        (call, name): (&'static str, &str),
+        place: Share,
+    ) -> Query {
+        let ended = CancellationToken::new();
+        let mut state = self.0.lock();
+        state.last += 1;
+        let number = state.last;
+        let running = Running {
+            namespace: Arc::clone(&caller.namespace),
+            call,
+            name: name.to_owned(),
+            begun: Instant::now(),
+            ended: ended.clone(),
+        };
+        state.running.insert(number, running);
+        Span::current().record("query", number);
+        Query {
+            queries: Arc::clone(self),
+            number,
+            ended,
+            _place: place,
+        }
+    }
+
+    /// The queries that a caller may end.
+    ///
+    /// # Errors
+    /// It may end none.
+    pub(crate) fn list(&self, caller: &Caller) -> Result<Vec<v1::QueryInfo>, Status> {
+        check(caller)?;
+        let state = self.0.lock();
+        let seen = state.running.iter().filter(|(_, it)| it.is_of(caller));
+        let info = |(&number, it): (&u64, &Running)| v1::QueryInfo {
+            number,
+            caller: it.namespace.to_string(),
+            call: it.call.to_owned(),
+            // Operators need not know what owners call their data.
+            name: if it.namespace == caller.namespace {
+                it.name.clone()
+            } else {
+                String::new()
+            },
+            milliseconds: u64::try_from(it.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        };
+        Ok(seen.map(info).collect())
+    }
+
+    /// Ends a query; its caller is told.
+    ///
+    /// # Errors
+    /// The caller may end none, or there is none of this number that it may end.
+    pub(crate) fn end(&self, caller: &Caller, number: u64) -> Result<(), Status> {
+        check(caller)?;
+        let state = self.0.lock();
+        let running = state.running.get(&number).filter(|it| it.is_of(caller));
+        let running = running.ok_or_else(|| {
+            Status::not_found(format!(
+                "there is no query {number} in progress; list the queries to see those that are"
+            ))
+        })?;
+        running.ended.cancel();
+        Ok(())
+    }
+}
+
+/// Refuses callers that may end no queries, not even their own.
+fn check(caller: &Caller) -> Result<(), Status> {
+    if caller.roles.has(Role::Administer) || caller.roles.has(Role::Operate) {
+        return Ok(());
+    }
+    Err(Status::permission_denied(
+        "the token of this call has neither the role administer, to see and end its owner's queries, nor operate, for those of all; ask the server's operator for one that has",
+    ))
+}
+
+impl Running {
+    /// Whether a caller may see and end it.
+    fn is_of(&self, caller: &Caller) -> bool {
+        caller.roles.has(Role::Operate) || self.namespace == caller.namespace
+    }
+}
+
+impl Query {
+    /// Completes once somebody has ended the query.
+    pub(crate) async fn ended(&self) -> Status {
+        self.ended.cancelled().await;
+        Status::failed_precondition(
+            "the query was ended by its owner or an operator of the server (`oboro queries end`); ask them before you repeat it",
+        )
+    }
+}
+
+impl Drop for Query {
+    fn drop(&mut self) {
+        self.queries.0.lock().running.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shares::{Rule, Shares};
+    use oboro_format::Roles;
+    use tonic::Code;
+
+    #[tokio::test]
+    async fn queries_are_seen_and_ended_by_their_owner_and_operators() {
+        let caller = |name: &str, roles| Caller::named(&name.into(), roles);
+        let [alice, bob] = ["alice", "bob"].map(|name| caller(name, Roles::OWNER));
+        let operator = caller("ops", Role::Operate.into());
+        let queries = Arc::new(Queries::default());
+        let places = Shares::new(Rule::Bytes { all: 10 });
+        let mut begin = async |caller: &Caller| {
+            let place = places.take(&caller.client, 1).await.unwrap();
+            queries.begin(caller, ("Count", "rows"), place)
+        };
+        let (of_alice, of_bob) = (begin(&alice).await, begin(&bob).await);
+        let seen = |caller: &Caller| -> Vec<(u64, String)> {
+            let listed = queries.list(caller).unwrap().into_iter();
+            listed.map(|it| (it.number, it.name)).collect()
+        };
+        assert_eq!(seen(&alice), [(1, "rows".into())]);
+        assert_eq!(seen(&bob), [(2, "rows".into())]);
+        assert_eq!(seen(&operator), [(1, String::new()), (2, String::new())]);
+        // That of another is as absent as one that never was.
+        let refusals = [2, 9].map(|number| queries.end(&alice, number).unwrap_err());
+        let [foreign, absent] = refusals.map(|it| (it.code(), it.message().to_owned()));
+        assert_eq!(foreign.0, Code::NotFound);
+        assert_eq!(foreign.1.replace('2', "9"), absent.1);
+        let weak = caller("alice", Role::Count.into());
+        assert_eq!(
+            queries.list(&weak).unwrap_err().code(),
+            Code::PermissionDenied
+        );
+        assert_eq!(
+            queries.end(&weak, 1).unwrap_err().code(),
+            Code::PermissionDenied
+        );
+        queries.end(&alice, 1).unwrap();
+        assert!(
+            of_alice
+                .ended()
+                .await
+                .message()
+                .contains("ended by its owner")
+        );
+        queries.end(&operator, 2).unwrap();
+        of_bob.ended().await;
+        drop((of_alice, of_bob));
+        assert!(seen(&operator).is_empty());
+        assert_eq!(places.taken(), 0);
+    }
+}
