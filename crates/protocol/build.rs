@@ -2,10 +2,16 @@
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto/oboro.proto");
-    let descriptors = protox::compile(["oboro.proto"], ["proto"])?;
+    let mut compiler = protox::Compiler::new(["proto"])?;
+    compiler.open_file("oboro.proto")?;
+    let out = std::path::PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(
+        out.join("oboro.descriptors"),
+        compiler.encode_file_descriptor_set(),
+    )?;
     tonic_prost_build::configure()
         // Residues and chunks are reference-counted, not copied.
         .bytes(".")
-        .compile_fds(descriptors)?;
+        .compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

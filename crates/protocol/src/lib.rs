@@ -10,6 +10,9 @@ pub use fields::{FieldError, column_numbers, columns, dataset_id, digest};
 pub use genome::{kind, nonce};
 pub use moments::{block_ranges, moments_messages, moments_range};
 
+/// `proto/oboro.proto` as an encoded `FileDescriptorSet`: which calls there are.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/oboro.descriptors"));
+
 /// Generated from `proto/oboro.proto`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]
 pub mod v1 {

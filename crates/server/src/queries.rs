@@ -158,7 +158,7 @@ mod tests {
         let operator = caller("ops", Role::Operate.into());
         let queries = Arc::new(Queries::default());
         let places = Shares::new(Rule::Bytes { all: 10 });
-        let mut begin = async |caller: &Caller| {
+        let begin = async |caller: &Caller| {
             let place = places.take(&caller.client, 1).await.unwrap();
             queries.begin(caller, ("Count", "rows"), place)
         };

@@ -21,6 +21,7 @@ mod make;
 mod memory;
 mod mining;
 mod objects;
+mod owners;
 mod placement;
 mod plan;
 mod refusals;
