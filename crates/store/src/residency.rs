@@ -8,6 +8,7 @@ mod ledger;
 mod permits;
 mod reader;
 mod tier;
+mod turns;
 
 pub use ledger::{PanelKey, Reads, WorkUnit};
 pub use tier::{Arrival, Listener, Stream};

@@ -94,7 +94,10 @@ impl SharedStore {
             open.push_back(Arc::clone(&snapshot));
             return Ok(snapshot);
         }
-        let homes = Arc::new(self.placement.homes(manifest.dataset));
+        let (owner, homes) = (
+            Arc::from(namespace),
+            Arc::new(self.placement.homes(manifest.dataset)),
+        );
         let is_of_dataset =
             |it: &Arc<Snapshot>| is_here(it) && it.manifest().dataset == manifest.dataset;
         let known = open.iter().filter(|it| is_of_dataset(it)).count();
@@ -107,6 +110,7 @@ impl SharedStore {
         let older = open.iter().rfind(|it| is_of_dataset(it)).map(|it| &**it);
         let segments = segments_of(&manifest, older, |index| {
             self.tier.register(
+                &owner,
                 self.segment(namespace, &manifest, index)?,
                 Arc::clone(&homes),
             )

@@ -32,7 +32,7 @@ use std::iter;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use datasets::Datasets;
@@ -194,6 +194,8 @@ struct Common {
     /// If the directory is a cache: what namespaces are below.
     objects: Option<Arc<Cache>>,
     policy: RwLock<Policy>,
+    /// How many namespaces are open: they share what idle snapshots may take.
+    opened: AtomicU64,
     /// Held as long as anything may still write.
     _lock: Lock,
 }
@@ -250,7 +252,7 @@ impl Snapshots {
     }
 
     /// Keeps the snapshot of a published version.
-    fn keep(&mut self, snapshot: Arc<Snapshot>) {
+    fn keep(&mut self, snapshot: Arc<Snapshot>, idle_bytes: u64) {
         let dataset = snapshot.manifest().dataset;
         self.current.insert(snapshot.name().to_owned(), dataset);
         let older = self.newest.insert(dataset, Arc::clone(&snapshot));
@@ -260,7 +262,7 @@ impl Snapshots {
                 self.replaced.pop_front();
             }
         }
-        self.forget_idle(HEADER_BYTES);
+        self.forget_idle(idle_bytes);
     }
 
     /// Forgets snapshots that nobody uses, versions that were replaced first and then the least recently used, until
@@ -614,8 +616,16 @@ impl Common {
             tier,
             objects,
             policy: RwLock::default(),
+            opened: AtomicU64::new(0),
             _lock: lock,
         })
+    }
+}
+
+impl Common {
+    /// Bytes of headers that idle snapshots of one namespace may take.
+    fn idle_bytes(&self) -> u64 {
+        HEADER_BYTES / self.opened.load(Ordering::Relaxed).max(1)
     }
 }
 

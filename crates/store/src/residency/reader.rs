@@ -11,8 +11,8 @@ mod ring;
 use oboro_arena::{Arena, ArenaBlock, ArenaError, Backing, CpuAssignment};
 use oboro_format::ReadError;
 use parking_lot::{Condvar, Mutex};
+use crate::residency::turns::Turns;
 use ring::Ring;
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::num::NonZero;
@@ -92,7 +92,7 @@ struct Queue {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Work>,
+    waiting: Turns<Work>,
     /// The generation that serves: threads of earlier ones end, after the requests they have in flight.
     generation: Generation,
     is_closed: bool,
@@ -176,15 +176,16 @@ impl Reader {
         Ok(())
     }
 
-    /// Appends a request to the queue. Does not block.
-    pub(crate) fn submit(&self, work: Work) {
-        self.queue.submit(work);
+    /// Appends a request to those of its owner; owners take turns. Does not block.
+    pub(crate) fn submit(&self, owner: &Arc<str>, work: Work) {
+        self.queue.submit(owner, work);
     }
 
     /// Ends the threads, and tells the callers of requests that none of them has started.
     fn refuse_all(&self) {
         let mut threads = self.threads.lock();
-        for work in self.queue.close() {
+        let mut waiting = self.queue.close();
+        while let Some(work) = waiting.pop() {
             work.refuse();
         }
         end(&mut threads);
@@ -256,13 +257,13 @@ impl Expand {
 }
 
 impl Queue {
-    fn submit(&self, work: Work) {
+    fn submit(&self, owner: &Arc<str>, work: Work) {
         let mut state = self.state.lock();
         if state.is_closed {
             drop(state);
             return work.refuse();
         }
-        state.waiting.push_back(work);
+        state.waiting.push(owner, work);
         self.changed.notify_one();
     }
 
@@ -276,7 +277,7 @@ impl Queue {
     }
 
     /// Ends the serving threads and refuses further requests; returns those not started.
-    fn close(&self) -> VecDeque<Work> {
+    fn close(&self) -> Turns<Work> {
         let mut state = self.state.lock();
         state.generation += 1;
         state.is_closed = true;
@@ -300,7 +301,7 @@ impl Queue {
             if state.generation != generation {
                 return Next::Ended;
             }
-            if let Some(work) = state.waiting.pop_front() {
+            if let Some(work) = state.waiting.pop() {
                 return Next::Work(work);
             }
             if !may_sleep {

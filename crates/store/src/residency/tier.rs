@@ -77,6 +77,8 @@ struct State {
 /// An open segment and its panels in memory.
 struct StreamedSegment {
     number: u64,
+    /// Whose requests are to take turns with those of others.
+    owner: Arc<str>,
     segment: StoredSegment,
     homes: Arc<Homes>,
     /// The arenas of its panels, by home.
@@ -316,9 +318,10 @@ impl Tier {
         self.state.lock().ledger.capacity()
     }
 
-    /// Adds a segment; none of its panels is read yet.
+    /// Adds a segment of an owner; none of its panels is read yet.
     pub(crate) fn register(
         self: &Arc<Self>,
+        owner: &Arc<str>,
         segment: StoredSegment,
         homes: Arc<Homes>,
     ) -> Result<OpenSegment, StoreError> {
@@ -333,6 +336,7 @@ impl Tier {
         state.registered += 1;
         let segment = Arc::new(StreamedSegment {
             number: state.registered,
+            owner: Arc::clone(owner),
             panels: (0..cells).map(|_| PanelCell::default()).collect(),
             arenas,
             file,
@@ -472,6 +476,7 @@ impl Tier {
         let place = load.segment.segment.header().part_extent(part);
         let PartExtent { offset, len, .. } = place;
         let to_read = Arc::clone(&load.segment);
+        let owner = Arc::clone(&load.segment.owner);
         let is_wanted = self.asks_for(load.key);
         let tier = Arc::downgrade(self);
         let then = Box::new(move |bytes: Result<&[u8], ReadError>| {
@@ -492,18 +497,20 @@ impl Tier {
             }
             tier.act(|state, events| state.end(load, panel, Some(len as u64), events));
         });
-        self.reader.submit(Work::Read(Read {
+        let read = Work::Read(Read {
             open: Box::new(move || to_read.file_to_read()),
             offset,
             len,
             is_wanted,
             then,
-        }));
+        });
+        self.reader.submit(&owner, read);
     }
 
     /// Expands a mask on a thread of the reader.
     fn queue_expansion(self: &Arc<Self>, load: Load) {
         let is_wanted = self.asks_for(load.key);
+        let owner = Arc::clone(&load.segment.owner);
         let tier = Arc::downgrade(self);
         let then = Box::new(move |turn: io::Result<()>| {
             let Some(tier) = tier.upgrade() else { return };
@@ -513,7 +520,8 @@ impl Tier {
             };
             tier.act(|state, events| state.end(load, panel, None, events));
         });
-        self.reader.submit(Work::Expand(Expand { is_wanted, then }));
+        self.reader
+            .submit(&owner, Work::Expand(Expand { is_wanted, then }));
     }
 
     fn asks_for(self: &Arc<Self>, key: Key) -> Box<dyn Fn() -> bool + Send> {

@@ -414,19 +414,21 @@ impl Datasets {
         }
         let older = self.shared.snapshots.lock().newest(record.id);
         if let Some(same) = older.as_ref().filter(|older| *older.manifest() == manifest) {
-            self.shared.snapshots.lock().keep(Arc::clone(same));
+            self.shared.snapshots.lock().keep(Arc::clone(same), self.shared.common.idle_bytes());
             return Ok(Arc::clone(same));
         }
         let common = &self.shared.common;
         let homes = Arc::new(common.placement.homes(record.id));
         let segments = segments_of(&manifest, older.as_deref(), |index| {
             let segment = self.shared.open_segment(&manifest, index)?;
-            common.tier.register(segment, Arc::clone(&homes))
+            common
+                .tier
+                .register(&self.shared.name, segment, Arc::clone(&homes))
         })?;
         let namespace = Arc::clone(&self.shared.name);
         let snapshot = Snapshot::new(namespace, record.name, manifest, segments, homes);
         let snapshot = Arc::new(snapshot);
-        self.shared.snapshots.lock().keep(Arc::clone(&snapshot));
+        self.shared.snapshots.lock().keep(Arc::clone(&snapshot), common.idle_bytes());
         Ok(snapshot)
     }
 

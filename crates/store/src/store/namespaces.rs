@@ -49,7 +49,7 @@ impl Namespaces {
                 None => Arc::clone(opened.entry(name.into()).or_default()),
             }
         };
-        let mut slot = slot.lock();
+        let mut slot = slot.lock_arc();
         if let Some(open) = &*slot {
             return Ok(Arc::clone(open));
         }
@@ -58,7 +58,15 @@ impl Namespaces {
         sweep_all(&mut shared)?;
         shared.state.get_mut().outdated = rewritten::replay(&shared)?;
         shared.fill_reserve();
-        Ok(Arc::clone(slot.insert(Arc::new(shared))))
+        let shared = Arc::clone(slot.insert(Arc::new(shared)));
+        drop(slot);
+        self.common.opened.fetch_add(1, Ordering::Relaxed);
+        // There is less for each of the others.
+        for other in self.opened() {
+            let idle_bytes = self.common.idle_bytes();
+            other.snapshots.lock().forget_idle(idle_bytes);
+        }
+        Ok(shared)
     }
 
     /// The home of a namespace, which need not exist.

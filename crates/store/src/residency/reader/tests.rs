@@ -63,7 +63,7 @@ fn read(
     len: usize,
 ) -> Receiver<io::Result<Vec<u8>>> {
     let (told, heard) = channel();
-    reader.submit(Work::Read(request(file, offset, len, move |arrived| {
+    reader.submit(&"".into(), Work::Read(request(file, offset, len, move |arrived| {
         let _ = told.send(arrived.map(<[u8]>::to_vec));
     })));
     heard
@@ -98,7 +98,7 @@ fn there_are_no_more_threads_than_places_and_each_is_kept_to_its_own() {
         let threads = reader.threads.lock().len();
         assert_eq!(threads, if let ReadMethod::Ring = method { 1 } else { 3 });
         let (told, heard) = channel();
-        reader.submit(Work::Read(request(&file, 0, 1, move |_| {
+        reader.submit(&"".into(), Work::Read(request(&file, 0, 1, move |_| {
             let allowed = sched_getaffinity(None).unwrap();
             told.send((allowed.count(), allowed.is_set(first))).unwrap();
         })));
@@ -134,7 +134,7 @@ fn files_are_open_for_the_time_of_a_read() {
         let (told, heard) = channel();
         let (go, gone) = channel::<()>();
         let begun = told.clone();
-        reader.submit(Work::Read(request(&file, 0, BUFFER, move |_| {
+        reader.submit(&"".into(), Work::Read(request(&file, 0, BUFFER, move |_| {
             begun.send("begun").unwrap();
             let _ = gone.recv_timeout(Duration::from_secs(60));
         })));
@@ -145,7 +145,7 @@ fn files_are_open_for_the_time_of_a_read() {
             assert_eq!(kind, io::ErrorKind::PermissionDenied);
             told.send("told").unwrap();
         });
-        reader.submit(Work::Read(Read {
+        reader.submit(&"".into(), Work::Read(Read {
             open: Box::new(move || {
                 opened.send("opened").unwrap();
                 Err(ReadError::Refused(io::ErrorKind::PermissionDenied.into()))
@@ -170,8 +170,8 @@ fn files_are_open_for_the_time_of_a_read() {
 fn who_panics_takes_nobody_along() {
     let file = file(BUFFER);
     for reader in readers(1) {
-        reader.submit(Work::Read(request(&file, 0, 1, |_| panic!("as it should"))));
-        reader.submit(Work::Read(Read {
+        reader.submit(&"".into(), Work::Read(request(&file, 0, 1, |_| panic!("as it should"))));
+        reader.submit(&"".into(), Work::Read(Read {
             is_wanted: Box::new(|| panic!("as it should")),
             ..request(&file, 0, 1, |_| {})
         }));
@@ -186,7 +186,7 @@ fn what_is_not_read_has_its_turn_too() {
         let (told, heard) = channel();
         for is_wanted in [false, true] {
             let told = told.clone();
-            reader.submit(Work::Expand(Expand {
+            reader.submit(&"".into(), Work::Expand(Expand {
                 is_wanted: Box::new(move || is_wanted),
                 then: Box::new(move |turn| told.send((is_wanted, turn)).unwrap()),
             }));
@@ -201,7 +201,7 @@ fn what_nobody_wants_any_more_is_not_read() {
     let file = file(BUFFER);
     for reader in readers(1) {
         let (told, heard) = channel();
-        reader.submit(Work::Read(Read {
+        reader.submit(&"".into(), Work::Read(Read {
             is_wanted: Box::new(|| false),
             ..request(&file, 0, 1, move |_| told.send(()).unwrap())
         }));
@@ -222,7 +222,7 @@ fn whoever_is_told_may_drop_the_reader() {
             drop(last.lock().take());
             told.send(()).unwrap();
         });
-        reader.lock().as_ref().unwrap().submit(Work::Read(request));
+        reader.lock().as_ref().unwrap().submit(&"".into(), Work::Read(request));
         heard.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 }
@@ -233,7 +233,7 @@ fn a_dropped_reader_ends_what_was_begun_and_tells_the_others() {
     for reader in readers(1) {
         let (go, gone) = channel::<()>();
         let (told, begun) = channel();
-        reader.submit(Work::Read(request(&file, 0, BUFFER, move |arrived| {
+        reader.submit(&"".into(), Work::Read(request(&file, 0, BUFFER, move |arrived| {
             told.send(arrived.map(<[u8]>::len)).unwrap();
             let _ = gone.recv_timeout(Duration::from_secs(60));
         })));

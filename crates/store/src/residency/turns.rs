@@ -1,0 +1,67 @@
+//! A queue in which owners take turns: whoever has many requests waits for as many of the others as there are, and the others
+//! for one of each.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Requests by owner, first in, first out for each.
+pub(crate) struct Turns<T> {
+    /// Never empty for an owner that has an entry.
+    waiting: BTreeMap<Arc<str>, VecDeque<T>>,
+    /// The owners that have an entry, the next one first.
+    owners: VecDeque<Arc<str>>,
+}
+
+impl<T> Default for Turns<T> {
+    fn default() -> Self {
+        Self {
+            waiting: BTreeMap::new(),
+            owners: VecDeque::new(),
+        }
+    }
+}
+
+impl<T> Turns<T> {
+    pub(crate) fn push(&mut self, owner: &Arc<str>, request: T) {
+        if let Some(own) = self.waiting.get_mut(owner) {
+            return own.push_back(request);
+        }
+        self.waiting.insert(Arc::clone(owner), [request].into());
+        self.owners.push_back(Arc::clone(owner));
+    }
+
+    /// The next request of the owner whose turn it is.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        let owner = self.owners.pop_front()?;
+        let own = self.waiting.get_mut(&owner)?;
+        let request = own.pop_front();
+        if own.is_empty() {
+            self.waiting.remove(&owner);
+        } else {
+            self.owners.push_back(owner);
+        }
+        request
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_each_owner_comes_between_two_of_one() {
+        let [a, b, c] = ["a", "b", "c"].map(Arc::<str>::from);
+        let mut turns = Turns::default();
+        for number in 0..4 {
+            turns.push(&a, number);
+        }
+        assert_eq!(turns.pop(), Some(0));
+        turns.push(&b, 10);
+        turns.push(&b, 11);
+        turns.push(&c, 20);
+        let rest: Vec<_> = std::iter::from_fn(|| turns.pop()).collect();
+        assert_eq!(rest, [1, 10, 20, 2, 11, 3]);
+        turns.push(&c, 21);
+        assert_eq!((turns.pop(), turns.pop()), (Some(21), None));
+    }
+}
