@@ -132,7 +132,7 @@ class Server:
         self, name: str, *, now: bool = False, interrupt: Interrupt | None = None
     ) -> None:
         """Deletes a dataset. Its name is free; its data stay for as long as the server keeps deleted
-        datasets, and can be brought back with `undelete`.
+        datasets, and can be brought back with `undelete`. A local server keeps none.
 
         Args:
             name: the name it was uploaded under.
