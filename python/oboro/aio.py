@@ -209,6 +209,7 @@ class AsyncServer(_Asynchronous[_server.Server]):
     datasets = _method(_server.Server.datasets)
     dataset = _method(_server.Server.dataset, AsyncDataset)
     delete = _method(_server.Server.delete)
+    undelete = _method(_server.Server.undelete)
     genomes = _method(_server.Server.genomes, _genomes)
     panel = _method(_server.Server.panel, AsyncPanel)
     reference = _method(_server.Server.reference, AsyncReference)

@@ -238,6 +238,14 @@ mod tests {
                 ..KIND
             },
             Kind { limbs: 3, ..KIND },
+            Kind {
+                asker: Digest([8; 32]),
+                ..KIND
+            },
+            Kind {
+                dataset: Digest([2; 32]),
+                ..KIND
+            },
         ] {
             assert_eq!(cache.get(other, &index, 0, &ranges), None, "{other:?}");
         }

@@ -4,12 +4,14 @@ use crate::clients::Client;
 use crate::genome::FREE;
 use crate::listen::{Options, ServeError};
 use crate::outbox::CAPACITY;
+use crate::whole::homes;
 use oboro_format::wording::{ANSWERS, MAX_LEN, MEMORY, MIN_SUPPORT};
 use oboro_genome_server::Collections;
 use oboro_store::Location;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::num::NonZero;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -363,8 +365,12 @@ pub(crate) fn of_worker(
 /// The memory of genome searches: cached windows, as much again for searches in flight, and memory freed but not yet
 /// released. 0 if there are no genomes.
 fn genomes_bytes(options: &Options) -> u64 {
-    let there = Collections::open(options.data.home()).list();
-    if there.is_ok_and(|there| there.collections.is_empty()) {
+    let home = options.data.home();
+    let is_empty = |of: &Path| {
+        let there = Collections::open(&home.join(of)).list();
+        there.is_ok_and(|there| there.collections.is_empty())
+    };
+    if homes(home).is_ok_and(|homes| homes.iter().all(|of| is_empty(of))) {
         0
     } else {
         options.genome.cache.saturating_mul(2).saturating_add(FREE)

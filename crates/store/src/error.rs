@@ -51,7 +51,8 @@ pub enum StoreError {
     #[error("there is no dataset named {name:?} here. List the datasets to see those that are.")]
     NoDataset { name: String },
     #[error(
-        "the token of this call has no role to {}. Ask the owner of the data for it (`{ACCESS_GRANT}`), or the server's          operator for a token that has it.",
+        "the token of this call has no role to {}. Ask the owner of the data for it (`{ACCESS_GRANT}`), or the server's \
+         operator for a token that has it.",
         doing(*role)
     )]
     Forbidden { role: Role },
@@ -60,7 +61,8 @@ pub enum StoreError {
     )]
     NotGrantable,
     #[error(
-        "this server keeps at most {most} {what} of one owner, and this would be more. Delete what is not needed (`{DELETE_NOW}`          frees space at once), or ask its operator for more."
+        "this server keeps at most {most} {what} of one owner, and this would be more. Delete what is not needed (`{DELETE_NOW}` \
+         frees space at once), or ask its operator for more."
     )]
     Quota { what: &'static str, most: u64 },
     #[error(
@@ -73,7 +75,8 @@ pub enum StoreError {
     )]
     SeveralDeleted { name: String, ids: Vec<DatasetId> },
     #[error(
-        "{} is damaged: it {corruption}. It says what owners granted to others. Restore it from a backup; or remove it,          and have owners grant anew.",
+        "{} is damaged: it {corruption}. It says what owners granted to others. Restore it from a backup; or remove it, \
+         and have owners grant anew.",
         path.display()
     )]
     DamagedGrants {

@@ -8,10 +8,10 @@
 
 mod ring;
 
+use crate::residency::turns::Turns;
 use oboro_arena::{Arena, ArenaBlock, ArenaError, Backing, CpuAssignment};
 use oboro_format::ReadError;
 use parking_lot::{Condvar, Mutex};
-use crate::residency::turns::Turns;
 use ring::Ring;
 use std::fs::File;
 use std::io;

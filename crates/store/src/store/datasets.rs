@@ -414,7 +414,10 @@ impl Datasets {
         }
         let older = self.shared.snapshots.lock().newest(record.id);
         if let Some(same) = older.as_ref().filter(|older| *older.manifest() == manifest) {
-            self.shared.snapshots.lock().keep(Arc::clone(same), self.shared.common.idle_bytes());
+            self.shared
+                .snapshots
+                .lock()
+                .keep(Arc::clone(same), self.shared.common.idle_bytes());
             return Ok(Arc::clone(same));
         }
         let common = &self.shared.common;
@@ -428,7 +431,10 @@ impl Datasets {
         let namespace = Arc::clone(&self.shared.name);
         let snapshot = Snapshot::new(namespace, record.name, manifest, segments, homes);
         let snapshot = Arc::new(snapshot);
-        self.shared.snapshots.lock().keep(Arc::clone(&snapshot), common.idle_bytes());
+        self.shared
+            .snapshots
+            .lock()
+            .keep(Arc::clone(&snapshot), common.idle_bytes());
         Ok(snapshot)
     }
 

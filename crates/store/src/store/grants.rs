@@ -188,6 +188,9 @@ fn decode(bytes: &[u8]) -> Result<All, Corruption> {
                 .map_err(|_| invalid("it has a name that is not UTF-8"))
         };
         let key = (text()?, text()?, text()?);
+        if all.last_key_value().is_some_and(|(last, _)| *last >= key) {
+            return Err(invalid("its grants are not in order"));
+        }
         let roles = Roles::from_bits(reader.u32()?);
         let roles = roles.filter(|it| !it.is_empty());
         let roles = roles.ok_or_else(|| invalid("it has roles that there are not"))?;
@@ -213,6 +216,10 @@ mod tests {
         let fields = b"OBOROGRA\x01\0\0\0\x01\0\0\0\x01\0\0\0a\x01\0\0\0*\x01\0\0\0r\x02\0\0\0";
         assert_eq!(bytes[..bytes.len() - 32], fields[..]);
         assert_eq!(decode(&bytes).unwrap(), all);
+        let mut twice = Writer::with_preamble(MAGIC, VERSION);
+        let entry = &bytes[16..bytes.len() - 32];
+        twice.u32(2).put(entry).put(entry);
+        assert!(decode(&twice.seal()).is_err());
     }
 
     #[test]

@@ -63,9 +63,12 @@ fn read(
     len: usize,
 ) -> Receiver<io::Result<Vec<u8>>> {
     let (told, heard) = channel();
-    reader.submit(&"".into(), Work::Read(request(file, offset, len, move |arrived| {
-        let _ = told.send(arrived.map(<[u8]>::to_vec));
-    })));
+    reader.submit(
+        &"".into(),
+        Work::Read(request(file, offset, len, move |arrived| {
+            let _ = told.send(arrived.map(<[u8]>::to_vec));
+        })),
+    );
     heard
 }
 
@@ -98,10 +101,13 @@ fn there_are_no_more_threads_than_places_and_each_is_kept_to_its_own() {
         let threads = reader.threads.lock().len();
         assert_eq!(threads, if let ReadMethod::Ring = method { 1 } else { 3 });
         let (told, heard) = channel();
-        reader.submit(&"".into(), Work::Read(request(&file, 0, 1, move |_| {
-            let allowed = sched_getaffinity(None).unwrap();
-            told.send((allowed.count(), allowed.is_set(first))).unwrap();
-        })));
+        reader.submit(
+            &"".into(),
+            Work::Read(request(&file, 0, 1, move |_| {
+                let allowed = sched_getaffinity(None).unwrap();
+                told.send((allowed.count(), allowed.is_set(first))).unwrap();
+            })),
+        );
         assert_eq!(heard.recv().unwrap(), (1, true));
     }
 }
@@ -134,10 +140,13 @@ fn files_are_open_for_the_time_of_a_read() {
         let (told, heard) = channel();
         let (go, gone) = channel::<()>();
         let begun = told.clone();
-        reader.submit(&"".into(), Work::Read(request(&file, 0, BUFFER, move |_| {
-            begun.send("begun").unwrap();
-            let _ = gone.recv_timeout(Duration::from_secs(60));
-        })));
+        reader.submit(
+            &"".into(),
+            Work::Read(request(&file, 0, BUFFER, move |_| {
+                begun.send("begun").unwrap();
+                let _ = gone.recv_timeout(Duration::from_secs(60));
+            })),
+        );
         assert_eq!(heard.recv().unwrap(), "begun");
         let opened = told.clone();
         let waiting = request(&file, 0, BUFFER, move |arrived| {
@@ -145,13 +154,16 @@ fn files_are_open_for_the_time_of_a_read() {
             assert_eq!(kind, io::ErrorKind::PermissionDenied);
             told.send("told").unwrap();
         });
-        reader.submit(&"".into(), Work::Read(Read {
-            open: Box::new(move || {
-                opened.send("opened").unwrap();
-                Err(ReadError::Refused(io::ErrorKind::PermissionDenied.into()))
+        reader.submit(
+            &"".into(),
+            Work::Read(Read {
+                open: Box::new(move || {
+                    opened.send("opened").unwrap();
+                    Err(ReadError::Refused(io::ErrorKind::PermissionDenied.into()))
+                }),
+                ..waiting
             }),
-            ..waiting
-        }));
+        );
         // The only buffer is lent.
         assert!(heard.try_recv().is_err());
         go.send(()).unwrap();
@@ -170,11 +182,17 @@ fn files_are_open_for_the_time_of_a_read() {
 fn who_panics_takes_nobody_along() {
     let file = file(BUFFER);
     for reader in readers(1) {
-        reader.submit(&"".into(), Work::Read(request(&file, 0, 1, |_| panic!("as it should"))));
-        reader.submit(&"".into(), Work::Read(Read {
-            is_wanted: Box::new(|| panic!("as it should")),
-            ..request(&file, 0, 1, |_| {})
-        }));
+        reader.submit(
+            &"".into(),
+            Work::Read(request(&file, 0, 1, |_| panic!("as it should"))),
+        );
+        reader.submit(
+            &"".into(),
+            Work::Read(Read {
+                is_wanted: Box::new(|| panic!("as it should")),
+                ..request(&file, 0, 1, |_| {})
+            }),
+        );
         let arrived = read(&reader, &file, 0, BUFFER).recv().unwrap();
         assert_eq!(arrived.unwrap(), content(0, BUFFER));
     }
@@ -186,10 +204,13 @@ fn what_is_not_read_has_its_turn_too() {
         let (told, heard) = channel();
         for is_wanted in [false, true] {
             let told = told.clone();
-            reader.submit(&"".into(), Work::Expand(Expand {
-                is_wanted: Box::new(move || is_wanted),
-                then: Box::new(move |turn| told.send((is_wanted, turn)).unwrap()),
-            }));
+            reader.submit(
+                &"".into(),
+                Work::Expand(Expand {
+                    is_wanted: Box::new(move || is_wanted),
+                    then: Box::new(move |turn| told.send((is_wanted, turn)).unwrap()),
+                }),
+            );
         }
         let (wanted, turn) = heard.recv().unwrap();
         assert!(wanted && turn.is_ok());
@@ -201,10 +222,13 @@ fn what_nobody_wants_any_more_is_not_read() {
     let file = file(BUFFER);
     for reader in readers(1) {
         let (told, heard) = channel();
-        reader.submit(&"".into(), Work::Read(Read {
-            is_wanted: Box::new(|| false),
-            ..request(&file, 0, 1, move |_| told.send(()).unwrap())
-        }));
+        reader.submit(
+            &"".into(),
+            Work::Read(Read {
+                is_wanted: Box::new(|| false),
+                ..request(&file, 0, 1, move |_| told.send(()).unwrap())
+            }),
+        );
         let next = read(&reader, &file, 0, BUFFER).recv().unwrap();
         assert_eq!(next.unwrap(), content(0, BUFFER));
         assert!(heard.recv().is_err(), "it is dropped without a word");
@@ -222,7 +246,11 @@ fn whoever_is_told_may_drop_the_reader() {
             drop(last.lock().take());
             told.send(()).unwrap();
         });
-        reader.lock().as_ref().unwrap().submit(&"".into(), Work::Read(request));
+        reader
+            .lock()
+            .as_ref()
+            .unwrap()
+            .submit(&"".into(), Work::Read(request));
         heard.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 }
@@ -233,10 +261,13 @@ fn a_dropped_reader_ends_what_was_begun_and_tells_the_others() {
     for reader in readers(1) {
         let (go, gone) = channel::<()>();
         let (told, begun) = channel();
-        reader.submit(&"".into(), Work::Read(request(&file, 0, BUFFER, move |arrived| {
-            told.send(arrived.map(<[u8]>::len)).unwrap();
-            let _ = gone.recv_timeout(Duration::from_secs(60));
-        })));
+        reader.submit(
+            &"".into(),
+            Work::Read(request(&file, 0, BUFFER, move |arrived| {
+                told.send(arrived.map(<[u8]>::len)).unwrap();
+                let _ = gone.recv_timeout(Duration::from_secs(60));
+            })),
+        );
         assert_eq!(begun.recv().unwrap().unwrap(), BUFFER);
         // The only buffer is lent.
         let waiting = read(&reader, &file, 0, 1);

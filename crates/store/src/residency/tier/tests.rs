@@ -292,15 +292,18 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
         are_allocated: true,
     };
     let (go, gone) = channel::<()>();
-    reader.submit(Work::Read(Read {
-        open: Box::new(|| Ok(Arc::new(tempfile::tempfile().unwrap()))),
-        offset: 0,
-        len: 4096,
-        is_wanted: Box::new(|| true),
-        then: Box::new(move |_| {
-            let _ = gone.recv();
+    reader.submit(
+        &"".into(),
+        Work::Read(Read {
+            open: Box::new(|| Ok(Arc::new(tempfile::tempfile().unwrap()))),
+            offset: 0,
+            len: 4096,
+            is_wanted: Box::new(|| true),
+            then: Box::new(move |_| {
+                let _ = gone.recv();
+            }),
         }),
-    }));
+    );
     let snapshot = store.access().snapshot("a").unwrap();
     let column = |column| PanelKey::new(Limb(0), Column(column));
     let (first, _) = stream(&snapshot, vec![column(0)], vec![0..2, 1..3]).unwrap();
@@ -378,6 +381,7 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
     fadvise(&*file, 0, None, Advice::Random).unwrap();
     let place = segment.header().part_extent(0);
     let segment = StreamedSegment {
+        owner: "".into(),
         number: 0,
         file: FileToRead::Forgotten,
         arenas: Arc::new([]),

@@ -35,7 +35,10 @@ impl Setting {
     fn open(&self, homes: &Arc<Homes>) -> Arc<OpenSegment> {
         let tier = Arc::new(Tier::new(None, &Placement::default()).unwrap());
         let segment = StoredSegment::new(Segment::open(&self.path).unwrap());
-        Arc::new(tier.register(&"".into(), segment, Arc::clone(homes)).unwrap())
+        Arc::new(
+            tier.register(&"".into(), segment, Arc::clone(homes))
+                .unwrap(),
+        )
     }
 }
 
