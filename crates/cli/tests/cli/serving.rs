@@ -3,7 +3,7 @@
 
 use crate::common::plaintext::random_baskets;
 use crate::common::proxy::{Direction, Proxy};
-use crate::common::{Ended, Home, Server, says, until};
+use crate::common::{Ended, Home, Process, Server, says, until};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::Value;
 use std::fs::{self, Permissions};
@@ -40,6 +40,21 @@ fn assert_broken(ended: &Ended) {
     );
 }
 
+/// Starts a command and waits until the server has refused it a place.
+fn refused_for_now(owner: &Home, server: &Server, line: &str) -> Process {
+    let refusals = || server.log().matches("ResourceExhausted").count();
+    let before = refusals();
+    let refused = owner.start(line);
+    until("it was refused", || (refusals() > before).then_some(()));
+    refused
+}
+
+/// It has asked again until there was a place.
+fn assert_has_waited(ended: &Ended) {
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    says(&ended.stderr, &["the server is busy; trying again in"]);
+}
+
 #[test]
 fn a_query_ends_when_its_client_goes_away() {
     let (owner, operator) = (Home::with_key(), Home::new());
@@ -55,19 +70,13 @@ fn a_query_ends_when_its_client_goes_away() {
         owner.json(MINE);
         stalled.push(owner.start(&through_proxy));
         proxy.wait_until_stalled(3);
-        // They occupy their slots, which are released when their connections close.
-        let message = owner.refused(MINE);
-        says(
-            &message,
-            &["the server refused", "takes 3 at a time", "--max-queries"],
-        );
+        // They occupy their slots, which are released when their connections close: the next one waits for that.
+        let next = refused_for_now(&owner, &server, MINE);
         proxy.cut();
         for query in stalled {
             assert_broken(&query.ended());
         }
-        crate::common::until("there is a place", || {
-            (owner.run(MINE).code == Some(0)).then_some(())
-        });
+        assert_has_waited(&next.ended());
     }
     let mut killed = owner.start(&through_proxy);
     proxy.wait_until_stalled(1);
@@ -95,16 +104,12 @@ fn one_client_is_one_however_many_connections_it_has() {
         proxy.url()
     ));
     proxy.wait_until_stalled(1);
-    for token in ["sesame", "oats"] {
-        let message = owner.refused(&format!("{MINE} --token-file {token}"));
-        says(
-            &message,
-            &["takes 1 of one client", "--max-queries-per-client"],
-        );
-    }
+    let waiting = ["sesame", "oats"]
+        .map(|token| refused_for_now(&owner, &server, &format!("{MINE} --token-file {token}")));
     owner.json(&format!("{MINE} --token-file barley"));
     proxy.release();
     assert_eq!(stalled.ended().code, Some(0));
+    waiting.map(|it| assert_has_waited(&it.ended()));
 }
 
 #[test]
