@@ -109,7 +109,9 @@ fn one_client_is_one_however_many_connections_it_has() {
     owner.json(&format!("{MINE} --token-file barley"));
     proxy.release();
     assert_eq!(stalled.ended().code, Some(0));
-    waiting.map(|it| assert_has_waited(&it.ended()));
+    for next in waiting {
+        assert_has_waited(&next.ended());
+    }
 }
 
 #[test]
