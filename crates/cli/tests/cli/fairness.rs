@@ -22,6 +22,15 @@ fn scene(options: &str) -> (Home, Home, Server) {
     (owner, operator, server)
 }
 
+/// The token of another tenant, who has uploaded a dataset too.
+fn tenant(owner: &Home, operator: &Home, name: &str) -> String {
+    let token = operator.token(name);
+    owner.write(name, &token);
+    owner.json(&format!("encrypt rows.dat --max-len 2 --out {name}.oboro"));
+    owner.json(&format!("upload {name}.oboro --token-file {name}"));
+    token
+}
+
 /// A connection over which the server can send almost nothing that is not read: 64 KiB of an answer wait there, and the rest
 /// keeps its place.
 async fn narrow(server: &Server) -> MiningClient<Channel> {
@@ -74,9 +83,9 @@ fn greedy_tenants_leave_places_to_the_next() {
         scene("--max-queries 16 --max-queries-per-client 4 --queue-timeout 0");
     let runtime = Runtime::new().unwrap();
     let mut kept: Vec<Streaming<v1::CountReply>> = Vec::new();
+    let tokens = ["a", "b", "c", "d"].map(|name| tenant(&owner, &operator, name));
     runtime.block_on(async {
-        for name in ["a", "b", "c", "d"] {
-            let token = operator.token(name);
+        for token in tokens {
             let question = question(&server, &token, 2).await;
             for _ in 0..4 {
                 let mut client = narrow(&server).await;
@@ -182,7 +191,8 @@ fn who_calls_too_often_is_told_when_to_call_again_and_does() {
 #[test]
 fn owners_wait_for_a_busy_server_and_say_so() {
     let (owner, operator, server) = scene("--max-queries 1 --queue-timeout 0");
-    let (token, runtime) = (operator.token("greedy"), Runtime::new().unwrap());
+    let token = tenant(&owner, &operator, "greedy");
+    let runtime = Runtime::new().unwrap();
     let kept = runtime.block_on(async {
         let question = question(&server, &token, 2).await;
         let mut client = narrow(&server).await;

@@ -97,6 +97,8 @@ fn one_client_is_one_however_many_connections_it_has() {
     }
     let server = operator.serve("--tokens tokens --max-queries-per-client 1 --queue-timeout 0");
     upload(&owner, &server, "--token-file sesame");
+    owner.json("encrypt rows.dat --max-len 3 --out lab.oboro");
+    owner.json("upload lab.oboro --token-file barley");
     let proxy = Proxy::to(server.address());
     proxy.stall_after(Direction::Down, IN_THE_ANSWER);
     let stalled = owner.start(&format!(
@@ -106,7 +108,8 @@ fn one_client_is_one_however_many_connections_it_has() {
     proxy.wait_until_stalled(1);
     let waiting = ["sesame", "oats"]
         .map(|token| refused_for_now(&owner, &server, &format!("{MINE} --token-file {token}")));
-    owner.json(&format!("{MINE} --token-file barley"));
+    let its = MINE.replace("rows.oboro", "lab.oboro");
+    owner.json(&format!("{its} --token-file barley"));
     proxy.release();
     assert_eq!(stalled.ended().code, Some(0));
     for next in waiting {
