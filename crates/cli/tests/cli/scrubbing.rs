@@ -152,7 +152,7 @@ fn serving_goes_on_beside_a_slow_scrub() {
     let message = owner.refused(&quick.replace("1GiB", "1B"));
     says(&message, &["1 MiB a second or more"]);
     owner.json(MINE);
-    owner.json("delete others");
+    owner.json("delete others --yes --now");
     assert!(slow.iter_mut().all(|it| it.is_running()));
     slow.iter_mut().for_each(|it| it.kill());
     until("a turn is given back", || {

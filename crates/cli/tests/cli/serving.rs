@@ -3,7 +3,7 @@
 
 use crate::common::plaintext::random_baskets;
 use crate::common::proxy::{Direction, Proxy};
-use crate::common::{Ended, Home, Server, says, until};
+use crate::common::{Ended, Home, Process, Server, says, until};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::Value;
 use std::fs::{self, Permissions};
@@ -40,6 +40,21 @@ fn assert_broken(ended: &Ended) {
     );
 }
 
+/// Starts a command and waits until the server has refused it a place.
+fn refused_for_now(owner: &Home, server: &Server, line: &str) -> Process {
+    let refusals = || server.log().matches("ResourceExhausted").count();
+    let before = refusals();
+    let refused = owner.start(line);
+    until("it was refused", || (refusals() > before).then_some(()));
+    refused
+}
+
+/// It has asked again until there was a place.
+fn assert_has_waited(ended: &Ended) {
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    says(&ended.stderr, &["the server is busy; trying again in"]);
+}
+
 #[test]
 fn a_query_ends_when_its_client_goes_away() {
     let (owner, operator) = (Home::with_key(), Home::new());
@@ -55,19 +70,13 @@ fn a_query_ends_when_its_client_goes_away() {
         owner.json(MINE);
         stalled.push(owner.start(&through_proxy));
         proxy.wait_until_stalled(3);
-        // They occupy their slots, which are released when their connections close.
-        let message = owner.refused(MINE);
-        says(
-            &message,
-            &["the server refused", "takes 3 at a time", "--max-queries"],
-        );
+        // They occupy their slots, which are released when their connections close: the next one waits for that.
+        let next = refused_for_now(&owner, &server, MINE);
         proxy.cut();
         for query in stalled {
             assert_broken(&query.ended());
         }
-        crate::common::until("there is a place", || {
-            (owner.run(MINE).code == Some(0)).then_some(())
-        });
+        assert_has_waited(&next.ended());
     }
     let mut killed = owner.start(&through_proxy);
     proxy.wait_until_stalled(1);
@@ -88,6 +97,8 @@ fn one_client_is_one_however_many_connections_it_has() {
     }
     let server = operator.serve("--tokens tokens --max-queries-per-client 1 --queue-timeout 0");
     upload(&owner, &server, "--token-file sesame");
+    owner.json("encrypt rows.dat --max-len 3 --out lab.oboro");
+    owner.json("upload lab.oboro --token-file barley");
     let proxy = Proxy::to(server.address());
     proxy.stall_after(Direction::Down, IN_THE_ANSWER);
     let stalled = owner.start(&format!(
@@ -95,16 +106,15 @@ fn one_client_is_one_however_many_connections_it_has() {
         proxy.url()
     ));
     proxy.wait_until_stalled(1);
-    for token in ["sesame", "oats"] {
-        let message = owner.refused(&format!("{MINE} --token-file {token}"));
-        says(
-            &message,
-            &["takes 1 of one client", "--max-queries-per-client"],
-        );
-    }
-    owner.json(&format!("{MINE} --token-file barley"));
+    let waiting = ["sesame", "oats"]
+        .map(|token| refused_for_now(&owner, &server, &format!("{MINE} --token-file {token}")));
+    let its = MINE.replace("rows.oboro", "lab.oboro");
+    owner.json(&format!("{its} --token-file barley"));
     proxy.release();
     assert_eq!(stalled.ended().code, Some(0));
+    for next in waiting {
+        assert_has_waited(&next.ended());
+    }
 }
 
 #[test]
