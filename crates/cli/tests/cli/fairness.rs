@@ -19,7 +19,6 @@ fn scene(options: &str) -> (Home, Home, Server) {
     owner.write_fimi("rows.dat", &random_baskets(300, 6, 128));
     owner.json("encrypt rows.dat --max-len 2");
     owner.json("upload rows.oboro --token-file token");
-    owner.json("access grant * read,count * --token-file token");
     (owner, operator, server)
 }
 
