@@ -681,6 +681,15 @@ fn a_server_that_knows_nothing_of_genomes_is_told_from_a_broken_one() {
     }
 }
 
+/// Lets everybody with a token search in the operator's collections.
+fn grant_all(scene: &Scene) {
+    scene
+        .client
+        .write("default", scene.operator.token("default"));
+    let grant = "access grant * read,count * --token-file default";
+    scene.client.json(grant);
+}
+
 #[test]
 fn budgets_are_counted_through_a_power_cut_until_they_are_reset() {
     let scene = Scene::new();
@@ -689,9 +698,10 @@ fn budgets_are_counted_through_a_power_cut_until_they_are_reset() {
     }
     let options = "--tokens tokens --genome-budget 5";
     let server = scene.serve(options);
+    grant_all(&scene);
     let query = |whose: &str, options: &str| {
         format!(
-            "genome query --panel small --position 100 --alleles 0101 --token-file {whose} {options}"
+            "genome query --panel default/small --position 100 --alleles 0101 --token-file {whose} {options}"
         )
     };
     scene.client.json(&query("alice", "--decoys 2"));
@@ -727,7 +737,10 @@ fn budgets_from_a_backup_are_spent_only_after_the_operator_has_accepted_them() {
     scene.client.write("alice", scene.operator.token("alice"));
     let options = "--tokens tokens --genome-budget 5";
     let server = scene.serve(options);
-    let query = "genome query --panel small --position 100 --alleles 0101 --token-file alice";
+    let query =
+        "genome query --panel default/small --position 100 --alleles 0101 --token-file alice";
+    says(&scene.client.refused(query), &["no collection named"]);
+    grant_all(&scene);
     scene.client.json(query);
     let copied = scene.operator.json("backup data copy");
     assert_eq!(copied["collections"], 1);
