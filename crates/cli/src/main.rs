@@ -76,6 +76,8 @@ enum Command {
     Inspect(commands::inspect::Arguments),
     /// Check what a store or a server holds, genomes included, against its digests.
     Scrub(commands::scrub::Arguments),
+    /// Sum up what the owners on a server used: calls, bytes, computing, storage.
+    Usage(commands::usage::Arguments),
     /// Copy what a store has published, its genomes too, even while a server has it open.
     Backup(commands::backup::Arguments),
     /// Search genomes on a server with queries that it cannot read.
@@ -109,6 +111,7 @@ fn main() -> ExitCode {
         Command::Queries(arguments) => commands::queries::run(&arguments, output),
         Command::Inspect(arguments) => commands::inspect::run(&arguments, output),
         Command::Scrub(arguments) => commands::scrub::run(&arguments, output),
+        Command::Usage(arguments) => commands::usage::run(&arguments, output),
         Command::Backup(arguments) => commands::backup::run(&arguments, output),
         Command::Genome(command) => commands::genome::run(&command, output),
     };

@@ -778,7 +778,9 @@ mod tests {
         let access = stored(&home).access();
         let (query, bytes) = planning(&access);
         let threads = Topology::of_this_machine().workers(NonZero::<usize>::MIN);
-        let pool = Pool::start(threads).unwrap();
+        let meter = crate::metering::Meter::new(time::OffsetDateTime::UNIX_EPOCH);
+        let meter = Arc::new(meter);
+        let pool = Pool::start(threads, &meter).unwrap();
         let queue = pool.queue();
         let woken = Arc::downgrade(&queue);
         let wake = move || woken.upgrade().into_iter().for_each(|queue| queue.wake());

@@ -80,9 +80,10 @@ impl Credential {
     /// What a call is told that ends because this credential has.
     pub(crate) fn farewell(&self) -> Status {
         let kind = self.kind.name();
-        let what = match self.end.by_time.load(Ordering::Acquire) {
-            true => "expired",
-            false => "been revoked",
+        let what = if self.end.by_time.load(Ordering::Acquire) {
+            "expired"
+        } else {
+            "been revoked"
         };
         Status::unauthenticated(format!(
             "the {kind} of this call has {what}; ask the server's operator for another one"

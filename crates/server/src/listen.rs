@@ -10,6 +10,7 @@ use crate::genome::{GenomeOptions, Genomes};
 use crate::health::{Health, say_farewell};
 use crate::limits::{Admission, Limits};
 use crate::memory::{MemoryBudget, of_server};
+use crate::metering::Meter;
 use crate::pool::Pool;
 use crate::remote::{Dispatch, RemoteExecutor};
 use crate::service::Service;
@@ -34,6 +35,7 @@ use oboro_store::{
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -52,6 +54,9 @@ const REFRESH: Duration = Duration::from_secs(1);
 
 /// How often it is seen what has expired.
 const EXPIRY: Duration = Duration::from_secs(600);
+
+/// How often it is written what owners used.
+const USAGE: Duration = Duration::from_secs(3600);
 
 /// How to serve.
 #[derive(Clone)]
@@ -172,6 +177,7 @@ pub(crate) struct Answering {
     connections: Arc<Connections>,
     tls: Option<Arc<Certificates>>,
     tokens: Option<Arc<Tokens>>,
+    meter: Arc<Meter>,
     store: Store,
     data: Location,
     pool: Pool,
@@ -263,7 +269,8 @@ impl Answering {
         let open = |placement| open(&options, memory.panels, placement);
         let pin = options.pin;
         let pin = pin.unwrap_or_else(|| Pin::usual(&topology, threads));
-        let pool = Pool::start(pin.assignments(&topology, threads))
+        let meter = Arc::new(Meter::new(OffsetDateTime::now_utc()));
+        let pool = Pool::start(pin.assignments(&topology, threads), &meter)
             .map_err(|source| ServeError::Threads { threads, source })?;
         let store = placed(&topology, threads, open)?;
         store.set_policy(options.policy);
@@ -288,10 +295,11 @@ impl Answering {
             data: options.data,
             genome: options.genome,
             limits: options.limits,
+            meter: Arc::clone(&meter),
             cache: Arc::new(MomentCache::new(options.moment_cache)),
             backend: Arc::new(Cpu::new(topology.distances().clone())),
             release_memory: || {},
-            turns: Turns::new(options.limits, memory.messages),
+            turns: Turns::new(options.limits, memory.messages, &meter),
             budget,
         })
     }
@@ -368,6 +376,7 @@ impl Answering {
             stopping.notify_one();
         });
         let expiring = expire(self.store.clone());
+        let metering = write_usage(&self.meter, &self.store, self.data.home());
         // Calls of revoked tokens end even if nobody else calls.
         let mut watch = Watch::new(self.tls, self.tokens);
         let watching = async {
@@ -385,11 +394,34 @@ impl Answering {
             () = serving => {}
             () = watching => unreachable!("it does not end"),
             () = expiring => unreachable!("it does not end"),
+            () = metering => unreachable!("it does not end"),
             () = reporting => unreachable!("it does not end"),
             () = patience => {
                 tracing::warn!("calls were still in progress; their callers will have to try again");
             }
         }
+        let (meter, store, data) = (self.meter, self.store, self.data);
+        let last = move || write_usage_now(&meter, &store, data.home());
+        let _ = tokio::task::spawn_blocking(last).await;
+    }
+}
+
+/// Writes what owners used, now and then.
+async fn write_usage(meter: &Arc<Meter>, store: &Store, home: &Path) {
+    let mut ticks = tokio::time::interval(USAGE);
+    // The first one is now.
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        let (meter, store, home) = (Arc::clone(meter), store.clone(), home.to_owned());
+        let written = move || write_usage_now(&meter, &store, &home);
+        let _ = tokio::task::spawn_blocking(written).await;
+    }
+}
+
+fn write_usage_now(meter: &Meter, store: &Store, home: &Path) {
+    if let Err(error) = meter.write(home, &store.stored(), OffsetDateTime::now_utc()) {
+        tracing::error!(%error, "what owners used could not be written, and will be the next time");
     }
 }
 
@@ -399,7 +431,7 @@ async fn expire(store: Store) {
     loop {
         ticks.tick().await;
         let store = store.clone();
-        let now = time::OffsetDateTime::now_utc().unix_timestamp();
+        let now = OffsetDateTime::now_utc().unix_timestamp();
         let expired = tokio::task::spawn_blocking(move || store.expire(now)).await;
         let Ok((purged, cancelled, failed)) = expired else {
             continue;

@@ -4,6 +4,7 @@
 //! job is ready, threads sleep until one may be. Each is pinned to its CPUs.
 
 use crate::clients::Client;
+use crate::metering::Meter;
 use oboro_arena::CpuAssignment;
 use oboro_engine::queue;
 use std::ops::ControlFlow;
@@ -50,18 +51,18 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Starts a thread for each CPU assignment.
-    pub(crate) fn start(assignments: Vec<CpuAssignment>) -> io::Result<Self> {
+    /// Starts a thread for each CPU assignment; `meter` is told for whom they computed.
+    pub(crate) fn start(assignments: Vec<CpuAssignment>, meter: &Arc<Meter>) -> io::Result<Self> {
         // Threads that were started are ended if one cannot be.
         let mut pool = Self {
             queue: Arc::default(),
             threads: Vec::new(),
         };
         for (number, assignment) in assignments.into_iter().enumerate() {
-            let queue = Arc::clone(&pool.queue);
+            let (queue, meter) = (Arc::clone(&pool.queue), Arc::clone(meter));
             let thread = thread::Builder::new().name(format!("count-{number}"));
             pool.threads
-                .push(thread.spawn(move || work(&queue, &assignment))?);
+                .push(thread.spawn(move || work(&queue, &assignment, &meter))?);
         }
         Ok(pool)
     }
@@ -80,7 +81,7 @@ impl Drop for Pool {
     }
 }
 
-fn work(queue: &Queue, assignment: &CpuAssignment) {
+fn work(queue: &Queue, assignment: &CpuAssignment, meter: &Meter) {
     if let Err(error) = assignment.apply() {
         tracing::warn!(%error, ?assignment, "a thread that counts could not be kept to its CPUs");
     }
@@ -93,7 +94,9 @@ fn work(queue: &Queue, assignment: &CpuAssignment) {
             slice.job.panicked();
             ControlFlow::Break(())
         });
-        let microseconds = begun.elapsed().as_micros().max(1) as u64;
+        let time = begun.elapsed();
+        meter.computed(&slice.client, time);
+        let microseconds = time.as_micros().max(1) as u64;
         queue.settle(&slice, microseconds, step.is_break());
     }
 }
@@ -112,6 +115,10 @@ mod tests {
         panics: bool,
         said: Sender<&'static str>,
         full: AtomicBool,
+    }
+
+    fn meter() -> Arc<Meter> {
+        Arc::new(Meter::new(time::OffsetDateTime::UNIX_EPOCH))
     }
 
     fn ticking(tasks: usize) -> (Ticking, Receiver<&'static str>) {
@@ -161,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_finished_job_is_dropped() {
-        let pool = Pool::start(assignments(3)).unwrap();
+        let pool = Pool::start(assignments(3), &meter()).unwrap();
         let jobs: Vec<_> = (1..=5).map(ticking).collect();
         for (job, heard) in jobs {
             let tasks = job.tasks.load(Ordering::SeqCst);
@@ -173,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_panic_ends_its_job_and_no_other() {
-        let pool = Pool::start(assignments(1)).unwrap();
+        let pool = Pool::start(assignments(1), &meter()).unwrap();
         let (mut bad, heard) = ticking(10);
         bad.panics = true;
         pool.queue().push(&someone(), Arc::new(bad));
@@ -185,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_job_without_room_holds_no_thread_and_goes_on_when_woken() {
-        let pool = Pool::start(assignments(1)).unwrap();
+        let pool = Pool::start(assignments(1), &meter()).unwrap();
         let (stuck, heard) = ticking(1);
         stuck.full.store(true, Ordering::SeqCst);
         let stuck = Arc::new(stuck);
@@ -202,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_job_that_is_removed_is_freed() {
-        let pool = Pool::start(assignments(1)).unwrap();
+        let pool = Pool::start(assignments(1), &meter()).unwrap();
         let (job, heard) = ticking(usize::MAX);
         let job: Arc<dyn Job> = Arc::new(job);
         pool.queue().push(&someone(), Arc::clone(&job));

@@ -255,9 +255,12 @@ impl Mining for Service {
         let caller = caller(&request)?;
         let v1::DeleteDatasetRequest { name, at_once } = request.into_inner();
         tracing::debug!(name, at_once, "deletes");
-        let delete = move |access: &Access| match at_once {
-            true => access.delete_now(&name),
-            false => access.delete(&name),
+        let delete = move |access: &Access| {
+            if at_once {
+                access.delete_now(&name)
+            } else {
+                access.delete(&name)
+            }
         };
         record(self.with_access(&caller, delete).await?);
         Ok(Response::new(v1::DeleteDatasetReply {}))

@@ -4,6 +4,7 @@
 use crate::clients::{Caller, Client};
 use crate::guarded::Guarded;
 use crate::limits::Limits;
+use crate::metering::Meter;
 use crate::quotas::Quotas;
 use crate::received::{Account, Received, SMALL, longest};
 use crate::shares::{Rule, Share, Shares};
@@ -36,17 +37,19 @@ pub(crate) struct Turns {
     light: Arc<Shares>,
     uploads: Arc<Shares>,
     messages: Arc<Shares>,
+    meter: Arc<Meter>,
 }
 
 impl Turns {
-    /// With this much memory for messages that are received.
-    pub(crate) fn new(limits: Limits, messages: u64) -> Arc<Self> {
+    /// With this much memory for messages that are received; `meter` counts calls and bytes.
+    pub(crate) fn new(limits: Limits, messages: u64, meter: &Arc<Meter>) -> Arc<Self> {
         Arc::new(Self {
             limits,
             quotas: Quotas::new(limits.calls_per_second),
             light: Shares::new(LIGHT),
             uploads: Shares::new(UPLOADS),
             messages: Shares::new(Rule::Bytes { all: messages }),
+            meter: Arc::clone(meter),
         })
     }
 
@@ -128,6 +131,7 @@ where
         let caller = request.extensions().get::<Caller>();
         let client = caller.map_or(Client::Connected(None), |it| it.client.clone());
         let turns = Arc::clone(&self.turns);
+        let request = request.map(|body| turns.meter.request(&client, body));
         if let Err(refusal) = turns.count(&client) {
             return Box::pin(async move { Ok(refusal.into_http()) });
         }
@@ -148,7 +152,10 @@ where
             let response = service.call(request).await?;
             // What was received is of no use any more, unless the handler goes on to receive.
             drop(account);
-            Ok(response.map(|body| Body::new(Guarded::new(Body::new(body), place))))
+            Ok(response.map(|body| {
+                let body = turns.meter.answer(&client, Body::new(body));
+                Body::new(Guarded::new(body, place))
+            }))
         })
     }
 }
@@ -161,6 +168,7 @@ mod tests {
     use oboro_protocol::RETRY_AFTER_KEY;
     use std::future::{Ready, ready};
     use std::time::Duration;
+    use time::OffsetDateTime;
     use tonic::Code;
 
     /// Answers with a body that never ends.
@@ -200,7 +208,14 @@ mod tests {
     }
 
     fn service(limits: Limits) -> InTurn<Endless> {
-        InTurn::new(Endless, &Turns::new(limits, 1000))
+        InTurn::new(
+            Endless,
+            &Turns::new(
+                limits,
+                1000,
+                &Arc::new(Meter::new(OffsetDateTime::UNIX_EPOCH)),
+            ),
+        )
     }
 
     #[tokio::test(start_paused = true)]

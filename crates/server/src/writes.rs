@@ -68,9 +68,10 @@ impl Writes {
     pub(crate) async fn report(self: Arc<Self>, health: HealthReporter) {
         let mut succeed = self.succeed.subscribe();
         loop {
-            let status = match *succeed.borrow_and_update() {
-                true => ServingStatus::Serving,
-                false => ServingStatus::NotServing,
+            let status = if *succeed.borrow_and_update() {
+                ServingStatus::Serving
+            } else {
+                ServingStatus::NotServing
             };
             health.set_service_status(WRITES, status).await;
             if status == ServingStatus::Serving {

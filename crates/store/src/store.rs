@@ -566,6 +566,20 @@ impl Store {
         Access::new(Arc::clone(&self.namespaces), namespace.into(), roles)
     }
 
+    /// Bytes that each namespace of this directory stores. What cannot be read is left out.
+    pub fn stored(&self) -> Vec<(Arc<str>, u64)> {
+        let bytes = |name: Arc<str>| {
+            let shared = self.namespaces.get(&name).ok()?;
+            let usage = Datasets { shared }.usage().ok()?;
+            Some((name, usage.bytes))
+        };
+        self.namespaces
+            .names()
+            .into_iter()
+            .filter_map(bytes)
+            .collect()
+    }
+
     /// Removes what was deleted long enough ago, and cancels uploads that nobody goes on with, in all namespaces of
     /// this directory; `now` is in seconds since the beginning of 1970. Returns how many of each, and what failed.
     pub fn expire(&self, now: i64) -> (usize, usize, Vec<StoreError>) {

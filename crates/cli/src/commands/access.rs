@@ -89,9 +89,10 @@ fn described(grant: &Grant) -> Value {
 fn line(grant: &Grant) -> String {
     let mut text = String::new();
     let (who, name) = (escaped(&grant.grantee), escaped(&grant.name));
-    let _ = match grant.roles.is_empty() {
-        true => writeln!(text, "{who} has no role on {name}"),
-        false => writeln!(text, "{who} may {} {name}", grant.roles),
+    let _ = if grant.roles.is_empty() {
+        writeln!(text, "{who} has no role on {name}")
+    } else {
+        writeln!(text, "{who} may {} {name}", grant.roles)
     };
     text
 }

@@ -185,9 +185,10 @@ pub fn delete(arguments: &DeleteArguments, output: Output) -> Outcome {
         now,
     } = arguments;
     if !yes {
-        let question = match now {
-            true => format!("delete {} for ever? [y/N] ", escaped(name)),
-            false => format!("delete {}? [y/N] ", escaped(name)),
+        let question = if *now {
+            format!("delete {} for ever? [y/N] ", escaped(name))
+        } else {
+            format!("delete {}? [y/N] ", escaped(name))
         };
         confirm(&question)?;
     }
@@ -195,11 +196,12 @@ pub fn delete(arguments: &DeleteArguments, output: Output) -> Outcome {
     let value = json!({ "name": name, "deleted": true, "for_ever": now });
     output.result(&value, || {
         let name = escaped(name);
-        match now {
-            true => format!("deleted {name} for ever\n"),
-            false => format!(
+        if *now {
+            format!("deleted {name} for ever\n")
+        } else {
+            format!(
                 "deleted {name}; `oboro undelete` brings it back while the server keeps it (`oboro datasets --deleted`)\n"
-            ),
+            )
         }
     })
 }

@@ -20,3 +20,4 @@ pub mod serve;
 pub mod token;
 pub mod trust;
 pub mod upload;
+pub mod usage;

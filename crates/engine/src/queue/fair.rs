@@ -30,7 +30,8 @@ struct Flow<C, J: ?Sized> {
 pub struct Slice<C, J: ?Sized> {
     /// The job.
     pub job: Arc<J>,
-    client: C,
+    /// Whose it is.
+    pub client: C,
     /// What its client was charged in advance.
     charged: u64,
 }
