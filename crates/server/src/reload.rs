@@ -153,10 +153,10 @@ mod tests {
             read(paths, &String::new())
         });
         let files = opened.ok().unwrap();
-        assert!(files.refresh(&read).is_none());
+        assert!(files.refresh(read).is_none());
         assert_eq!(reads.get(), 1);
         write(1, "and two");
-        let replaced = files.refresh(&read).unwrap();
+        let replaced = files.refresh(read).unwrap();
         assert_eq!((&**replaced.before, &**replaced.now), ("one", "oneand two"));
         assert_eq!(*files.current(), "oneand two");
         fs::remove_file(&paths[1]).unwrap();
@@ -164,7 +164,7 @@ mod tests {
             write(0, text);
             reads.set(0);
             for _ in 0..3 {
-                assert!(files.refresh(&read).is_none());
+                assert!(files.refresh(read).is_none());
             }
             assert_eq!(reads.get(), times, "{text}");
             assert_eq!(*files.current(), "oneand two");
