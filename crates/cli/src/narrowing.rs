@@ -289,6 +289,60 @@ const OPTIONS: &[(&str, Effect)] = &[
             test: "crates/cli/tests/cli/genome.rs::what_is_not_there_or_not_allowed_is_refused_with_the_reason",
         },
     ),
+    (
+        "serve --max-calls-per-second",
+        Refuses {
+            what: "calls of one client beyond this number a second; clients make them again",
+            test: "crates/cli/tests/cli/fairness.rs::who_calls_too_often_is_told_when_to_call_again_and_does",
+        },
+    ),
+    (
+        "serve --owner-bytes",
+        Refuses {
+            what: "uploads by which an owner would store more",
+            test: "crates/store/src/store/access/tests.rs::quotas_are_of_one_owner",
+        },
+    ),
+    (
+        "serve --owner-datasets",
+        Refuses {
+            what: "uploads by which an owner would store more",
+            test: "crates/store/src/store/access/tests.rs::quotas_are_of_one_owner",
+        },
+    ),
+    (
+        "serve --owner-uploads",
+        Refuses {
+            what: "uploads by which an owner would store more",
+            test: "crates/store/src/store/access/tests.rs::quotas_are_of_one_owner",
+        },
+    ),
+    (
+        "datasets --deleted",
+        Narrows {
+            left_out: "published datasets",
+            said: "the answer is about deleted ones, each with the end of its time",
+            test: "crates/cli/tests/cli/owners.rs::what_was_deleted_by_mistake_comes_back",
+        },
+    ),
+    (
+        "datasets --uploads",
+        Narrows {
+            left_out: "published datasets",
+            said: "the answer is about unfinished uploads, each with the end of its time",
+            test: "crates/cli/tests/cli/json.rs::every_command_prints_one_value",
+        },
+    ),
+    (
+        "usage --month",
+        Narrows {
+            left_out: "other months",
+            said: "the answer is about the month that was asked for",
+            test: "crates/server/src/metering.rs::what_owners_use_is_written_and_summed_up",
+        },
+    ),
+    ("* --client-cert", Nothing),
+    ("* --client-key", Nothing),
     // Part of the question; the result repeats it.
     ("genome query --position", QUESTION),
     ("genome query --within", QUESTION),
@@ -303,7 +357,40 @@ const OPTIONS: &[(&str, Effect)] = &[
 const HARMLESS: &[(&str, &[&str])] = &[
     ("backup", &["DIR", "TARGET"]),
     ("datasets", &["--ca", "--server", "--token-file"]),
-    ("delete", &["--ca", "--server", "--token-file", "NAME"]),
+    (
+        "delete",
+        &["--ca", "--now", "--server", "--token-file", "--yes", "NAME"],
+    ),
+    (
+        "access grant",
+        &[
+            "--ca",
+            "--server",
+            "--token-file",
+            "CALLER",
+            "ROLES",
+            "NAME",
+        ],
+    ),
+    (
+        "access revoke",
+        &[
+            "--ca",
+            "--server",
+            "--token-file",
+            "CALLER",
+            "ROLES",
+            "NAME",
+        ],
+    ),
+    ("access list", &["--ca", "--server", "--token-file"]),
+    ("queries", &["--ca", "--server", "--token-file"]),
+    ("queries end", &["--ca", "--server", "--token-file", "ID"]),
+    ("usage", &["DIR"]),
+    (
+        "undelete",
+        &["--as", "--ca", "--server", "--token-file", "NAME|ID"],
+    ),
     (
         "encrypt",
         &[
@@ -429,6 +516,10 @@ const HARMLESS: &[(&str, &[&str])] = &[
     (
         "serve",
         &[
+            "--client-ca",
+            "--keep-deleted",
+            "--keep-uploads",
+            "--queue-timeout",
             "--cache",
             "--cache-size",
             "--data",
@@ -512,7 +603,10 @@ const HARMLESS: &[(&str, &[&str])] = &[
         ],
     ),
     ("token list", &["--tokens"]),
-    ("token new", &["--out", "--tokens", "--until", "NAME"]),
+    (
+        "token new",
+        &["--out", "--role", "--tokens", "--until", "NAME"],
+    ),
     ("token revoke", &["--tokens", "NAME|ID"]),
     ("trust reset", &["--key", "--passphrase-file", "DIR"]),
     ("trust show", &["--key", "--passphrase-file", "DIR"]),

@@ -296,6 +296,8 @@ pub const DELETE_NOW: Action = Action::of_command("oboro delete --now NAME");
 pub const UNDELETE: Action = Action::of_command("oboro undelete NAME");
 /// Seeing which deleted datasets can be brought back.
 pub const DATASETS_DELETED: Action = Action::of_command("oboro datasets --deleted");
+/// Ending a query in progress.
+pub const QUERIES_END: Action = Action::of_command("oboro queries end");
 /// Giving up an upload.
 pub const UPLOAD_CANCEL: Action = Action::of_command("oboro upload --cancel");
 /// Checking a bundle.

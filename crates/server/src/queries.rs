@@ -4,6 +4,7 @@
 use crate::clients::Caller;
 use crate::shares::Share;
 use oboro_format::Role;
+use oboro_format::wording::QUERIES_END;
 use oboro_protocol::v1;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -132,9 +133,9 @@ impl Query {
     /// Completes once somebody has ended the query.
     pub(crate) async fn ended(&self) -> Status {
         self.ended.cancelled().await;
-        Status::failed_precondition(
-            "the query was ended by its owner or an operator of the server (`oboro queries end`); ask them before you repeat it",
-        )
+        Status::failed_precondition(format!(
+            "the query was ended by its owner or an operator of the server (`{QUERIES_END}`); ask them before you repeat it"
+        ))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::scrubbing::{self, Scrubbing};
 use crate::status;
 use crate::writes::Writes;
 use oboro_format::wording::{MAX_DATASET, MIN_ITEM_SUPPORT};
-use oboro_format::{DatasetId, Manifest, Roles};
+use oboro_format::{DatasetId, Manifest, Role, Roles};
 use oboro_protocol::{PROTOCOL, dataset_id, v1, v1::mining_server::Mining};
 use oboro_store::{
     Access, DeletedInfo, Grant, Listing, SegmentReceiver, StoreError, UploadInfo, Usage,
@@ -72,9 +72,10 @@ impl Service {
         } = request.into_inner();
         let roles = Roles::from_bits(roles).filter(|it| !it.is_empty());
         let roles = roles.ok_or_else(|| {
-            Status::invalid_argument(
-                "these are no roles that this server knows; name some of those that `oboro access grant --help` lists",
-            )
+            let known = Role::GRANTABLE.map(Role::name).join(", ");
+            Status::invalid_argument(format!(
+                "these are no roles that this server knows; name some of {known}"
+            ))
         })?;
         let grant = Grant {
             grantee,

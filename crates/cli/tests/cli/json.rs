@@ -153,6 +153,24 @@ fn every_command_prints_one_value() {
     ];
     has_fields(&pairs, &counted);
     has_fields(&pairs["pairs"][0], &["item", "support", "together"]);
+    let granted = owner.json("access grant carol read,count named");
+    has_fields(&granted, &["caller", "name", "roles"]);
+    has_fields(&owner.json("access list")[0], &["caller", "name", "roles"]);
+    owner.json("access revoke carol read,count named");
+    assert_eq!(owner.json("queries").as_array().unwrap().len(), 0);
+    assert_eq!(
+        owner.json("datasets --uploads").as_array().unwrap().len(),
+        0
+    );
+    has_fields(
+        &owner.json("delete named --yes"),
+        &["name", "deleted", "for_ever"],
+    );
+    has_fields(
+        &owner.json("datasets --deleted")[0],
+        &["name", "dataset", "stored_bytes", "deleted", "until"],
+    );
+    has_fields(&owner.json("undelete named"), &["name", "dataset"]);
     owner.json("delete named --yes --now");
     let mined = owner.json("mine quest.oboro --min-support 0.2 --verify quest.dat");
     has_fields(
@@ -268,7 +286,7 @@ fn every_command_prints_one_value() {
         has_fields(&tokens[0], &[&token[..], &["expired"]].concat());
     }
     let deleted = owner.json("delete quest --yes --now");
-    has_fields(&deleted, &["name", "deleted"]);
+    has_fields(&deleted, &["name", "deleted", "for_ever"]);
     assert_eq!(owner.json("datasets"), serde_json::json!([]));
 }
 

@@ -216,7 +216,7 @@ struct Scene {
     alice: Home,
     operator: Home,
     stored: Stored,
-    _server: Server,
+    server: Server,
 }
 
 impl Scene {
@@ -247,7 +247,7 @@ impl Scene {
             alice,
             operator,
             stored,
-            _server: server,
+            server,
         }
     }
 
@@ -396,7 +396,7 @@ fn ids_of_others_do_not_exist() {
     // The same dataset may be uploaded by anybody who has it, under the same name, and is another one then.
     let other = Home::new();
     other.write("token", &bob);
-    other.talk_to(scene._server.url());
+    other.talk_to(scene.server.url());
     for file in crate::common::files(&scene.alice.path("rows.oboro")) {
         let to = format!("rows.oboro/{}", file.display());
         std::fs::create_dir_all(other.path(&to).parent().unwrap()).unwrap();
@@ -414,7 +414,7 @@ fn an_owner_grants_and_another_mines() {
     let scene = Scene::new();
     let bob = Home::new();
     bob.write("token", scene.token("bob", Roles::OWNER));
-    bob.talk_to(scene._server.url());
+    bob.talk_to(scene.server.url());
     // Bob has a copy of the owner's directory and key, as a second analyst would.
     for file in crate::common::files(&scene.alice.path("rows.oboro")) {
         let to = bob.path("rows.oboro").join(&file);
@@ -463,4 +463,25 @@ fn what_was_deleted_by_mistake_comes_back() {
     );
     let refused = owner.refused("upload rows.oboro --token-file token");
     says(&refused, &["ids are never used again"]);
+}
+
+#[test]
+fn what_owners_use_is_summed_up_when_the_server_has_ended() {
+    let scene = Scene::new();
+    let mine = "mine rows.oboro --min-support 10% --answers sums --token-file token";
+    scene.alice.json(mine);
+    let Scene {
+        operator, server, ..
+    } = scene;
+    server.terminate();
+    server.ended();
+    let used = operator.json("usage data");
+    let owners: Vec<_> = used.as_array().unwrap().iter().collect();
+    assert_eq!(owners[0]["owner"], "alice");
+    for field in ["calls", "received_bytes", "sent_bytes"] {
+        assert!(owners[0][field].as_u64().unwrap() > 0, "{field}: {used}");
+    }
+    assert!(owners[0]["compute_seconds"].as_f64().unwrap() > 0.0);
+    let none = operator.json("usage data --month 1999-01");
+    assert_eq!(none, serde_json::json!([]));
 }
