@@ -111,10 +111,11 @@ fn a_small_query_ends_before_any_of_a_flood() {
         owner.json(&format!("encrypt {name}.dat --max-len 3"));
         owner.json(&format!("upload {name}.oboro --token-file token"));
     }
+    owner.json("access grant flood read,count large --token-file token");
     // All triples of eighty items among forty thousand transactions, requested repeatedly.
     let runtime = Runtime::new().unwrap();
     let mut client = bearer(&runtime, &server, &flood);
-    let large = runtime.block_on(question(&mut client, "large", 3));
+    let large = runtime.block_on(question(&mut client, "ward/large", 3));
     let ended = Arc::new(AtomicUsize::new(0));
     for _ in 0..14 {
         let answer = runtime.block_on(client.count(large.clone()));

@@ -332,10 +332,10 @@ fn catalogues() {
     // The offsets of user_version and application_id in SQLite's file format (section 1.3).
     catalogue.damage(|bytes| bytes[63] = 2);
     refused(&["catalogue.sqlite", "several directories", "oboro backup"]);
-    catalogue.damage(|bytes| bytes[63] = 3);
+    catalogue.damage(|bytes| bytes[63] = 4);
     refused(&[
         "catalogue.sqlite",
-        "schema version 3",
+        "schema version 4",
         "Use the Oboro that wrote it",
     ]);
     catalogue.damage(|bytes| bytes[71] ^= 1);

@@ -102,7 +102,7 @@ fn a_disk_that_turns_read_only_answers_questions_and_refuses_writes() {
         return;
     }
     for _ in 0..2 {
-        let message = owner.refused("delete rows");
+        let message = owner.refused("delete rows --yes --now");
         says(&message, &["read-only", "repair the disk"]);
         assert_eq!(owner.json("datasets").as_array().unwrap().len(), 1);
         owner.json(MINE);
@@ -126,7 +126,7 @@ fn a_disk_that_turns_read_only_answers_questions_and_refuses_writes() {
     let server = operator.serve_from("disk/data", "");
     owner.talk_to(server.url());
     owner.json(MINE);
-    owner.json("delete rows");
+    owner.json("delete rows --yes --now");
 }
 
 #[test]

@@ -224,7 +224,7 @@ impl Scene {
     fn new() -> Self {
         let (alice, operator) = (Home::with_key(), Home::new());
         alice.write("token", operator.token("alice"));
-        let panel = format!("genome generate {NAME} --data data/namespaces/alice");
+        let panel = format!("genome generate --panel {NAME} --data data/namespaces/alice");
         operator.json(&format!("{panel} --haplotypes 4 --sites 5"));
         let server = operator.serve("--tokens tokens --max-calls-per-second 100000");
         alice.talk_to(server.url());

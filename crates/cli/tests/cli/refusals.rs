@@ -340,7 +340,7 @@ fn servers_that_are_not_there() {
         "upload rows.oboro --cancel",
         "mine rows.oboro --min-support 1",
         "datasets",
-        "delete rows",
+        "delete rows --yes --now",
     ] {
         let message = owner.refused(command);
         says(

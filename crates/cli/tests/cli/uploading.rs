@@ -332,7 +332,7 @@ fn a_name_belongs_to_one_dataset() {
     says(&message, &["\"rows\" is taken", "Choose another name"]);
     let message = owner.refused("upload rows.oboro --name others");
     says(&message, &["is stored here under the name \"rows\""]);
-    for name in ["../rows", ".rows", "a/b", "ä", &"x".repeat(101)] {
+    for name in ["../rows", ".rows", "a/b/c", "ä", &"x".repeat(101)] {
         let message = owner.refused(&format!("upload others.oboro --name {name}"));
         says(&message, &["is not a dataset name", "A-Z"]);
     }
@@ -352,11 +352,11 @@ fn what_is_deleted_never_comes_back() {
     let server = parties.operator.serve("");
     owner.talk_to(server.url());
     owner.json("upload rows.oboro");
-    owner.json("delete rows");
+    owner.json("delete rows --yes --now");
     assert_eq!(parties.listed(server.url()), []);
     let message = owner.refused("mine rows.oboro --min-support 15%");
     says(&message, &["no dataset named \"rows\""]);
-    let message = owner.refused("delete rows");
+    let message = owner.refused("delete rows --yes --now");
     says(&message, &["no dataset named \"rows\""]);
     let message = owner.refused("upload rows.oboro");
     says(&message, &["was deleted", "Encrypt the data again"]);

@@ -493,10 +493,12 @@ impl Datasets {
         self.shared.snapshots.lock().forget(id);
         made?;
         state.stop_receiving(id);
-        // What an upload of a newer version has sent goes; what was published stays.
-        let kept = stored_manifest(&published)?.numbers();
-        self.shared.sweep(id, &kept)?;
-        self.shared.remove_objects(id, &kept);
+        // What an upload of a newer version has sent goes; what was published stays, all of it if it is not known.
+        if let Ok(manifest) = stored_manifest(&published) {
+            let kept = manifest.numbers();
+            self.shared.sweep(id, &kept)?;
+            self.shared.remove_objects(id, &kept);
+        }
         Ok(id)
     }
 

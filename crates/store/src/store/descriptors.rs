@@ -26,8 +26,9 @@ fn with_few_descriptors(test: &str, body: impl FnOnce()) {
     }
     let test = format!("store::descriptors::{test}");
     let child = Command::new(env::current_exe().unwrap())
-        .args([&test, "--exact", "--nocapture"])
+        .arg(&test)
         .env(IN_CHILD, "1")
+        .env("RUST_TEST_NOCAPTURE", "1")
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&child.stdout);
