@@ -74,10 +74,11 @@ impl Namespaces {
         home_of(&self.common.home, name)
     }
 
-    /// Those that are open.
+    /// Those that are open. Nobody waits for one that is being opened.
     pub(super) fn opened(&self) -> Vec<Arc<Shared>> {
         let slots: Vec<Slot> = self.opened.lock().values().cloned().collect();
-        slots.iter().filter_map(|it| it.lock().clone()).collect()
+        let open = |slot: &Slot| slot.try_lock()?.clone();
+        slots.iter().filter_map(open).collect()
     }
 
     /// The names of all that have files here, or are open.
