@@ -289,7 +289,7 @@ pub const TOKEN_NEW: Action = Action::of_command("oboro token new NAME");
 /// Seeing which tokens there are.
 pub const TOKEN_LIST: Action = Action::of_command("oboro token list");
 /// Granting roles to others.
-pub const ACCESS_GRANT: Action = Action::of_command("oboro access grant NAME ROLE DATASET");
+pub const ACCESS_GRANT: Action = Action::of_command("oboro access grant CALLER ROLES NAME");
 /// Deleting a dataset for ever.
 pub const DELETE_NOW: Action = Action::of_command("oboro delete --now NAME");
 /// Bringing a deleted dataset back.

@@ -6,7 +6,7 @@
 use crate::clients::Client;
 use http_body::{Frame, SizeHint};
 use oboro_format::FormatError;
-use oboro_format::files::{ensure_directory, io_error, names, sync_directory};
+use oboro_format::files::{ensure_directory, exists, io_error, names, sync_directory};
 use oboro_store::DEFAULT_NAMESPACE;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -184,12 +184,17 @@ fn append(directory: &Path, name: &str, lines: &str) -> Result<(), FormatError> 
     }
     ensure_directory(directory)?;
     let path = directory.join(name);
+    // Lines that count must not be written again because only the name of a new file could not be made durable.
+    let is_new = !exists(&path)?;
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).create(true).truncate(false);
     let mut file = options
         .mode(0o600)
         .open(&path)
         .map_err(io_error("open", &path))?;
+    if is_new {
+        sync_directory(directory)?;
+    }
     let end = whole_lines(&mut file).map_err(io_error("read", &path))?;
     let written = file
         .set_len(end)
@@ -201,7 +206,7 @@ fn append(directory: &Path, name: &str, lines: &str) -> Result<(), FormatError> 
         let _ = file.set_len(end);
         return Err(io_error("write", &path)(error));
     }
-    sync_directory(directory)
+    Ok(())
 }
 
 /// The length of a file up to the end of its last whole line.

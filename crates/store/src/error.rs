@@ -51,8 +51,8 @@ pub enum StoreError {
     #[error("there is no dataset named {name:?} here. List the datasets to see those that are.")]
     NoDataset { name: String },
     #[error(
-        "the token of this call has no role to {}. Ask the owner of the data for it (`{ACCESS_GRANT}`), or the server's \
-         operator for a token that has it.",
+        "this takes the role {role} (to {}), which you lack here. Ask the owner of the data for it (`{ACCESS_GRANT}`), or the \
+         server's operator for a token that has it.",
         doing(*role)
     )]
     Forbidden { role: Role },
@@ -60,6 +60,12 @@ pub enum StoreError {
         "the role operate cannot be granted. Have the server's operator make a token with it (`{TOKEN_NEW}`)."
     )]
     NotGrantable,
+    #[error(
+        "only its owner may bring a dataset back under another name. Ask for the name that it had."
+    )]
+    NotOwner,
+    #[error("owners have all roles on what is theirs. Name the token of another caller.")]
+    GrantToOwner,
     #[error(
         "this server keeps at most {most} {what} of one owner, and this would be more. Delete what is not needed (`{DELETE_NOW}` \
          frees space at once), or ask its operator for more."
@@ -70,7 +76,7 @@ pub enum StoreError {
     )]
     NoDeleted { name: String },
     #[error(
-        "several deleted datasets were named {name:?}. Give the id of the one to bring back: {}.",
+        "several deleted datasets were named {name:?}. Give the id of the one that you mean: {}.",
         ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     )]
     SeveralDeleted { name: String, ids: Vec<DatasetId> },
@@ -176,6 +182,13 @@ pub enum UploadError {
          a new id."
     )]
     Deleted { dataset: DatasetId, name: String },
+    #[error(
+        "dataset {dataset} is, or was, the owner's under another name. Ask the owner which, or encrypt the data again for \
+         a new id."
+    )]
+    IdUsed { dataset: DatasetId },
+    #[error("the name {name:?} is that of another dataset. Choose another one.")]
+    NameUsed { name: String },
     #[error(
         "another version of dataset {dataset} is being uploaded as {name:?}. Finish that upload, or \
          cancel it, and begin again."
@@ -339,9 +352,11 @@ impl StoreError {
             Self::NoDataset { .. } | Self::NoStore { .. } | Self::NoDeleted { .. } => {
                 ErrorKind::NotFound
             }
-            Self::Forbidden { .. } => ErrorKind::Forbidden,
+            Self::Forbidden { .. } | Self::NotOwner => ErrorKind::Forbidden,
             Self::Quota { .. } => ErrorKind::Quota,
-            Self::NotGrantable | Self::SeveralDeleted { .. } => ErrorKind::InvalidArgument,
+            Self::NotGrantable | Self::GrantToOwner | Self::SeveralDeleted { .. } => {
+                ErrorKind::InvalidArgument
+            }
             Self::IsBundle { .. } | Self::IsList { .. } => ErrorKind::InvalidArgument,
             Self::Name { .. } => ErrorKind::InvalidArgument,
             Self::OtherVersion { .. } | Self::Outdated { .. } => ErrorKind::FailedPrecondition,
@@ -386,7 +401,9 @@ impl UploadError {
             Self::NameTaken { .. }
             | Self::StoredAs { .. }
             | Self::Purged { .. }
-            | Self::Deleted { .. } => ErrorKind::AlreadyExists,
+            | Self::Deleted { .. }
+            | Self::IdUsed { .. }
+            | Self::NameUsed { .. } => ErrorKind::AlreadyExists,
             Self::ManifestRefused { .. } | Self::TooLong { .. } => ErrorKind::InvalidArgument,
             Self::OtherUpload { .. }
             | Self::UploadCancelled { .. }

@@ -602,6 +602,11 @@ impl Store {
 }
 
 impl Common {
+    /// Bytes of headers that idle snapshots of one namespace may take.
+    fn idle_bytes(&self) -> u64 {
+        HEADER_BYTES / self.opened.load(Ordering::Relaxed).max(1)
+    }
+
     /// Takes the directory, or the cache of objects. `alternative` names what else to choose if another process has it.
     fn open(
         location: &Location,
@@ -633,13 +638,6 @@ impl Common {
             opened: AtomicU64::new(0),
             _lock: lock,
         })
-    }
-}
-
-impl Common {
-    /// Bytes of headers that idle snapshots of one namespace may take.
-    fn idle_bytes(&self) -> u64 {
-        HEADER_BYTES / self.opened.load(Ordering::Relaxed).max(1)
     }
 }
 

@@ -215,7 +215,8 @@ pub fn undelete(arguments: &UndeleteArguments, output: Output) -> Outcome {
     let dataset = server.connect()?.undelete(name, new_name.as_deref())?;
     let value =
         json!({ "name": new_name.as_deref().unwrap_or(name), "dataset": dataset.to_string() });
-    output.result(&value, || format!("brought {} back\n", escaped(name)))
+    let now = new_name.as_deref().unwrap_or(name);
+    output.result(&value, || format!("brought {} back\n", escaped(now)))
 }
 
 /// Asks on the terminal.
@@ -225,7 +226,9 @@ pub fn undelete(arguments: &UndeleteArguments, output: Output) -> Outcome {
 fn confirm(question: &str) -> Outcome {
     let input = std::io::stdin();
     if !input.is_terminal() {
-        return Err("there is nobody to ask whether that is meant; say so with --yes".into());
+        return Err(
+            "this asks for confirmation and is not at a terminal; confirm with --yes".into(),
+        );
     }
     std::io::stderr().write_all(question.as_bytes())?;
     let mut answer = String::new();

@@ -25,7 +25,7 @@ pub enum Command {
 
 #[derive(clap::Args)]
 pub struct EndArguments {
-    /// The number that `oboro queries` lists.
+    /// Its number, as `oboro queries` lists it.
     #[arg(value_name = "ID")]
     number: u64,
     #[command(flatten)]

@@ -294,7 +294,12 @@ fn a_token_is_wanted_and_checked() {
     owner.write("wrong", right.replace(&right[60..], &"0".repeat(10)));
     owner.write("longer", format!("{right}0\n"));
     let mine = "mine rows.oboro --min-support 1";
-    let calls = ["datasets", "upload rows.oboro", mine, "delete rows --yes --now"];
+    let calls = [
+        "datasets",
+        "upload rows.oboro",
+        mine,
+        "delete rows --yes --now",
+    ];
     for call in calls {
         for token in ["", "--token-file wrong", "--token-file longer"] {
             let message = owner.refused(&format!("{call} {token}"));

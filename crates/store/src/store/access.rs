@@ -166,8 +166,29 @@ impl Access {
     /// A name that is invalid or taken, a manifest that is invalid or does not follow the published version, another
     /// upload of the dataset in progress, a deleted dataset, a quota, a disk or catalogue that fails.
     pub fn begin_upload(&self, name: &str, manifest: &[u8]) -> Result<UploadStatus, StoreError> {
-        let (datasets, name) = self.datasets(name, Role::Append)?;
-        datasets.begin_upload(&name, manifest)
+        let Resolved {
+            namespace,
+            name: local,
+            ..
+        } = self.resolve(name, Role::Append)?;
+        let shared = self.namespaces.get(&namespace)?;
+        let begun = Datasets { shared }.begin_upload(&local, manifest);
+        if namespace == self.caller {
+            return begun;
+        }
+        begun.map_err(|error| match error {
+            // Under which name is not for others to know.
+            StoreError::Upload(
+                UploadError::StoredAs { dataset, .. }
+                | UploadError::Deleted { dataset, .. }
+                | UploadError::OtherUpload { dataset, .. }
+                | UploadError::Purged { dataset },
+            ) => UploadError::IdUsed { dataset }.into(),
+            StoreError::Upload(UploadError::NameTaken { .. }) => {
+                UploadError::NameUsed { name: name.into() }.into()
+            }
+            other => other,
+        })
     }
 
     /// The handle by which the upload under this name is sent and published, and nothing else is done; it may be in
@@ -335,14 +356,27 @@ impl Access {
     }
 
     /// Publishes a deleted dataset again, given by its name or, where several had it, by its id; under another name if
-    /// one is given. Returns its id.
+    /// one is given, which only its owner may: others may have other roles on that. Returns its id.
     ///
     /// # Errors
     /// None that was deleted, several, a name that is taken, another server that writes to the objects, a catalogue
     /// that fails.
     pub fn undelete(&self, which: &str, name: Option<&str>) -> Result<DatasetId, StoreError> {
-        let (datasets, which) = self.datasets(which, Role::Delete)?;
-        datasets.undelete(&which, name)
+        let Resolved {
+            namespace,
+            name: which,
+            ..
+        } = self.resolve(which, Role::Delete)?;
+        let name = name
+            .map(|name| self.resolve(name, Role::Delete))
+            .transpose()?;
+        if name.as_ref().is_some_and(|it| it.namespace != self.caller)
+            || name.is_some() && namespace != self.caller
+        {
+            return Err(StoreError::NotOwner);
+        }
+        let shared = self.namespaces.get(&namespace)?;
+        Datasets { shared }.undelete(&which, name.as_ref().map(|it| &*it.name))
     }
 
     /// Starts to check one dataset, or everything of the caller's own. The catalogue is checked at once.
@@ -366,6 +400,10 @@ impl Access {
     pub fn grant(&self, grant: &Grant) -> Result<Roles, StoreError> {
         if grant.roles.has(Role::Operate) {
             return Err(StoreError::NotGrantable);
+        }
+        let owner = self.resolve(&grant.name, Role::Administer)?.namespace;
+        if *owner == *grant.grantee {
+            return Err(StoreError::GrantToOwner);
         }
         self.change_grant(grant, |roles| {
             roles.iter().chain(grant.roles.iter()).collect()

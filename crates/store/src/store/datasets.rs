@@ -463,7 +463,7 @@ impl Datasets {
         })
     }
 
-    /// Deletes a dataset, published or only being uploaded; which one it was. A published one can be brought back as
+    /// Deletes a dataset, published or only being uploaded, or `at_once` one that was deleted, by name or id; which one it was. A published one can be brought back as
     /// long as the store keeps deleted datasets, and takes space until then, unless it is deleted `at_once`; then that
     /// works even on a full disk. Its name is free, its id is never accepted again. Snapshots already taken stay usable; of
     /// a dataset that is removed, as far as descriptors suffice to keep their files open: where they do not, reading
@@ -475,10 +475,14 @@ impl Datasets {
         check_name(name)?;
         let mut state = self.shared.state();
         let Some(published) = state.catalogue.by_name(Table::Dataset, name)? else {
-            let deleted = state.catalogue.by_name(Table::Deleted, name)?;
-            let Some(deleted) = deleted.filter(|_| at_once) else {
+            let is_uploaded = state.catalogue.by_name(Table::Upload, name)?.is_some();
+            if is_uploaded || !at_once {
                 return self.cancel(&mut state, name);
-            };
+            }
+            let deleted = deleted(&state.catalogue, name).map_err(|error| match error {
+                StoreError::NoDeleted { name } => StoreError::NoDataset { name },
+                other => other,
+            })?;
             self.purge(&mut state, deleted.id)?;
             return Ok(deleted.id);
         };
@@ -514,21 +518,7 @@ impl Datasets {
         name: Option<&str>,
     ) -> Result<DatasetId, StoreError> {
         let mut state = self.shared.state();
-        let deleted = state.catalogue.all(Table::Deleted)?;
-        let found: Vec<_> = deleted
-            .into_iter()
-            .filter(|it| it.name == which || it.id.to_string() == which)
-            .collect();
-        let [record] = &found[..] else {
-            let name = which.to_owned();
-            return Err(match found.len() {
-                0 => StoreError::NoDeleted { name },
-                _ => StoreError::SeveralDeleted {
-                    name,
-                    ids: found.iter().map(|it| it.id).collect(),
-                },
-            });
-        };
+        let record = deleted(&state.catalogue, which)?;
         let name = name.unwrap_or(&record.name);
         check_name(name)?;
         for table in [Table::Dataset, Table::Upload] {
@@ -696,5 +686,24 @@ impl Datasets {
         }
         self.shared.fill_reserve();
         Ok(pending.id)
+    }
+}
+
+/// The deleted dataset that has this name, or this id.
+///
+/// # Errors
+/// None, several, a catalogue that fails.
+fn deleted(catalogue: &Catalogue, which: &str) -> Result<Record, StoreError> {
+    let is_meant = |it: &Record| it.name == which || it.id.to_string() == which;
+    let mut found = catalogue.all(Table::Deleted)?;
+    found.retain(is_meant);
+    let name = || which.to_owned();
+    match found.len() {
+        0 => Err(StoreError::NoDeleted { name: name() }),
+        1 => Ok(found.remove(0)),
+        _ => Err(StoreError::SeveralDeleted {
+            name: name(),
+            ids: found.iter().map(|it| it.id).collect(),
+        }),
     }
 }

@@ -1,7 +1,7 @@
 //! What owners of namespaces granted to others: a small sealed file, which is replaced with every change and held in
 //! memory, so that looking takes the same steps whether there is anything to find or not.
 //!
-//! In object storage an object of the same name has the same bytes, and is written first.
+//! In object storage it is an object.
 
 use super::*;
 use crate::source::object::ObjectError;
@@ -116,7 +116,8 @@ impl Grants {
     /// Changes the roles that `owner` granted to a caller on a name, durably; returns what they are now.
     ///
     /// # Errors
-    /// Too many grants, a disk that fails, objects out of reach: then nothing has changed.
+    /// Too many grants, a disk that fails, objects out of reach: then it holds as before for this server, and the next one
+    /// to start may have it changed.
     pub(super) fn change(
         &self,
         common: &Common,
@@ -137,12 +138,16 @@ impl Grants {
             return Err(StoreError::Quota { what, most });
         }
         let bytes = encode(&all);
-        if let Some(cache) = &common.objects {
-            let written = cache.objects().put(GRANTS, bytes.clone());
-            written.map_err(|error| cache.objects().failed(GRANTS, &error))?;
+        match &common.objects {
+            Some(cache) => {
+                let written = cache.objects().put(GRANTS, bytes);
+                written.map_err(|error| cache.objects().failed(GRANTS, &error))?;
+            }
+            None => {
+                replace(&self.path, &bytes, Durability::Durable)?;
+                sync_directory(&common.home)?;
+            }
         }
-        replace(&self.path, &bytes, Durability::Durable)?;
-        sync_directory(&common.home)?;
         *self.all.write() = all;
         Ok(roles)
     }

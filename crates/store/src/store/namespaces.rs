@@ -81,12 +81,13 @@ impl Namespaces {
         slots.iter().filter_map(open).collect()
     }
 
-    /// The names of all that have files here, or are open.
+    /// The names of all that have a catalogue here, or are open.
     pub(super) fn names(&self) -> BTreeSet<Arc<str>> {
         let mut names: BTreeSet<Arc<str>> = self.opened.lock().keys().cloned().collect();
         // What cannot be listed is found when somebody calls.
         let listed = namespaces_in(&self.common.home).unwrap_or_default();
-        names.extend(listed.into_iter().map(Arc::from));
+        let has_catalogue = |name: &String| self.home(name).join(CATALOGUE).exists();
+        names.extend(listed.into_iter().filter(has_catalogue).map(Arc::from));
         names
     }
 }
@@ -101,7 +102,7 @@ pub fn namespaces_in(store: &Path) -> Result<Vec<String>, StoreError> {
     if exists(&directory)? {
         let mut others = names(&directory)?;
         // Whatever else is there is not the store's.
-        others.retain(|name| !name.starts_with('.') && directory.join(name).is_dir());
+        others.retain(|name| check_name(name).is_ok() && directory.join(name).is_dir());
         others.sort();
         all.append(&mut others);
     }

@@ -241,6 +241,7 @@ fn datasets_of_others_are_listed_by_their_owner_and_used() {
         ("bob", "rows", Roles::ALL),
         ("bo b", "rows", Roles::OWNER),
         ("bob", "../x", Roles::OWNER),
+        ("alice", "rows", Roles::OWNER),
     ] {
         let grant = Grant {
             grantee: grantee.into(),
@@ -435,4 +436,63 @@ fn a_store_of_the_first_version_keeps_its_datasets() {
             .is_purged(DatasetId([9; 16]))
             .unwrap()
     );
+}
+
+#[test]
+fn who_may_delete_gains_no_other_role_by_bringing_back() {
+    let setting = Setting::new();
+    let bob = setting.of("bob");
+    setting.grant("bob", "rows", "delete");
+    setting.grant("bob", "open", "delete,read,count,fetch");
+    bob.delete("alice/rows").unwrap();
+    for name in ["open", "alice/open", "bob/open"] {
+        let refused = bob.undelete("alice/rows", Some(name)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Forbidden, "{name}: {refused}");
+    }
+    bob.undelete("alice/rows", None).unwrap();
+    assert_eq!(setting.of("alice").list().unwrap().datasets[0].name, "rows");
+    // The owner may say whose namespace it is.
+    let alice = setting.of("alice");
+    alice.delete("rows").unwrap();
+    alice.undelete("rows", Some("alice/open")).unwrap();
+    alice.snapshot("open").unwrap();
+}
+
+#[test]
+fn who_may_append_learns_no_other_names() {
+    let setting = Setting::new();
+    let bob = setting.of("bob");
+    setting.grant("bob", "new", "append");
+    let manifest = setting.bundle.manifest().encode();
+    let said = || {
+        let refused = bob.begin_upload("alice/new", &manifest).unwrap_err();
+        assert!(!refused.to_string().contains("rows"), "{refused}");
+        refused.to_string()
+    };
+    let published = said();
+    setting.of("alice").delete("rows").unwrap();
+    assert_eq!(said(), published);
+    setting.of("alice").delete_now("rows").unwrap();
+    assert_eq!(said(), published);
+}
+
+#[test]
+fn of_several_deleted_ones_the_meant_one_goes_for_ever() {
+    let setting = Setting::new();
+    let alice = setting.of("alice");
+    alice.delete("rows").unwrap();
+    let other = other_of(&setting);
+    setting.publish(&alice, "rows", &other);
+    alice.delete("rows").unwrap();
+    let several = alice.delete_now("rows").unwrap_err();
+    assert!(
+        matches!(several, StoreError::SeveralDeleted { .. }),
+        "{several}"
+    );
+    let other = other.manifest().dataset;
+    assert_eq!(alice.delete_now(&other.to_string()).unwrap(), other);
+    assert_eq!(alice.deleted().unwrap()[0].dataset, ID);
+    assert_eq!(alice.delete_now("rows").unwrap(), ID);
+    let none = alice.delete_now("rows").unwrap_err();
+    assert_eq!(none.kind(), ErrorKind::NotFound, "{none}");
 }
