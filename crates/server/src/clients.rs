@@ -1,13 +1,11 @@
 //! Clients: identified by a name, that of their token or certificate, or else by their connection; and what they may do.
 
 use oboro_format::Roles;
+use oboro_store::DEFAULT_NAMESPACE;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tonic::{Request, Status};
-
-/// The namespace of those who call a server that asks nobody for a name.
-const DEFAULT_NAMESPACE: &str = "default";
 
 /// Who makes a call, as its handler finds it in the request.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -83,10 +83,14 @@ impl Meter {
 
     fn add(&self, client: &Client, change: impl FnOnce(&mut Used)) {
         let owner = match client {
-            Client::Named(name) => Arc::clone(name),
-            Client::Connected(_) => DEFAULT_NAMESPACE.into(),
+            Client::Named(name) => name,
+            Client::Connected(_) => DEFAULT_NAMESPACE,
         };
-        change(self.0.lock().used.entry(owner).or_default());
+        let mut state = self.0.lock();
+        match state.used.get_mut(owner) {
+            Some(used) => change(used),
+            None => change(state.used.entry(owner.into()).or_default()),
+        }
     }
 
     pub(crate) fn computed(&self, client: &Client, time: Duration) {

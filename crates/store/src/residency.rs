@@ -4,11 +4,11 @@
 //! what is admitted and what is evicted, the [reader]'s threads read, check, unpack and expand, and the [tier] holds
 //! what has arrived. Without a budget nothing is ever evicted.
 
+mod fair_queue;
 mod ledger;
 mod permits;
 mod reader;
 mod tier;
-mod turns;
 
 pub use ledger::{PanelKey, Reads, WorkUnit};
 pub use tier::{Arrival, Listener, Stream};

@@ -8,7 +8,7 @@
 
 mod ring;
 
-use crate::residency::turns::Turns;
+use crate::residency::fair_queue::FairQueue;
 use oboro_arena::{Arena, ArenaBlock, ArenaError, Backing, CpuAssignment};
 use oboro_format::ReadError;
 use parking_lot::{Condvar, Mutex};
@@ -92,7 +92,7 @@ struct Queue {
 
 #[derive(Default)]
 struct State {
-    waiting: Turns<Work>,
+    waiting: FairQueue<Work>,
     /// The generation that serves: threads of earlier ones end, after the requests they have in flight.
     generation: Generation,
     is_closed: bool,
@@ -277,7 +277,7 @@ impl Queue {
     }
 
     /// Ends the serving threads and refuses further requests; returns those not started.
-    fn close(&self) -> Turns<Work> {
+    fn close(&self) -> FairQueue<Work> {
         let mut state = self.state.lock();
         state.generation += 1;
         state.is_closed = true;

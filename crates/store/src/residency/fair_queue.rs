@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Requests by owner, first in, first out for each.
-pub(crate) struct Turns<T> {
+pub(crate) struct FairQueue<T> {
     /// Never empty for an owner that has an entry.
     waiting: BTreeMap<Arc<str>, VecDeque<T>>,
     /// The owners that have an entry, the next one first.
     owners: VecDeque<Arc<str>>,
 }
 
-impl<T> Default for Turns<T> {
+impl<T> Default for FairQueue<T> {
     fn default() -> Self {
         Self {
             waiting: BTreeMap::new(),
@@ -21,7 +21,7 @@ impl<T> Default for Turns<T> {
     }
 }
 
-impl<T> Turns<T> {
+impl<T> FairQueue<T> {
     pub(crate) fn push(&mut self, owner: &Arc<str>, request: T) {
         if let Some(own) = self.waiting.get_mut(owner) {
             return own.push_back(request);
@@ -51,17 +51,17 @@ mod tests {
     #[test]
     fn one_of_each_owner_comes_between_two_of_one() {
         let [a, b, c] = ["a", "b", "c"].map(Arc::<str>::from);
-        let mut turns = Turns::default();
+        let mut queue = FairQueue::default();
         for number in 0..4 {
-            turns.push(&a, number);
+            queue.push(&a, number);
         }
-        assert_eq!(turns.pop(), Some(0));
-        turns.push(&b, 10);
-        turns.push(&b, 11);
-        turns.push(&c, 20);
-        let rest: Vec<_> = std::iter::from_fn(|| turns.pop()).collect();
+        assert_eq!(queue.pop(), Some(0));
+        queue.push(&b, 10);
+        queue.push(&b, 11);
+        queue.push(&c, 20);
+        let rest: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
         assert_eq!(rest, [1, 10, 20, 2, 11, 3]);
-        turns.push(&c, 21);
-        assert_eq!((turns.pop(), turns.pop()), (Some(21), None));
+        queue.push(&c, 21);
+        assert_eq!((queue.pop(), queue.pop()), (Some(21), None));
     }
 }
