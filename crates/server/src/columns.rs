@@ -40,7 +40,9 @@ pub(crate) async fn fetch(
         .admit(caller, ("FetchColumns", &request.name))
         .await?;
     let access = counting.access_of(caller);
-    let wanted = blocking(move || Wanted::new(&access, request)).await?;
+    // The place is held until that has ended, even if the caller goes.
+    let begin = move || Ok((Wanted::new(&access, request)?, permit));
+    let (wanted, permit) = blocking(begin).await?;
     wanted.record(&Span::current());
     let (outbox, space) = (Arc::new(Parts::new()), Arc::new(Notify::new()));
     let limit = counting.limits.query_time;

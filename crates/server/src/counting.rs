@@ -71,7 +71,9 @@ impl Counting {
             .admit(&caller, ("Count", &request.name))
             .await?;
         let (access, limits) = (self.access_of(&caller), self.limits);
-        let spec = blocking(move || CountSpec::new(&access, &limits, request)).await?;
+        // The place is held until that has ended, even if the caller goes.
+        let begin = move || Ok((CountSpec::new(&access, &limits, request)?, permit));
+        let (spec, permit) = blocking(begin).await?;
         spec.record(&Span::current());
         let query = Arc::new(CountQuery::new(
             caller.client,

@@ -491,7 +491,9 @@ impl Genome for Genomes {
             .await?;
         let shared = Arc::clone(&self.shared);
         let client = caller.client.clone();
-        let search = blocking(move || shared.open(&caller, open)).await?;
+        // The place is held until that has ended, even if the caller goes.
+        let begin = move || Ok((shared.open(&caller, open)?, permit));
+        let (search, permit) = blocking(begin).await?;
         let outbox = Arc::new(Outbox::new());
         let shared = Arc::clone(&self.shared);
         let replies = search::start(shared, client, search, requests, outbox, permit);

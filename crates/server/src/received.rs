@@ -32,7 +32,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes a second of the slowest caller.
 pub(crate) const PACE: u64 = 16 << 10;
 /// A manifest, what is decoded of it, and the answer take up to this many times the bytes of the message.
-const MANIFEST: u64 = 4;
+const MANIFEST: u64 = 12;
 
 /// The longest message of this call.
 pub(crate) fn longest(call: &str, limits: &Limits) -> usize {

@@ -73,9 +73,10 @@ impl Scrubbing {
             })
         })?;
         let name = (!request.name.is_empty()).then_some(request.name);
-        let scrub = blocking(move || {
+        // The place is held until that has ended, even if the caller goes.
+        let (scrub, place) = blocking(move || {
             let scrub = WholeScrub::of_server(&access, name.as_deref());
-            scrub.map_err(|error| of_whole(&error))
+            Ok((scrub.map_err(|error| of_whole(&error))?, place))
         })
         .await?;
         let pace = Shared {

@@ -51,10 +51,13 @@ fn of_kind(kind: ErrorKind, error: &dyn std::fmt::Display, told: String) -> Stat
         ErrorKind::Quota => Code::ResourceExhausted,
         ErrorKind::Internal => Code::Internal,
     };
-    if matches!(
-        code,
-        Code::DataLoss | Code::ResourceExhausted | Code::Unavailable | Code::Internal
-    ) {
+    // That an owner has its quota is no failure of the server.
+    if kind != ErrorKind::Quota
+        && matches!(
+            code,
+            Code::DataLoss | Code::ResourceExhausted | Code::Unavailable | Code::Internal
+        )
+    {
         tracing::error!(%error, "storage");
     }
     Status::new(code, told)

@@ -1,6 +1,7 @@
 //! The turns of clients: how many calls a second each makes, how many of its calls run at a time, and how much of what they send
 //! is in memory. Queries wait for their places where they are handled (`limits`), scrubs are refused theirs (`scrubbing`).
 
+use crate::blocking::holding;
 use crate::clients::{Caller, Client};
 use crate::guarded::Guarded;
 use crate::limits::Limits;
@@ -149,7 +150,9 @@ where
             let longest = longest(call, &turns.limits);
             let received = account.clone();
             let request = request.map(|body| Body::new(Received::new(body, longest, received)));
-            let response = service.call(request).await?;
+            let place = Arc::new(place);
+            let held = Arc::new((Arc::clone(&place), account.clone()));
+            let response = holding(held, service.call(request)).await?;
             // What was received is of no use any more, unless the handler goes on to receive.
             drop(account);
             Ok(response.map(|body| {

@@ -22,6 +22,8 @@ const SCHEMA_VERSION: i64 = 3;
 const FIRST_VERSION: i64 = 1;
 /// The version of a store striped over several directories, which earlier programs had.
 const STRIPED_VERSION: i64 = 2;
+/// A catalogue of at most this size answers as it was before a change that failed and of which it is not known what became.
+const SMALL_BYTES: i64 = 8 << 20;
 /// "OBOR": marks the database as Oboro's.
 const APPLICATION_ID: i64 = 0x4f42_4f52;
 
@@ -106,6 +108,17 @@ pub(crate) struct Record {
     pub(crate) at: i64,
 }
 
+/// A row without its manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) id: DatasetId,
+    pub(crate) name: String,
+    /// Bytes of the dataset in the store, its manifest included.
+    pub(crate) bytes: u64,
+    /// As in a [`Record`].
+    pub(crate) at: i64,
+}
+
 impl Record {
     fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
@@ -128,7 +141,8 @@ pub(crate) struct Catalogue {
     lookups: Cell<u64>,
     /// As it was durably before the latest attempt to change it: what is read until it is known what became of that, which
     /// a disk that takes no writes leaves open.
-    before: Connection,
+    /// is only known of a small one.
+    before: Option<Connection>,
 }
 
 impl Catalogue {
@@ -163,7 +177,7 @@ impl Catalogue {
             unsettled: Cell::new(false),
             #[cfg(test)]
             lookups: Cell::new(0),
-            before: Connection::open_in_memory()?,
+            before: None,
         })
     }
 
@@ -201,9 +215,10 @@ impl Catalogue {
     fn ask(&self, sql: &str) -> Result<CachedStatement<'_>, StoreError> {
         #[cfg(test)]
         self.lookups.set(self.lookups.get() + 1);
-        let durable = match self.settle() {
-            Ok(()) => &self.connection,
-            Err(_) => &self.before,
+        let durable = match (self.settle(), &self.before) {
+            (Ok(()), _) => &self.connection,
+            (Err(_), Some(before)) => before,
+            (Err(error), None) => return Err(error),
         };
         Ok(durable.prepare_cached(sql)?)
     }
@@ -214,7 +229,7 @@ impl Catalogue {
         change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
     ) -> Result<(), StoreError> {
         self.settle()?;
-        Backup::new(&self.connection, &mut self.before)?.step(-1)?;
+        self.before = self.copy_of_a_small_one()?;
         let attempt = |connection: &mut Connection| {
             let transaction = connection.transaction()?;
             change(&transaction)?;
@@ -222,7 +237,24 @@ impl Catalogue {
         };
         let changed = attempt(&mut self.connection);
         self.unsettled.set(changed.is_err());
+        if changed.is_ok() {
+            self.before = None;
+        }
         changed.map_err(|error| self.explain(error))
+    }
+
+    /// A copy in memory, unless the catalogue is so large that one for each change would cost too much.
+    fn copy_of_a_small_one(&self) -> Result<Option<Connection>, StoreError> {
+        let pragma = |name| {
+            self.connection
+                .pragma_query_value(None, name, |row| row.get::<_, i64>(0))
+        };
+        if pragma("page_count")? * pragma("page_size")? > SMALL_BYTES {
+            return Ok(None);
+        }
+        let mut copy = Connection::open_in_memory()?;
+        Backup::new(&self.connection, &mut copy)?.step(-1)?;
+        Ok(Some(copy))
     }
 
     /// Finds the cause that SQLite does not tell: a disk that is read-only, or too many open files.
@@ -268,10 +300,41 @@ impl Catalogue {
         Ok(count as u64)
     }
 
-    /// The number of datasets that are published or being uploaded.
+    /// Everything in a table but manifests, by name.
+    pub(crate) fn entries(&self, table: Table) -> Result<Vec<Entry>, StoreError> {
+        let mut statement = self.ask(&format!(
+            "SELECT id, name, bytes, {} FROM {} ORDER BY name",
+            table.at(),
+            table.name()
+        ))?;
+        let entry = |row: &Row<'_>| {
+            Ok(Entry {
+                id: DatasetId(row.get(0)?),
+                name: String::from_utf8_lossy(row.get_ref(1)?.as_bytes()?).into_owned(),
+                bytes: row.get::<_, i64>(2)? as u64,
+                at: row.get(3)?,
+            })
+        };
+        let rows = statement.query_map([], entry)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Bytes of all manifests, except that of the upload of one dataset.
+    pub(crate) fn manifest_bytes_without(&self, id: DatasetId) -> Result<u64, StoreError> {
+        let mut statement = self.ask(
+            "SELECT total(bytes) FROM
+             (SELECT length(manifest) AS bytes FROM dataset
+              UNION ALL SELECT length(manifest) FROM upload WHERE id <> ?1
+              UNION ALL SELECT length(manifest) FROM deleted)",
+        )?;
+        let bytes: f64 = statement.query_row([id.0], |row| row.get(0))?;
+        Ok(bytes as u64)
+    }
+
+    /// The number of datasets that are published, being uploaded, or deleted and can be brought back.
     pub(crate) fn datasets(&self) -> Result<u64, StoreError> {
-        let both = "SELECT id FROM dataset UNION SELECT id FROM upload";
-        let mut statement = self.ask(&format!("SELECT count(*) FROM ({both})"))?;
+        let all = "SELECT id FROM dataset UNION SELECT id FROM upload UNION SELECT id FROM deleted";
+        let mut statement = self.ask(&format!("SELECT count(*) FROM ({all})"))?;
         let count: i64 = statement.query_row([], |row| row.get(0))?;
         Ok(count as u64)
     }

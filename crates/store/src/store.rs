@@ -4,7 +4,7 @@
 //! leaves the old state or the new one, and files that no row names are swept when the store is opened. One process at
 //! a time opens a store.
 
-use crate::catalogue::{Catalogue, Change, Record, Table};
+use crate::catalogue::{Catalogue, Change, Entry, Record, Table};
 use crate::error::{CatalogueError, StoreError, UploadError};
 use crate::location::{
     CATALOGUE, DEFAULT_NAMESPACE, Location, NAMESPACES, SEGMENTS, dataset_path, home_of, prefix_of,

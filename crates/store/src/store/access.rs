@@ -27,6 +27,8 @@ pub struct Resolved {
     pub home: PathBuf,
     /// The name in it.
     pub name: String,
+    /// The roles that the caller has on it.
+    pub roles: Roles,
 }
 
 /// What a caller may see of a namespace.
@@ -100,6 +102,7 @@ impl Access {
             namespace: owner.into(),
             home: self.namespaces.home(owner),
             name: local.into(),
+            roles,
         })
     }
 
@@ -160,7 +163,8 @@ impl Access {
     }
 
     /// Begins the upload of a dataset or of a newer version of it, or returns the progress of an upload of the same
-    /// manifest. Segments of the published version need no upload.
+    /// manifest. Segments of the published version need no upload. A version by which something of the published one is
+    /// lost takes the role to delete as well.
     ///
     /// # Errors
     /// A name that is invalid or taken, a manifest that is invalid or does not follow the published version, another
@@ -169,10 +173,11 @@ impl Access {
         let Resolved {
             namespace,
             name: local,
+            roles,
             ..
         } = self.resolve(name, Role::Append)?;
         let shared = self.namespaces.get(&namespace)?;
-        let begun = Datasets { shared }.begin_upload(&local, manifest);
+        let begun = Datasets { shared }.begin_upload(&local, manifest, roles);
         if namespace == self.caller {
             return begun;
         }
@@ -248,8 +253,14 @@ impl Access {
     /// As of uploads: a name that is taken, a version that is not newer, damaged segments, a full disk. What is
     /// complete by then stays, and the next import resumes there.
     pub fn import(&self, name: &str, bundle: &Bundle) -> Result<Published, StoreError> {
-        let (datasets, name) = self.datasets(name, Role::Append)?;
-        datasets.import(&name, bundle)
+        let Resolved {
+            namespace,
+            name,
+            roles,
+            ..
+        } = self.resolve(name, Role::Append)?;
+        let shared = self.namespaces.get(&namespace)?;
+        Datasets { shared }.import(&name, bundle, roles)
     }
 
     /// Cancels the upload under this name, discards what was received, and returns the id of its dataset. A published

@@ -3,6 +3,11 @@
 
 use super::rewritten::is_newer;
 use super::*;
+use oboro_format::Role;
+
+/// The most bytes of all manifests of a namespace: what reads them all, when the server starts for one, takes a few times as
+/// much memory.
+const MANIFEST_BYTES: u64 = 64 << 20;
 
 /// A handle to the datasets of one namespace.
 #[derive(Clone)]
@@ -21,6 +26,7 @@ impl Datasets {
         &self,
         name: &str,
         manifest: &[u8],
+        roles: Roles,
     ) -> Result<UploadStatus, StoreError> {
         check_name(name)?;
         let new = Manifest::decode(manifest).map_err(|error| match error {
@@ -29,6 +35,23 @@ impl Datasets {
             }
             other => other.into(),
         })?;
+        let announced = self.announce(name, manifest, &new, roles)?;
+        // Nobody waits while files are looked at.
+        Ok(UploadStatus {
+            segments: self.progress(&new, announced.older.as_ref(), announced.is_whole)?,
+            dataset: new.dataset,
+            published: announced.is_published,
+        })
+    }
+
+    /// Notes the upload of a version in the catalogue.
+    fn announce(
+        &self,
+        name: &str,
+        manifest: &[u8],
+        new: &Manifest,
+        roles: Roles,
+    ) -> Result<Announced, StoreError> {
         let id = new.dataset;
         let mut state = self.shared.state();
         let state = &mut *state;
@@ -59,27 +82,30 @@ impl Datasets {
             }
         }
         // Even if only an old copy of the store is here.
-        self.shared.check_is_not_replaced(&new)?;
+        self.shared.check_is_not_replaced(new)?;
         let published = catalogue.by_id(Table::Dataset, id)?;
         if published
             .as_ref()
             .is_some_and(|published| published.manifest == manifest)
         {
-            return Ok(UploadStatus {
-                segments: self.progress(&new, Some(&new), true)?,
-                dataset: id,
-                published: true,
+            return Ok(Announced {
+                older: Some(new.clone()),
+                is_whole: true,
+                is_published: true,
             });
         }
         let older = published.as_ref().map(stored_manifest).transpose()?;
         if let Some(older) = &older {
             new.follows(older)?;
+            if !roles.has(Role::Delete) {
+                check_only_appends(new, older)?;
+            }
         }
         let there = older.as_ref().map_or_else(BTreeSet::new, Manifest::numbers);
         let is_whole = !state.outdated.contains(&id);
         let pending = catalogue.by_id(Table::Upload, id)?;
         let is_new = (published.is_none() && pending.is_none(), pending.is_none());
-        self.check_quota(catalogue, &new, manifest.len() as u64, is_new)?;
+        self.check_quota(catalogue, new, manifest.len() as u64, is_new)?;
         match pending {
             Some(pending) if pending.manifest != manifest => {
                 // A bundle that changed since its upload started keeps what has arrived of what it still has.
@@ -118,10 +144,10 @@ impl Datasets {
                 catalogue.begin_upload(&upload)?;
             }
         }
-        Ok(UploadStatus {
-            segments: self.progress(&new, older.as_ref(), is_whole)?,
-            dataset: id,
-            published: false,
+        Ok(Announced {
+            older,
+            is_whole,
+            is_published: false,
         })
     }
 
@@ -147,10 +173,15 @@ impl Datasets {
         {
             return exceeded("unfinished uploads", most);
         }
+        let manifests = catalogue.manifest_bytes_without(new.dataset)?;
+        if manifests.saturating_add(manifest_bytes) > MANIFEST_BYTES {
+            return exceeded("bytes of manifests", MANIFEST_BYTES);
+        }
         if let Some(most) = quota.bytes {
             let others = catalogue.bytes_without(new.dataset)?;
             let own = new.segment_bytes().saturating_add(manifest_bytes);
-            if others.saturating_add(own) > most {
+            let notes = self.shared.note_bytes()?;
+            if others.saturating_add(own).saturating_add(notes) > most {
                 return exceeded("bytes", most);
             }
         }
@@ -360,13 +391,12 @@ impl Datasets {
     /// # Errors
     /// A catalogue that fails.
     pub(super) fn list(&self, is_visible: impl Fn(&str) -> bool) -> Result<Listing, StoreError> {
-        let state = self.shared.state();
-        let (records, outdated) = (state.catalogue.all(Table::Dataset)?, state.outdated.clone());
-        drop(state);
-        let info = |record: Record| -> Result<DatasetInfo, StoreError> {
+        let mut entries = self.shared.state().catalogue.entries(Table::Dataset)?;
+        entries.retain(|it| is_visible(&it.name));
+        let info = |record: Record, is_outdated: bool| -> Result<DatasetInfo, StoreError> {
             let manifest = stored_manifest(&record)?;
             check_name(&record.name)?;
-            if outdated.contains(&record.id) {
+            if is_outdated {
                 self.shared.check_is_served(&manifest, &record.name)?;
             }
             Ok(DatasetInfo {
@@ -383,8 +413,16 @@ impl Datasets {
             })
         };
         let mut listing = Listing::default();
-        for record in records.into_iter().filter(|it| is_visible(&it.name)) {
-            match info(record) {
+        for entry in entries {
+            // One manifest at a time is in memory, and nobody waits for all of them.
+            let state = self.shared.state();
+            let (record, is_outdated) = (
+                state.catalogue.by_id(Table::Dataset, entry.id)?,
+                state.outdated.contains(&entry.id),
+            );
+            drop(state);
+            let Some(record) = record else { continue };
+            match info(record, is_outdated) {
                 Ok(info) => listing.datasets.push(info),
                 Err(error) => listing.damaged.push(error),
             }
@@ -562,12 +600,12 @@ impl Datasets {
                 .is_some_and(|age| age >= 0 && age as u64 >= kept.as_secs())
         };
         let mut state = self.shared.state();
-        let mut deleted = state.catalogue.all(Table::Deleted)?;
+        let mut deleted = state.catalogue.entries(Table::Deleted)?;
         deleted.retain(|it| is_old(it.at, policy.keep_deleted));
         for record in &deleted {
             self.purge(&mut state, record.id)?;
         }
-        let mut uploads = state.catalogue.all(Table::Upload)?;
+        let mut uploads = state.catalogue.entries(Table::Upload)?;
         uploads.retain(|it| {
             let is_received = state.receiving.keys().any(|(id, _)| *id == it.id);
             let touched = it.at.max(*state.touched.get(&it.id).unwrap_or(&it.at));
@@ -585,9 +623,9 @@ impl Datasets {
     /// A catalogue that fails.
     pub(super) fn deleted(&self) -> Result<Vec<DeletedInfo>, StoreError> {
         let keep = self.shared.common.policy.read().keep_deleted.as_secs();
-        let records = self.shared.state().catalogue.all(Table::Deleted)?;
-        let info = |record: Record| DeletedInfo {
-            stored_bytes: stored_manifest(&record).map_or(0, |it| it.segment_bytes()),
+        let records = self.shared.state().catalogue.entries(Table::Deleted)?;
+        let info = |record: Entry| DeletedInfo {
+            stored_bytes: record.bytes,
             name: record.name,
             dataset: record.id,
             deleted: record.at,
@@ -605,11 +643,17 @@ impl Datasets {
     pub(super) fn uploads(&self) -> Result<Vec<UploadInfo>, StoreError> {
         let keep = self.shared.common.policy.read().keep_uploads.as_secs();
         let state = self.shared.state();
-        let records = state.catalogue.all(Table::Upload)?;
+        let entries = state.catalogue.entries(Table::Upload)?;
         let touched = state.touched.clone();
         drop(state);
-        let mut uploads = Vec::with_capacity(records.len());
-        for record in records {
+        let mut uploads = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let record = self
+                .shared
+                .state()
+                .catalogue
+                .by_id(Table::Upload, entry.id)?;
+            let Some(record) = record else { continue };
             // A damaged one is reported when it goes on.
             let Ok(manifest) = stored_manifest(&record) else {
                 continue;
@@ -650,7 +694,7 @@ impl Datasets {
             datasets: catalogue.count(Table::Dataset)?,
             uploads: catalogue.count(Table::Upload)?,
             deleted: catalogue.count(Table::Deleted)?,
-            bytes: catalogue.bytes()?,
+            bytes: catalogue.bytes()? + self.shared.note_bytes()?,
         })
     }
 
@@ -689,14 +733,39 @@ impl Datasets {
     }
 }
 
+/// What the catalogue said of an announced upload.
+struct Announced {
+    /// The published version.
+    older: Option<Manifest>,
+    /// Whether all of that is here.
+    is_whole: bool,
+    /// The announced version is the published one.
+    is_published: bool,
+}
+
+/// Refuses a version by which something of the published one would be lost, or by which nothing could follow it.
+///
+/// # Errors
+/// Such a version.
+fn check_only_appends(new: &Manifest, older: &Manifest) -> Result<(), StoreError> {
+    const MOST_VERSIONS: u64 = 1 << 20;
+    if new.replaces(older) || new.version - older.version > MOST_VERSIONS {
+        return Err(StoreError::Forbidden { role: Role::Delete });
+    }
+    Ok(())
+}
+
 /// The deleted dataset that has this name, or this id.
 ///
 /// # Errors
 /// None, several, a catalogue that fails.
-fn deleted(catalogue: &Catalogue, which: &str) -> Result<Record, StoreError> {
-    let is_meant = |it: &Record| it.name == which || it.id.to_string() == which;
-    let mut found = catalogue.all(Table::Deleted)?;
-    found.retain(is_meant);
+fn deleted(catalogue: &Catalogue, which: &str) -> Result<Entry, StoreError> {
+    let mut found = catalogue.entries(Table::Deleted)?;
+    // One may be called as another's id.
+    if let Some(at) = found.iter().position(|it| it.id.to_string() == which) {
+        return Ok(found.swap_remove(at));
+    }
+    found.retain(|it| it.name == which);
     let name = || which.to_owned();
     match found.len() {
         0 => Err(StoreError::NoDeleted { name: name() }),

@@ -15,7 +15,7 @@ const VERSION: u32 = 1;
 /// Stands for every caller, or for every name.
 pub(super) const ANY: &str = "*";
 /// The most grants of one namespace.
-const MAX_GRANTS: usize = 10_000;
+const MAX_GRANTS: usize = 1_000;
 
 /// Roles that the owner of a namespace granted to a caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,11 +87,14 @@ impl Grants {
         .collect()
     }
 
-    /// The owners who granted anything to a caller, and the names: `*` for all of the namespace.
+    /// The owners who granted anything to a caller by its name, or from the default namespace to everybody, and the names:
+    /// `*` for all of the namespace.
     pub(super) fn of_caller(&self, caller: &str) -> BTreeMap<String, BTreeSet<String>> {
         let mut owners: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for (owner, grantee, name) in self.all.read().keys() {
-            if (grantee == caller || grantee == ANY) && owner != caller {
+            // Nobody can keep others from granting to everybody: only what operators grant so is shown unasked.
+            let is_shown = grantee == caller || grantee == ANY && owner == DEFAULT_NAMESPACE;
+            if is_shown && owner != caller {
                 owners
                     .entry(owner.clone())
                     .or_default()
@@ -193,6 +196,10 @@ fn decode(bytes: &[u8]) -> Result<All, Corruption> {
                 .map_err(|_| invalid("it has a name that is not UTF-8"))
         };
         let key = (text()?, text()?, text()?);
+        let is_name = |it: &String| it == ANY || check_name(it).is_ok();
+        if !is_name(&key.1) || !is_name(&key.2) || check_name(&key.0).is_err() {
+            return Err(invalid("it has a name that cannot be one"));
+        }
         if all.last_key_value().is_some_and(|(last, _)| *last >= key) {
             return Err(invalid("its grants are not in order"));
         }

@@ -16,8 +16,13 @@ impl Datasets {
     ///
     /// As of uploads: a name that is taken, a version that is not newer, damaged segments, a full disk. What is
     /// complete by then stays, and the next import resumes there.
-    pub(super) fn import(&self, name: &str, bundle: &Bundle) -> Result<Published, StoreError> {
-        let status = self.begin_upload(name, &bundle.manifest().encode())?;
+    pub(super) fn import(
+        &self,
+        name: &str,
+        bundle: &Bundle,
+        roles: Roles,
+    ) -> Result<Published, StoreError> {
+        let status = self.begin_upload(name, &bundle.manifest().encode(), roles)?;
         let missing = status.segments.iter().filter(|segment| !segment.complete);
         for SegmentProgress {
             index,

@@ -100,6 +100,19 @@ impl Shared {
         noted(&self.home, id)
     }
 
+    /// Bytes of all notes, which outlive what they are about.
+    ///
+    /// # Errors
+    /// A disk that fails.
+    pub(super) fn note_bytes(&self) -> Result<u64, StoreError> {
+        let directory = self.home.join(NOTES);
+        let lengths = names(&directory)?.into_iter().map(|name| {
+            let found = length(&directory.join(name))?;
+            Ok::<_, StoreError>(found.unwrap_or(0))
+        });
+        lengths.sum()
+    }
+
     /// Refuses to publish a version that its owner is known to have replaced, or that parted from the newest.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Namespaces: what belongs to one caller does not exist for another, and grants change that.
 
 use super::*;
-use crate::testing::{ID, append, bundle, one_limb, send_as};
+use crate::testing::{ID, append, bundle, one_limb, rewrite, send_as};
 use oboro_format::ErrorKind;
 use tempfile::TempDir;
 
@@ -226,7 +226,18 @@ fn datasets_of_others_are_listed_by_their_owner_and_used() {
     assert_eq!(root, longer.manifest().root());
     // Everybody, and everything.
     setting.grant("*", "*", "read");
-    assert_eq!(names(&setting.of("carol")), ["alice/more", "alice/rows"]);
+    setting.of("carol").snapshot("alice/more").unwrap();
+    // Who grants to everybody is not in everybody's list, except the operator.
+    assert!(names(&setting.of("carol")).is_empty());
+    setting.publish(&setting.store.access(), "shared", &setting.bundle);
+    let grant = Grant {
+        grantee: "*".into(),
+        name: "*".into(),
+        roles: Role::Read.into(),
+    };
+    setting.store.access().grant(&grant).unwrap();
+    assert_eq!(names(&setting.of("carol")), ["default/shared"]);
+    setting.store.access().revoke(&grant).unwrap();
     assert_eq!(names(&setting.of("alice")), ["more", "rows"]);
     let revoked = Grant {
         grantee: "*".into(),
@@ -370,6 +381,10 @@ fn quotas_are_of_one_owner() {
         ..Quota::default()
     });
     assert!(refused("other").contains("bytes"));
+    // What was deleted counts as long as it can be brought back.
+    setting.of("alice").delete("rows").unwrap();
+    assert!(refused("other").contains("bytes"));
+    setting.of("alice").undelete("rows", None).unwrap();
     // Others have their own; an append to what is there is no other dataset.
     setting.of("bob").begin_upload("other", &manifest).unwrap();
     with(Quota {
@@ -495,4 +510,31 @@ fn of_several_deleted_ones_the_meant_one_goes_for_ever() {
     assert_eq!(alice.delete_now("rows").unwrap(), ID);
     let none = alice.delete_now("rows").unwrap_err();
     assert_eq!(none.kind(), ErrorKind::NotFound, "{none}");
+}
+
+#[test]
+fn who_may_append_loses_nothing_that_is_there() {
+    let setting = Setting::new();
+    let bob = setting.of("bob");
+    setting.grant("bob", "rows", "append");
+    let longer = append(&setting.bundle, &[1]);
+    setting.publish(&bob, "alice/rows", &longer);
+    let manifest = rewrite(&longer, 1, &[&setting.bundle]).manifest().encode();
+    let refused = bob.begin_upload("alice/rows", &manifest).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Forbidden, "{refused}");
+    let far = Manifest {
+        version: u64::MAX,
+        ..longer.manifest().appended()
+    };
+    let refused = bob.begin_upload("alice/rows", &far.encode()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Forbidden, "{refused}");
+    let feed = Roles::OWNER
+        .iter()
+        .filter(|&it| it != Role::Delete)
+        .collect();
+    let feed = setting.store.access_of("alice", feed);
+    let refused = feed.begin_upload("rows", &manifest).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Forbidden, "{refused}");
+    setting.grant("bob", "rows", "delete");
+    bob.begin_upload("alice/rows", &manifest).unwrap();
 }
