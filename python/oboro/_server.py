@@ -128,11 +128,11 @@ class Server:
             )
         return Dataset(self, name, encrypted)
 
-    def delete(
-        self, name: str, *, now: bool = False, interrupt: Interrupt | None = None
-    ) -> None:
-        """Deletes a dataset. Its name is free; its data stay for as long as the server keeps deleted
-        datasets, and can be brought back with `undelete`. A local server keeps none.
+    def delete(self, name: str, *, now: bool = False, interrupt: Interrupt | None = None) -> None:
+        """Deletes a dataset, whose name is free from then on.
+
+        Its data stay for as long as the server keeps deleted datasets, and can be brought back with
+        `undelete`. A local server keeps none.
 
         Args:
             name: the name it was uploaded under.
