@@ -435,7 +435,7 @@ fn an_owner_grants_and_another_mines() {
     let listed = bob.json("datasets --token-file token");
     assert_eq!(listed[0]["name"], "alice/rows");
     let refused = bob.refused("delete alice/rows --yes --token-file token");
-    says(&refused, &["no role to delete", "oboro access grant"]);
+    says(&refused, &["the role delete", "oboro access grant"]);
     scene
         .alice
         .json("access revoke bob read,count,fetch rows --token-file token");
