@@ -456,7 +456,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_manifest_counts_for_what_is_made_of_it() {
-        let messages = Shares::new(Rule::Bytes { all: 150 });
+        let messages = Shares::new(Rule::Bytes { all: 450 });
         let (sender, mut body, account) = accounted(&messages, "a", "BeginUpload");
         sender.send(message(30)).unwrap();
         next(&mut body).await.unwrap().unwrap();
@@ -465,7 +465,7 @@ mod tests {
         let (sender, mut body, _) = accounted(&messages, "a", "BeginUpload");
         sender.send(message(38)).unwrap();
         let refusal = next(&mut body).await.unwrap().unwrap_err();
-        assert!(refusal.message().contains("takes 152 bytes"), "{refusal}");
+        assert!(refusal.message().contains("takes 456 bytes"), "{refusal}");
         assert!(!refusal.metadata().contains_key(RETRY_AFTER_KEY));
     }
 
