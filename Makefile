@@ -24,7 +24,7 @@ PYTEST =
 STEP =
 FORCE =
 
-.PHONY: help demo demo-genome docs bench-smoke bench-full bench-alloc bench-engine bench-genome bench-growth bench-mining bench-numa bench-python bench-ray bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-abuse test-lab test-rust test-alloc test-alloc-long test-faults test-growth test-numa test-package test-python test-ray test-s3 fuzz nightly lint lint-rust lint-python lint-shell lint-c fmt build build-lab clean
+.PHONY: help demo demo-genome docs bench-smoke bench-full bench-abuse bench-alloc bench-engine bench-genome bench-growth bench-mining bench-numa bench-python bench-ray bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-abuse test-lab test-rust test-alloc test-alloc-long test-faults test-growth test-numa test-package test-python test-ray test-s3 fuzz nightly lint lint-rust lint-python lint-shell lint-c fmt build build-lab clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -79,6 +79,9 @@ bench-smoke: ## Run each bench that needs nothing built besides, in seconds, and
 
 bench-full: ## Run every bench, those that take long with --quick, and check what it prints
 	$(PYTHON) scripts/benches.py full
+
+bench-abuse: build ## What an owner notices while others abuse the server; BENCH=--quick for a minute
+	$(PYTHON) lab/bench/abuse.py --oboro "$(OBORO)" $(BENCH)
 
 bench-alloc: | setup-alloc ## Compare fcmalloc with other allocators; BENCH=--quick for minutes
 	$(MAKE) -C fcmalloc >&2
@@ -183,10 +186,11 @@ test-s3: | setup-test ## Run the tests about object storage against an S3 server
 test-faults: | setup-test ## Run the tests of the Rust crates with every fault, not a sample
 	OBORO_FAULTS=all cargo test --workspace --locked
 
-test-abuse: | setup-test ## Try ten thousand lies of each kind of answer, ask honest questions, append 2,000 times
+test-abuse: | setup-test ## Try ten thousand lies of each kind of answer, ask honest questions, append 2,000 times, flood a server
 	OBORO_QUESTIONS=100000 cargo test --workspace --locked --lib honest_questions
 	OBORO_TRIALS=10000 cargo test --workspace --locked --test cli a_liar
 	OBORO_APPENDS=2000 cargo test --workspace --locked --test cli many_appends
+	OBORO_ABUSE=full cargo test --workspace --locked --test cli abuse::
 
 test-growth: | setup-test ## Ten thousand random histories of a dataset that grows and shrinks
 	OBORO_SEQUENCES=10000 cargo test --workspace --locked --test client random_histories

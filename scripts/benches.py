@@ -28,6 +28,7 @@ class Bench:
 
 
 BENCHES = {
+    "bench-abuse": Bench("abuse", "--quick"),
     # Builds other allocators, in C++ some of them.
     "bench-alloc": Bench("programs", None, "--quick"),
     "bench-engine": Bench("engine", "8 100000 2 2"),

@@ -1,13 +1,15 @@
 //! The log of calls: a span for each, and a line when it has ended.
 //!
 //! The span has the numbers of the request, as the call's handler learns them; the line says how it
-//! went. Neither has a token, a dataset's name or any of its content.
+//! went. Neither has a token, a dataset's name or any of its content. Calls of which nothing was begun, because the caller was
+//! not let in or makes too many, have a line once in a while only: callers may make any number of them.
 
+use crate::rarely::Rarely;
 use http_body::{Frame, SizeHint};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Instant;
 use tonic::body::Body;
@@ -16,16 +18,36 @@ use tonic::server::NamedService;
 use tonic::{Code, Status};
 use tracing::{Instrument, Span, field};
 
+/// What the logs of services share.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    number: AtomicU64,
+    refused: Rarely,
+}
+
+/// Of a request: whether the caller was let in and may make the call now.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Begun(Arc<AtomicBool>);
+
+impl Begun {
+    /// Has the call logged whatever becomes of it.
+    pub(crate) fn of<B>(request: &http::Request<B>) {
+        if let Some(begun) = request.extensions().get::<Self>() {
+            begun.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 /// A service whose calls are logged.
 #[derive(Clone)]
 pub(crate) struct Logged<S> {
     service: S,
-    calls: Arc<AtomicU64>,
+    calls: Arc<Calls>,
 }
 
 impl<S> Logged<S> {
     /// Calls are numbered in `calls`, which services may share.
-    pub(crate) fn new(service: S, calls: &Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(service: S, calls: &Arc<Calls>) -> Self {
         Self {
             service,
             calls: Arc::clone(calls),
@@ -52,11 +74,13 @@ where
         self.service.poll_ready(context)
     }
 
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
+        let begun = Begun::default();
+        request.extensions_mut().insert(begun.clone());
         let path = request.uri().path();
         let span = tracing::info_span!(
             "call",
-            request = self.calls.fetch_add(1, Ordering::Relaxed) + 1,
+            request = self.calls.number.fetch_add(1, Ordering::Relaxed) + 1,
             call = name(path),
             client = field::Empty,
             token = field::Empty,
@@ -71,7 +95,7 @@ where
             read_panels = field::Empty,
             found_panels = field::Empty,
         );
-        let mut call = Call::new(span.clone());
+        let mut call = Call::new(span.clone(), begun, Arc::clone(&self.calls));
         let response = span.in_scope(|| self.service.call(request));
         Box::pin(async move {
             let response = response.instrument(span).await?.map(Body::new);
@@ -93,16 +117,20 @@ fn name(path: &str) -> &str {
 /// A call in progress; logged when it ends, which is when it is dropped.
 struct Call {
     span: Span,
-    begun: Instant,
+    calls: Arc<Calls>,
+    begun: Begun,
+    since: Instant,
     bytes_sent: u64,
     outcome: Code,
 }
 
 impl Call {
-    fn new(span: Span) -> Self {
+    fn new(span: Span, begun: Begun, calls: Arc<Calls>) -> Self {
         Self {
             span,
-            begun: Instant::now(),
+            calls,
+            begun,
+            since: Instant::now(),
             bytes_sent: 0,
             // Unless it ends in another way.
             outcome: Code::Cancelled,
@@ -112,13 +140,16 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
+        let microseconds = self.since.elapsed().as_micros() as u64;
+        let (outcome, bytes_sent) = (self.outcome, self.bytes_sent);
         self.span.in_scope(|| {
-            tracing::info!(
-                outcome = ?self.outcome,
-                microseconds = self.begun.elapsed().as_micros() as u64,
-                bytes_sent = self.bytes_sent,
-                "ended"
-            );
+            if self.begun.0.load(Ordering::Relaxed) {
+                tracing::info!(?outcome, microseconds, bytes_sent, "ended");
+            } else {
+                self.calls.refused.tell(|times| {
+                    tracing::info!(?outcome, microseconds, bytes_sent, times, "ended");
+                });
+            }
         });
     }
 }

@@ -12,6 +12,7 @@ use crate::shares::{Never, Share, Shares};
 use crate::status::{RETRY_SOON, busy};
 use http_body::{Frame, SizeHint};
 use oboro_format::wording::{MAX_MESSAGE, MEMORY};
+use oboro_protocol::QUERY_CHUNK_BYTES;
 use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,15 +34,25 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const PACE: u64 = 16 << 10;
 /// A manifest, what is decoded of it, and the answer take up to this many times the bytes of the message.
 const MANIFEST: u64 = 12;
+/// Numbers of columns and ranges, which may have a byte or two each in the message.
+const NUMBERS: u64 = 8;
 
 /// The longest message of this call.
 pub(crate) fn longest(call: &str, limits: &Limits) -> usize {
     match call {
-        // A manifest, bytes of a segment, itemsets, columns, an encrypted query.
-        "BeginUpload" | "SendSegment" | "Count" | "FetchColumns" | "SearchGenome" => {
-            limits.message_bytes
-        }
+        // A manifest, bytes of a segment, itemsets, columns, a part of an encrypted query.
+        "BeginUpload" | "SendSegment" | "Count" | "FetchColumns" => limits.message_bytes,
+        "SearchGenome" => limits.message_bytes.min(QUERY_CHUNK_BYTES + SMALL),
         _ => SMALL,
+    }
+}
+
+/// What a byte of a message of this call takes in memory.
+fn factor(call: &str) -> u64 {
+    match call {
+        "BeginUpload" => MANIFEST,
+        "Count" | "FetchColumns" => NUMBERS,
+        _ => 1,
     }
 }
 
@@ -63,7 +74,7 @@ impl Account {
         Self {
             messages: Arc::clone(messages),
             client: client.clone(),
-            factor: if call == "BeginUpload" { MANIFEST } else { 1 },
+            factor: factor(call),
             most,
             held: Arc::default(),
         }
@@ -96,7 +107,9 @@ impl Account {
 /// The body of a call as it is received.
 pub(crate) struct Received {
     body: Body,
+    /// The longest that the next message may be, and those after it.
     longest: usize,
+    later: usize,
     /// Unless the messages are small.
     account: Option<Account>,
     reserving: Option<BoxFuture<(), Status>>,
@@ -119,6 +132,7 @@ impl Received {
         Self {
             body,
             longest,
+            later: longest,
             account,
             reserving: None,
             rest: Bytes::new(),
@@ -128,6 +142,21 @@ impl Received {
             bytes: 0,
             waited: Duration::ZERO,
             waiting: None,
+        }
+    }
+
+    /// The messages of this call: the first of a search says what is searched, in few bytes of which much may be made.
+    pub(crate) fn of_call(
+        body: Body,
+        call: &str,
+        limits: &Limits,
+        account: Option<Account>,
+    ) -> Self {
+        let later = longest(call, limits);
+        let first = if call == "SearchGenome" { SMALL } else { later };
+        Self {
+            later,
+            ..Self::new(body, first, account)
         }
     }
 
@@ -153,6 +182,7 @@ impl Received {
                 if self.missing > self.longest {
                     return Err(too_long(self.missing, self.longest));
                 }
+                self.longest = self.later;
                 if let Some(account) = self.account.as_ref().filter(|_| self.missing > 0) {
                     self.reserving = Some(account.reserve(self.missing));
                     self.settled = part;
@@ -469,12 +499,38 @@ mod tests {
         assert!(!refusal.metadata().contains_key(RETRY_AFTER_KEY));
     }
 
+    #[tokio::test]
+    async fn what_a_search_is_about_is_said_in_a_small_message() {
+        let limits = Limits::default();
+        let of_search = |parts: &[Vec<u8>]| {
+            let body = http_body_util::Full::new(Bytes::from(parts.concat()));
+            Received::of_call(Body::new(body), "SearchGenome", &limits, None)
+        };
+        let chunk = message(QUERY_CHUNK_BYTES);
+        let mut search = of_search(&[message(SMALL), chunk.clone(), chunk.clone()]);
+        while let Some(part) = next(&mut search).await {
+            part.unwrap();
+        }
+        let refusal = next(&mut of_search(&[chunk])).await.unwrap().unwrap_err();
+        assert!(refusal.message().contains("up to 65536 bytes"), "{refusal}");
+    }
+
+    #[tokio::test]
+    async fn numbers_count_for_what_is_made_of_them() {
+        let messages = Shares::new(Rule::Bytes { all: 150 });
+        let (sender, mut body, _) = accounted(&messages, "a", "Count");
+        sender.send(message(18)).unwrap();
+        next(&mut body).await.unwrap().unwrap();
+        assert_eq!(messages.taken(), 18 * NUMBERS);
+    }
+
     #[test]
     fn only_calls_with_much_to_say_have_long_messages() {
         let limits = Limits::default();
         for (call, most) in [
             ("SendSegment", limits.message_bytes),
             ("Count", limits.message_bytes),
+            ("SearchGenome", QUERY_CHUNK_BYTES + SMALL),
             ("ListDatasets", SMALL),
             ("ListSites", SMALL),
             ("Unknown", SMALL),

@@ -2,6 +2,7 @@
 //! is in memory. Queries wait for their places where they are handled (`limits`), scrubs are refused theirs (`scrubbing`).
 
 use crate::blocking::holding;
+use crate::calls::Begun;
 use crate::clients::{Caller, Client};
 use crate::guarded::Guarded;
 use crate::limits::Limits;
@@ -136,6 +137,7 @@ where
         if let Err(refusal) = turns.count(&client) {
             return Box::pin(async move { Ok(refusal.into_http()) });
         }
+        Begun::of(&request);
         // The clone stays behind: this one is ready.
         let clone = self.service.clone();
         let mut service = std::mem::replace(&mut self.service, clone);
@@ -147,9 +149,9 @@ where
                 Err(refusal) => return Ok(refusal.into_http()),
             };
             let account = turns.account(&client, call);
-            let longest = longest(call, &turns.limits);
             let received = account.clone();
-            let request = request.map(|body| Body::new(Received::new(body, longest, received)));
+            let request = request
+                .map(|body| Body::new(Received::of_call(body, call, &turns.limits, received)));
             let place = Arc::new(place);
             let held = Arc::new((Arc::clone(&place), account.clone()));
             let response = holding(held, service.call(request)).await?;

@@ -1,5 +1,6 @@
 //! The integration tests of this crate, in one program: each links everything.
 
+mod abuse;
 mod allocator;
 mod architecture;
 mod clients;
@@ -28,7 +29,6 @@ mod refusals;
 mod rotation;
 mod scrubbing;
 mod serving;
-mod strangers;
 mod terminal;
 mod uploading;
 mod workers;

@@ -5,6 +5,7 @@
 //! fixed time, and every wait has a deadline that fails the test.
 
 pub mod cgroup;
+pub mod http2;
 pub mod plaintext;
 pub mod proxy;
 pub mod s3;
@@ -219,8 +220,13 @@ impl Home {
 
     /// Starts a server in a control group.
     pub fn serve_in(&self, group: &MemoryGroup, options: &str) -> Server {
-        let (enter, serve) = (group.entering(), serve("data"));
-        Server::new(self.start_shell(&format!("{enter} && exec \"$oboro\" {serve} {options}")))
+        self.serve_after(&group.entering(), options)
+    }
+
+    /// Starts a server in a shell that has run another command before.
+    pub fn serve_after(&self, before: &str, options: &str) -> Server {
+        let serve = serve("data");
+        Server::new(self.start_shell(&format!("{before} && exec \"$oboro\" {serve} {options}")))
     }
 
     /// All files and directories here, with size and modification time.
@@ -463,6 +469,14 @@ impl Server {
     /// Its peak resident set size.
     pub fn peak_bytes(&self) -> u64 {
         self.status_bytes("VmHWM:")
+    }
+
+    /// What its descriptors are: paths, or kinds like `socket:[123]`.
+    pub fn descriptors(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap();
+        entries
+            .filter_map(|it| fs::read_link(it.ok()?.path()).ok())
+            .collect()
     }
 
     /// The bytes of it that are swapped out.
