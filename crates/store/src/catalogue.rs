@@ -154,6 +154,7 @@ impl Catalogue {
         // Whoever sweeps by a catalogue must be able to trust it.
         check_integrity(&connection)?;
         prepare(&mut connection, content)?;
+        check_columns(&connection)?;
         Ok(Self::of(connection, path)?)
     }
 
@@ -615,6 +616,17 @@ fn prepare(connection: &mut Connection, content: Content) -> Result<(), StoreErr
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     transaction.commit()?;
+    Ok(())
+}
+
+/// Checks that every column is there that something may ask for later: an altered name of one is damage.
+fn check_columns(connection: &Connection) -> Result<(), StoreError> {
+    for table in Table::ALL {
+        let (at, name) = (table.at(), table.name());
+        let all = format!("SELECT id, name, manifest, bytes, {at} FROM {name}");
+        connection.prepare(&all)?;
+    }
+    connection.prepare("SELECT id FROM tombstone")?;
     Ok(())
 }
 
