@@ -168,6 +168,7 @@ impl Catalogue {
         Backup::new(&file, &mut copy)?.step(-1)?;
         check_integrity(&copy)?;
         prepare(&mut copy, content)?;
+        check_columns(&copy)?;
         Ok(Self::of(copy, path)?)
     }
 
