@@ -65,8 +65,8 @@ fn wide(runtime: &Runtime, scene: &Scene) -> MiningClient<Channel> {
 #[test]
 fn a_huge_manifest_is_published_again_and_again() {
     let bytes = scaled(55_000_000, 0);
-    // A manifest counts four times, and messages have a sixteenth of what is left.
-    let scene = Scene::with_memory(192 + 64 * (bytes as u64 >> 20), "");
+    // A manifest counts twelve times, and messages have a sixteenth of what is left.
+    let scene = Scene::with_memory(192 + 192 * (bytes as u64 >> 20), "");
     let (token, runtime) = (scene.tenant("publisher"), Runtime::new().unwrap());
     let mut client = wide(&runtime, &scene);
     let status = begin(&runtime, &mut client, &token, 1, manifest(&scene, 1, bytes)).unwrap();
@@ -96,9 +96,9 @@ fn many_huge_manifests_are_listed_at_once() {
     let (token, runtime) = (scene.tenant("lister"), Runtime::new().unwrap());
     let mut client = wide(&runtime, &scene);
     // As many as a namespace may have.
-    let (uploads, listings) = (scaled(14, 6), scaled(16, 4));
+    let (uploads, listings) = (scaled(40, 12), scaled(16, 4));
     for number in 0..uploads as u32 {
-        let manifest = manifest(&scene, number, 4_500_000);
+        let manifest = manifest(&scene, number, 1_600_000);
         begin(&runtime, &mut client, &token, number, manifest).unwrap();
     }
     scene.holds(1, uploads);
