@@ -1,9 +1,9 @@
-"""What an owner notices of others who abuse the server: the 99th percentile of a small question while they do, over that in
-quiet moments between.
+"""What an owner notices of others who abuse the server: the 99th percentile of a small question while
+they do, over that in quiet moments between.
 
-Prints one JSON object an abuse, the summary last. Run by `make bench-abuse`; --quick takes less than a
-minute. The owner keeps one connection; abusers are a process of their own, at a lower priority: they
-are on other machines, usually.
+Prints one JSON object an abuse, the summary last. Run by `make bench-abuse`; --quick takes less than
+a minute. The owner keeps one connection; abusers are a process of their own, at a lower priority:
+they are on other machines, usually.
 """
 
 import argparse
@@ -33,8 +33,9 @@ class Target:
 
     url: str
     tokens: list[str]
-    # The question that they ask, about data of the first of them, and the beginning of a search in genomes.
+    # The question that they ask, about data of the first of them.
     huge: bytes
+    # The beginning of a search in genomes.
     search: bytes
 
 
@@ -244,7 +245,7 @@ class Bench:
         return file
 
     def grant_genomes(self) -> None:
-        """Lets everyone search what lies in the namespace of genomes that were loaded for no owner."""
+        """Lets everyone search the genomes that were loaded for no owner."""
         file = self.token_file("default", self.token("default"))
         self.oboro.run("access", "grant", "*", "read,count", "*", "--token-file", file)
 

@@ -1,5 +1,5 @@
-"""A caller of the server's calls that speaks HTTP/2 by hand: it measures one call without a process of
-its own for each, and does what no library does, as abusers do. Its headers are not compressed."""
+"""A caller of the server that speaks HTTP/2 by hand: it measures one call without a process of its
+own for each, and does what no library does, as abusers do. Its headers are not compressed."""
 
 import socket
 import struct
