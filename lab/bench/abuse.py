@@ -1,9 +1,9 @@
-"""What an owner notices of others who abuse the server: the 99th percentile of a small question while
-they do, over that in quiet moments between.
+"""What an owner notices of others who abuse the server: the 99th percentile of a small question
+while they do, over that in quiet moments between.
 
-Prints one JSON object an abuse, the summary last. Run by `make bench-abuse`; --quick takes less than
-a minute. The owner keeps one connection; abusers are a process of their own, at a lower priority:
-they are on other machines, usually.
+Prints one JSON object an abuse, the summary last. Run by `make bench-abuse`; --quick takes less
+than a minute. The owner keeps one connection; abusers are a process of their own, at a lower
+priority: they are on other machines, usually.
 """
 
 import argparse
