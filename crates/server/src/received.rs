@@ -12,7 +12,6 @@ use crate::shares::{Never, Share, Shares};
 use crate::status::{RETRY_SOON, busy};
 use http_body::{Frame, SizeHint};
 use oboro_format::wording::{MAX_MESSAGE, MEMORY};
-use oboro_protocol::QUERY_CHUNK_BYTES;
 use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -40,9 +39,10 @@ const NUMBERS: u64 = 8;
 /// The longest message of this call.
 pub(crate) fn longest(call: &str, limits: &Limits) -> usize {
     match call {
-        // A manifest, bytes of a segment, itemsets, columns, a part of an encrypted query.
-        "BeginUpload" | "SendSegment" | "Count" | "FetchColumns" => limits.message_bytes,
-        "SearchGenome" => limits.message_bytes.min(QUERY_CHUNK_BYTES + SMALL),
+        // A manifest, bytes of a segment, itemsets, columns, an encrypted query or a part of it.
+        "BeginUpload" | "SendSegment" | "Count" | "FetchColumns" | "SearchGenome" => {
+            limits.message_bytes
+        }
         _ => SMALL,
     }
 }
@@ -506,7 +506,7 @@ mod tests {
             let body = http_body_util::Full::new(Bytes::from(parts.concat()));
             Received::of_call(Body::new(body), "SearchGenome", &limits, None)
         };
-        let chunk = message(QUERY_CHUNK_BYTES);
+        let chunk = message(2 * SMALL);
         let mut search = of_search(&[message(SMALL), chunk.clone(), chunk.clone()]);
         while let Some(part) = next(&mut search).await {
             part.unwrap();
@@ -530,7 +530,7 @@ mod tests {
         for (call, most) in [
             ("SendSegment", limits.message_bytes),
             ("Count", limits.message_bytes),
-            ("SearchGenome", QUERY_CHUNK_BYTES + SMALL),
+            ("SearchGenome", limits.message_bytes),
             ("ListDatasets", SMALL),
             ("ListSites", SMALL),
             ("Unknown", SMALL),
