@@ -148,6 +148,15 @@ pub(crate) struct Catalogue {
 impl Catalogue {
     /// Opens the catalogue, creating an empty one if there is none.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::open_file(path).map_err(|error| match error {
+            StoreError::Catalogue(CatalogueError::Failed { source }) => {
+                explain(parent(path), source)
+            }
+            other => other,
+        })
+    }
+
+    fn open_file(path: &Path) -> Result<Self, StoreError> {
         let mut connection = Connection::open(path)?;
         connection.pragma_update(None, "synchronous", "EXTRA")?;
         let content = check_is_ours(&connection, path)?;
@@ -242,7 +251,7 @@ impl Catalogue {
         if changed.is_ok() {
             self.before = None;
         }
-        changed.map_err(|error| self.explain(error))
+        changed.map_err(|error| explain(&self.directory, error))
     }
 
     /// A copy in memory, unless the catalogue is so large that one for each change would cost too much.
@@ -257,20 +266,6 @@ impl Catalogue {
         let mut copy = Connection::open_in_memory()?;
         Backup::new(&self.connection, &mut copy)?.step(-1)?;
         Ok(Some(copy))
-    }
-
-    /// Finds the cause that SQLite does not tell: a disk that is read-only, or too many open files.
-    fn explain(&self, error: rusqlite::Error) -> StoreError {
-        use rusqlite::ErrorCode::{CannotOpen, ReadOnly, SystemIoFailure};
-        let Some(CannotOpen | ReadOnly | SystemIoFailure) = error.sqlite_error_code() else {
-            return error.into();
-        };
-        match try_writing(&self.directory) {
-            Err(cause @ (FormatError::DiskReadOnly { .. } | FormatError::TooManyFiles { .. })) => {
-                cause.into()
-            }
-            _ => error.into(),
-        }
     }
 
     /// What an earlier failure left open is durable from here on: a transaction is committed once its journal is gone,
@@ -629,6 +624,20 @@ fn check_columns(connection: &Connection) -> Result<(), StoreError> {
     }
     connection.prepare("SELECT id FROM tombstone")?;
     Ok(())
+}
+
+/// Finds the cause that SQLite does not tell: a disk that is read-only, or too many open files.
+fn explain(directory: &Path, error: rusqlite::Error) -> StoreError {
+    use rusqlite::ErrorCode::{CannotOpen, ReadOnly, SystemIoFailure};
+    let Some(CannotOpen | ReadOnly | SystemIoFailure) = error.sqlite_error_code() else {
+        return error.into();
+    };
+    match try_writing(directory) {
+        Err(cause @ (FormatError::DiskReadOnly { .. } | FormatError::TooManyFiles { .. })) => {
+            cause.into()
+        }
+        _ => error.into(),
+    }
 }
 
 /// What a database holds, if this program understands it.
