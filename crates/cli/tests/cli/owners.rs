@@ -422,7 +422,9 @@ fn an_owner_grants_and_another_mines() {
     // Bob has a copy of the owner's directory and key, as a second analyst would.
     copy(&scene.alice.path("rows.oboro"), &bob.path("rows.oboro"));
     std::fs::copy(scene.alice.path("oboro.key"), bob.path("oboro.key")).unwrap();
-    let mine = "mine rows.oboro --min-support 10% --name alice/rows --token-file token";
+    // What was fetched once would need no server again.
+    let mine =
+        "mine rows.oboro --min-support 10% --keep-cells 0 --name alice/rows --token-file token";
     says(&bob.refused(mine), &["no dataset named"]);
     scene
         .alice
