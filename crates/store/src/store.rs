@@ -207,6 +207,8 @@ struct Shared {
     common: Arc<Common>,
     /// If the directory is a cache.
     remote: Option<Remote>,
+    /// Files of segments being received of which bytes may be lost, although they can still be read.
+    unsound: Mutex<HashSet<PathBuf>>,
     /// Locked before `snapshots`, if both are.
     state: Mutex<State>,
     snapshots: Mutex<Snapshots>,
@@ -332,6 +334,7 @@ impl Shared {
             name,
             common: Arc::clone(common),
             remote,
+            unsound: Mutex::default(),
             state: Mutex::new(State {
                 catalogue,
                 receiving: HashMap::new(),
@@ -389,6 +392,22 @@ impl Shared {
 
     fn reserve(&self) -> PathBuf {
         self.home.join("reserve")
+    }
+
+    /// The offset at which an upload can resume a partial file. A file longer than the segment is not part of it.
+    fn usable_length(&self, partial: &Path, announced: u64) -> Result<u64, StoreError> {
+        if self.unsound.lock().contains(partial) {
+            return Ok(0);
+        }
+        let length = length(partial)?.unwrap_or(0);
+        Ok(if length <= announced { length } else { 0 })
+    }
+
+    /// Removes a partial file that is not part of its segment.
+    fn remove_unsound(&self, partial: &Path) -> Result<(), StoreError> {
+        remove_if_there(partial)?;
+        self.unsound.lock().remove(partial);
+        Ok(())
     }
 
     /// The directory of a dataset.
@@ -739,8 +758,9 @@ impl SegmentReceiver {
         }
         if let Err(error) = self.open()?.sync_all() {
             // The bytes may be lost although they can still be read, and a later sync may succeed without them: none of
-            // them counts.
-            remove_if_there(&self.partial)?;
+            // them counts, even where the disk does not let them be removed now.
+            self.shared.unsound.lock().insert(self.partial.clone());
+            self.shared.remove_unsound(&self.partial)?;
             return Err(io_error("sync", &self.partial)(error).into());
         }
         let verified = Segment::open_named(&self.partial, &self.manifest, index)
@@ -827,12 +847,6 @@ fn length(path: &Path) -> Result<Option<u64>, StoreError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(io_error("look at", path)(error).into()),
     }
-}
-
-/// The offset at which an upload can resume a partial file. A file longer than the segment is not part of it.
-fn usable_length(partial: &Path, announced: u64) -> Result<u64, StoreError> {
-    let length = length(partial)?.unwrap_or(0);
-    Ok(if length <= announced { length } else { 0 })
 }
 
 /// Whether there is a complete segment in a dataset's directory.

@@ -203,7 +203,8 @@ impl Datasets {
             let received = if complete {
                 entry.bytes
             } else {
-                usable_length(&partial_path(&path), entry.bytes)?
+                self.shared
+                    .usable_length(&partial_path(&path), entry.bytes)?
             };
             Ok(SegmentProgress {
                 index: index as u32,
@@ -253,7 +254,7 @@ impl Datasets {
             return Err(UploadError::SegmentBusy { dataset, index }.into());
         }
         let partial = partial_path(&path);
-        let received = usable_length(&partial, announced)?;
+        let received = self.shared.usable_length(&partial, announced)?;
         if offset != received {
             return Err(UploadError::Offset {
                 dataset,
@@ -265,7 +266,7 @@ impl Datasets {
         }
         // A file that is too long is not part of it.
         if received == 0 && length(&partial)?.is_some_and(|length| length > 0) {
-            remove_if_there(&partial)?;
+            self.shared.remove_unsound(&partial)?;
         }
         let mut options = OpenOptions::new();
         let opened = options
@@ -678,7 +679,7 @@ impl Datasets {
             let path = self.shared.segment(manifest, index);
             match length(&path)? {
                 Some(_) => Ok(entry.bytes),
-                None => usable_length(&partial_path(&path), entry.bytes),
+                None => self.shared.usable_length(&partial_path(&path), entry.bytes),
             }
         };
         (0..).zip(&manifest.segments).map(one).sum()
