@@ -4,13 +4,13 @@ use crate::clients::{Caller, Client};
 use crate::connections::Connection;
 use crate::credentials::{Credential, Refusal};
 use crate::guesses::Guesses;
+use crate::middleware::{Answer, Middleware, Next};
 use crate::rarely::Rarely;
 use crate::tls::Certificates;
 use crate::tokens::Tokens;
 use http_body::{Frame, SizeHint};
 use oboro_format::wording::{CLIENT_CERT, CLIENT_KEY, TOKEN_FILE};
 use oboro_protocol::{PROTOCOL, PROTOCOL_KEY};
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,9 +19,8 @@ use std::time::{Duration, Instant};
 use time::OffsetDateTime;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::body::Body;
-use tonic::codegen::{BoxFuture, Bytes, Service, StdError, http};
+use tonic::codegen::{Bytes, http};
 use tonic::metadata::MetadataMap;
-use tonic::server::NamedService;
 use tonic::{Code, Status};
 use tracing::{Span, field};
 
@@ -97,51 +96,18 @@ impl Authentication {
     }
 }
 
-/// A service of which every call is checked before any of it is read; its handler finds the [`Caller`] in the request.
-#[derive(Clone)]
-pub(crate) struct Authenticated<S> {
-    service: S,
-    authentication: Arc<Authentication>,
-}
-
-impl<S> Authenticated<S> {
-    pub(crate) fn new(service: S, authentication: &Arc<Authentication>) -> Self {
-        Self {
-            service,
-            authentication: Arc::clone(authentication),
-        }
-    }
-}
-
-impl<S: NamedService> NamedService for Authenticated<S> {
-    const NAME: &'static str = S::NAME;
-}
-
-impl<S, B> Service<http::Request<Body>> for Authenticated<S>
-where
-    S: Service<http::Request<Body>, Response = http::Response<B>, Error = Infallible>,
-    S::Future: Send + 'static,
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<StdError>,
-{
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Infallible>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.service.poll_ready(context)
-    }
-
-    fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
+impl Middleware for Arc<Authentication> {
+    /// Checks every call before any of it is read; its handler finds the [`Caller`] in the request.
+    fn handle(&self, mut request: http::Request<Body>, next: Next) -> Answer {
         let peer = peer(&request);
-        let identified = self.authentication.identify(&request);
+        let identified = self.identify(&request);
         let connected = Client::Connected(peer);
         let client = identified.as_ref().map_or(&connected, |it| &it.0.client);
         Span::current().record("client", field::display(client));
         let (caller, credential) = match identified {
             Ok(identified) => identified,
             Err(refusal) => {
-                let (refusal, wait) = self.authentication.refuse(&refusal, peer);
+                let (refusal, wait) = self.refuse(&refusal, peer);
                 return Box::pin(async move {
                     if !wait.is_zero() {
                         tokio::time::sleep(wait).await;
@@ -159,12 +125,11 @@ where
         }
         request.extensions_mut().insert(caller);
         let Some(credential) = credential else {
-            let response = self.service.call(request);
-            return Box::pin(async move { Ok(response.await?.map(Body::new)) });
+            return next(request);
         };
         Span::current().record(credential.kind.name(), field::display(&credential.id));
         let request = request.map(|body| Body::new(Watched::new(body, &credential, Err)));
-        let response = self.service.call(request);
+        let response = next(request);
         Box::pin(async move {
             let response = tokio::select! {
                 response = response => response?,
@@ -288,13 +253,16 @@ fn check_protocol(spoken: Option<&str>) -> Result<(), Status> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::middleware::Behind;
     use crate::token_file::TokenFile;
     use oboro_format::Roles;
+    use std::convert::Infallible;
     use std::future::{Ready, ready};
     use tempfile::TempDir;
     use tokio_stream::StreamExt;
     use tokio_stream::iter;
     use tonic::codegen::http::{HeaderMap, Request, Response};
+    use tonic::codegen::{BoxFuture, Service};
 
     /// Answers with the name of its client, and then with what it was sent.
     #[derive(Clone)]
@@ -348,7 +316,7 @@ mod tests {
         for (key, value) in headers {
             request.headers_mut().insert(*key, value.parse().unwrap());
         }
-        let mut authenticated = Authenticated::new(Echo, &Authentication::new(tokens, None));
+        let mut authenticated = Behind::new(&Authentication::new(tokens, None), Echo);
         let response = authenticated.call(request).await.unwrap();
         match Status::from_header_map(response.headers()) {
             Some(refusal) => Err(refusal),
@@ -474,7 +442,7 @@ mod tests {
             ] {
                 request.headers_mut().insert(key, value.parse().unwrap());
             }
-            let call = Authenticated::new(Silent { answers }, &authentication).call(request);
+            let call = Behind::new(&authentication, Silent { answers }).call(request);
             let ending = tokio::spawn(async move {
                 let mut response = call.await.unwrap();
                 if let Some(status) = Status::from_header_map(response.headers()) {

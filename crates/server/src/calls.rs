@@ -4,17 +4,14 @@
 //! went. Neither has a token, a dataset's name or any of its content. Calls of which nothing was begun, because the caller was
 //! not let in or makes too many, have a line once in a while only: callers may make any number of them.
 
+use crate::middleware::{Answer, Middleware, Next, Observer, observed};
 use crate::rarely::Rarely;
-use http_body::{Frame, SizeHint};
-use std::convert::Infallible;
-use std::pin::Pin;
+use http_body::Frame;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Instant;
 use tonic::body::Body;
-use tonic::codegen::{BoxFuture, Bytes, Service, StdError, http};
-use tonic::server::NamedService;
+use tonic::codegen::{Bytes, http};
 use tonic::{Code, Status};
 use tracing::{Instrument, Span, field};
 
@@ -38,49 +35,15 @@ impl Begun {
     }
 }
 
-/// A service whose calls are logged.
-#[derive(Clone)]
-pub(crate) struct Logged<S> {
-    service: S,
-    calls: Arc<Calls>,
-}
-
-impl<S> Logged<S> {
-    /// Calls are numbered in `calls`, which services may share.
-    pub(crate) fn new(service: S, calls: &Arc<Calls>) -> Self {
-        Self {
-            service,
-            calls: Arc::clone(calls),
-        }
-    }
-}
-
-impl<S: NamedService> NamedService for Logged<S> {
-    const NAME: &'static str = S::NAME;
-}
-
-impl<S, B> Service<http::Request<Body>> for Logged<S>
-where
-    S: Service<http::Request<Body>, Response = http::Response<B>, Error = Infallible>,
-    S::Future: Send + 'static,
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<StdError>,
-{
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Infallible>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.service.poll_ready(context)
-    }
-
-    fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
+impl Middleware for Arc<Calls> {
+    /// Logs the call.
+    fn handle(&self, mut request: http::Request<Body>, next: Next) -> Answer {
         let begun = Begun::default();
         request.extensions_mut().insert(begun.clone());
         let path = request.uri().path();
         let span = tracing::info_span!(
             "call",
-            request = self.calls.number.fetch_add(1, Ordering::Relaxed) + 1,
+            request = self.number.fetch_add(1, Ordering::Relaxed) + 1,
             call = name(path),
             client = field::Empty,
             token = field::Empty,
@@ -95,14 +58,14 @@ where
             read_panels = field::Empty,
             found_panels = field::Empty,
         );
-        let mut call = Call::new(span.clone(), begun, Arc::clone(&self.calls));
-        let response = span.in_scope(|| self.service.call(request));
+        let mut call = Call::new(span.clone(), begun, Arc::clone(self));
+        let response = span.in_scope(|| next(request));
         Box::pin(async move {
-            let response = response.instrument(span).await?.map(Body::new);
+            let response = response.instrument(span).await?;
             if let Some(status) = Status::from_header_map(response.headers()) {
                 call.outcome = status.code();
             }
-            Ok(response.map(|body| Body::new(LoggedBody { body, call })))
+            Ok(response.map(|body| observed(body, call)))
         })
     }
 }
@@ -154,41 +117,19 @@ impl Drop for Call {
     }
 }
 
-/// Counts what is sent, and observes how it ends.
-struct LoggedBody {
-    body: Body,
-    call: Call,
-}
-
-impl http_body::Body for LoggedBody {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(context);
-        match &frame {
-            Poll::Ready(Some(Ok(frame))) => {
+/// Counts what is sent, and sees how it ends.
+impl Observer for Call {
+    fn observe(&mut self, frame: &Result<Frame<Bytes>, Status>) {
+        match frame {
+            Ok(frame) => {
                 if let Some(data) = frame.data_ref() {
-                    self.call.bytes_sent += data.len() as u64;
+                    self.bytes_sent += data.len() as u64;
                 } else if let Some(status) = frame.trailers_ref().and_then(Status::from_header_map)
                 {
-                    self.call.outcome = status.code();
+                    self.outcome = status.code();
                 }
             }
-            Poll::Ready(Some(Err(status))) => self.call.outcome = status.code(),
-            Poll::Ready(None) | Poll::Pending => {}
+            Err(status) => self.outcome = status.code(),
         }
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

@@ -5,8 +5,8 @@
 //! keep nobody out, however many there are.
 
 use crate::client_certificates::Presented;
-use crate::guarded::Guarded;
 use crate::linger::Lingering;
+use crate::middleware::holding;
 use crate::rarely::Rarely;
 use crate::readers::{Answered, Attended};
 use crate::tls::Certificates;
@@ -461,7 +461,7 @@ impl Connections {
                 let response = response.await?;
                 Ok::<_, Infallible>(response.map(|body| {
                     let answer = Answered::new(Body::new(body), is_near);
-                    Guarded::new(Body::new(answer), call)
+                    holding(Body::new(answer), call)
                 }))
             }
         });

@@ -1,22 +1,23 @@
 //! The server: what answers calls, the socket that they come from, and the refusal to expose it unprotected.
 
-use crate::auth::{Authenticated, Authentication};
+use crate::auth::Authentication;
 use crate::cache::MomentCache;
-use crate::calls::Logged;
+use crate::call_limits::CallLimits;
+use crate::calls::Calls;
 use crate::connections::{Accepted, Connections, accepted};
 use crate::counting::Counting;
 use crate::expiry::Watch;
 use crate::genome::{GenomeOptions, Genomes};
-use crate::health::{Health, say_farewell};
+use crate::health::{Watches, say_farewell};
 use crate::limits::{Admission, Limits};
 use crate::memory::{MemoryBudget, of_server};
 use crate::metering::Meter;
+use crate::middleware::Behind;
 use crate::pool::Pool;
 use crate::remote::{Dispatch, RemoteExecutor};
 use crate::service::Service;
 use crate::tls::Certificates;
 use crate::tokens::Tokens;
-use crate::turns::{InTurn, Turns};
 use crate::whole::homes;
 use crate::writes::{WRITES, Writes};
 use oboro_arena::{CpuAssignment, Topology};
@@ -185,7 +186,7 @@ pub(crate) struct Answering {
     limits: Limits,
     cache: Arc<MomentCache>,
     budget: Arc<MemoryBudget>,
-    turns: Arc<Turns>,
+    call_limits: Arc<CallLimits>,
     backend: Arc<dyn Backend<Snapshot>>,
     release_memory: fn(),
 }
@@ -299,7 +300,7 @@ impl Answering {
             cache: Arc::new(MomentCache::new(options.moment_cache)),
             backend: Arc::new(Cpu::new(topology.distances().clone())),
             release_memory: || {},
-            turns: Turns::new(options.limits, memory.messages, &meter),
+            call_limits: CallLimits::new(options.limits, memory.messages, &meter),
             budget,
         })
     }
@@ -346,24 +347,24 @@ impl Answering {
         ))
         .max_decoding_message_size(message_bytes)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-        let calls = Arc::default();
-        let (mining, genomes) = (
-            InTurn::new(mining, &self.turns),
-            InTurn::new(genomes, &self.turns),
-        );
+        let calls = Arc::<Calls>::default();
         let authentication = Authentication::new(self.tokens.clone(), self.tls.as_deref());
         let (mining, genomes) = (
-            Authenticated::new(mining, &authentication),
-            Authenticated::new(genomes, &authentication),
+            Behind::new(&self.call_limits, mining),
+            Behind::new(&self.call_limits, genomes),
+        );
+        let (mining, genomes) = (
+            Behind::new(&authentication, mining),
+            Behind::new(&authentication, genomes),
         );
         let (mut health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<MiningServer<Service>>().await;
         health.set_serving::<GenomeServer<Genomes>>().await;
         let reporting = writes.report(health.clone());
         let stopping = Notify::new();
-        let routes = Routes::new(Logged::new(mining, &calls))
-            .add_service(Logged::new(genomes, &calls))
-            .add_service(Health::new(health_service));
+        let routes = Routes::new(Behind::new(&calls, mining))
+            .add_service(Behind::new(&calls, genomes))
+            .add_service(Behind::new(&Watches::default(), health_service));
         let serving = self.connections.serve(routes, incoming, async {
             shutdown.await;
             let services = [

@@ -4,7 +4,8 @@
 //! server that is killed loses what it counted since, which nobody is charged for.
 
 use crate::clients::Client;
-use http_body::{Frame, SizeHint};
+use crate::middleware::{Observer, observed};
+use http_body::Frame;
 use oboro_format::FormatError;
 use oboro_format::files::{ensure_directory, exists, io_error, names, sync_directory};
 use oboro_store::DEFAULT_NAMESPACE;
@@ -15,9 +16,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 use time::OffsetDateTime;
 use tonic::Status;
@@ -101,22 +100,18 @@ impl Meter {
     /// Counts a call, and the bytes of its request as they are received.
     pub(crate) fn request(self: &Arc<Self>, client: &Client, body: Body) -> Body {
         self.add(client, |used| used.calls += 1);
-        Body::new(self.metered(client, body, |used, bytes| used.received_bytes += bytes))
+        let count = |used: &mut Used, bytes| used.received_bytes += bytes;
+        observed(body, self.metered(client, count))
     }
 
     /// Counts the bytes of an answer as they are taken.
     pub(crate) fn answer(self: &Arc<Self>, client: &Client, body: Body) -> Body {
-        Body::new(self.metered(client, body, |used, bytes| used.sent_bytes += bytes))
+        let count = |used: &mut Used, bytes| used.sent_bytes += bytes;
+        observed(body, self.metered(client, count))
     }
 
-    fn metered(
-        self: &Arc<Self>,
-        client: &Client,
-        body: Body,
-        count: fn(&mut Used, u64),
-    ) -> Metered {
+    fn metered(self: &Arc<Self>, client: &Client, count: fn(&mut Used, u64)) -> Metered {
         Metered {
-            body,
             meter: Arc::clone(self),
             client: client.clone(),
             count,
@@ -257,39 +252,20 @@ pub fn usage(
     Ok(all)
 }
 
-/// A body of which the bytes are counted.
+/// Counts the bytes of a body.
 struct Metered {
-    body: Body,
     meter: Arc<Meter>,
     client: Client,
     count: fn(&mut Used, u64),
 }
 
-impl http_body::Body for Metered {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(context);
-        if let Poll::Ready(Some(Ok(frame))) = &frame
-            && let Some(data) = frame.data_ref()
-        {
+impl Observer for Metered {
+    fn observe(&mut self, frame: &Result<Frame<Bytes>, Status>) {
+        if let Some(data) = frame.as_ref().ok().and_then(Frame::data_ref) {
             let count = self.count;
             self.meter
                 .add(&self.client, |used| count(used, data.len() as u64));
         }
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -13,7 +13,7 @@ const FEW: usize = 1024;
 
 /// The calls that clients may still make.
 #[derive(Debug)]
-pub(crate) struct Quotas {
+pub(crate) struct RateLimit {
     interval: Duration,
     state: Mutex<State>,
 }
@@ -25,7 +25,7 @@ struct State {
     forget_at: usize,
 }
 
-impl Quotas {
+impl RateLimit {
     pub(crate) fn new(per_second: u32) -> Self {
         Self {
             interval: Duration::from_secs(1) / per_second.max(1),
@@ -66,13 +66,13 @@ mod tests {
     }
 
     /// How many calls in a row are let in.
-    fn burst(quotas: &Quotas, client: &Client) -> usize {
+    fn burst(quotas: &RateLimit, client: &Client) -> usize {
         (0..).take_while(|_| quotas.count(client).is_ok()).count()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_has_a_burst_and_then_its_rate() {
-        let (quotas, a) = (Quotas::new(10), client("a"));
+        let (quotas, a) = (RateLimit::new(10), client("a"));
         assert_eq!(burst(&quotas, &a), 50);
         assert_eq!(quotas.count(&a), Err(Duration::from_millis(100)));
         // Others do not notice.
@@ -85,7 +85,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn quiet_clients_are_forgotten() {
-        let quotas = Quotas::new(1);
+        let quotas = RateLimit::new(1);
         for number in 0..FEW {
             quotas.count(&client(&number.to_string())).unwrap();
         }

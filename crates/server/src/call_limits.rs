@@ -1,25 +1,22 @@
-//! The turns of clients: how many calls a second each makes, how many of its calls run at a time, and how much of what they send
-//! is in memory. Queries wait for their places where they are handled (`limits`), scrubs are refused theirs (`scrubbing`).
+//! Limits on the calls of a client: how many it makes a second, how many run at a time, and how much of what they send is in
+//! memory; clients take shared. Queries wait for their places where they are handled (`limits`), scrubs are refused theirs (`scrubbing`).
 
-use crate::blocking::holding;
+use crate::blocking;
 use crate::calls::Begun;
 use crate::clients::{Caller, Client};
-use crate::guarded::Guarded;
 use crate::limits::Limits;
 use crate::metering::Meter;
-use crate::quotas::Quotas;
+use crate::middleware::{Answer, Middleware, Next, holding};
+use crate::rate_limit::RateLimit;
 use crate::received::{Account, Received, SMALL, longest};
 use crate::shares::{Rule, Share, Shares};
 use crate::status::{RETRY_SOON, busy};
 use oboro_format::wording::MAX_CALLS_PER_SECOND;
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use tokio::time::timeout;
 use tonic::Status;
 use tonic::body::Body;
-use tonic::codegen::{BoxFuture, Bytes, Service, StdError, http};
-use tonic::server::NamedService;
+use tonic::codegen::http;
 
 /// Calls at a time that are neither queries nor uploads nor scrubs, until their answers were taken.
 const LIGHT: Rule = Rule::Places {
@@ -33,21 +30,21 @@ const UPLOADS: Rule = Rule::Places {
 };
 
 /// What calls of all services share.
-pub(crate) struct Turns {
+pub(crate) struct CallLimits {
     limits: Limits,
-    quotas: Quotas,
+    rate: RateLimit,
     light: Arc<Shares>,
     uploads: Arc<Shares>,
     messages: Arc<Shares>,
     meter: Arc<Meter>,
 }
 
-impl Turns {
+impl CallLimits {
     /// With this much memory for messages that are received; `meter` counts calls and bytes.
     pub(crate) fn new(limits: Limits, messages: u64, meter: &Arc<Meter>) -> Arc<Self> {
         Arc::new(Self {
             limits,
-            quotas: Quotas::new(limits.calls_per_second),
+            rate: RateLimit::new(limits.calls_per_second),
             light: Shares::new(LIGHT),
             uploads: Shares::new(UPLOADS),
             messages: Shares::new(Rule::Bytes { all: messages }),
@@ -56,7 +53,7 @@ impl Turns {
     }
 
     fn count(&self, client: &Client) -> Result<(), Status> {
-        self.quotas.count(client).map_err(|wait| {
+        self.rate.count(client).map_err(|wait| {
             busy(
                 format!(
                     "this client makes too many calls: this server takes {} a second of one; try again in {} ms, or ask its operator to raise {MAX_CALLS_PER_SECOND}",
@@ -91,75 +88,36 @@ impl Turns {
     }
 }
 
-/// A service whose calls take turns. The [`Caller`] is in the request.
-#[derive(Clone)]
-pub(crate) struct InTurn<S> {
-    service: S,
-    turns: Arc<Turns>,
-}
-
-impl<S> InTurn<S> {
-    pub(crate) fn new(service: S, turns: &Arc<Turns>) -> Self {
-        Self {
-            service,
-            turns: Arc::clone(turns),
-        }
-    }
-}
-
-impl<S: NamedService> NamedService for InTurn<S> {
-    const NAME: &'static str = S::NAME;
-}
-
-impl<S, B> Service<http::Request<Body>> for InTurn<S>
-where
-    S: Service<http::Request<Body>, Response = http::Response<B>, Error = Infallible>
-        + Clone
-        + Send
-        + 'static,
-    S::Future: Send + 'static,
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<StdError>,
-{
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Infallible>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.service.poll_ready(context)
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+impl Middleware for Arc<CallLimits> {
+    /// Has calls take shared. The [`Caller`] is in the request.
+    fn handle(&self, request: http::Request<Body>, next: Next) -> Answer {
         let caller = request.extensions().get::<Caller>();
         let client = caller.map_or(Client::Connected(None), |it| it.client.clone());
-        let turns = Arc::clone(&self.turns);
-        let request = request.map(|body| turns.meter.request(&client, body));
-        if let Err(refusal) = turns.count(&client) {
+        let shared = Arc::clone(self);
+        let request = request.map(|body| shared.meter.request(&client, body));
+        if let Err(refusal) = shared.count(&client) {
             return Box::pin(async move { Ok(refusal.into_http()) });
         }
         Begun::of(&request);
-        // The clone stays behind: this one is ready.
-        let clone = self.service.clone();
-        let mut service = std::mem::replace(&mut self.service, clone);
         Box::pin(async move {
             let path = request.uri().path().to_owned();
             let call = path.rsplit('/').next().unwrap_or_default();
-            let place = match turns.place(&client, call).await {
+            let place = match shared.place(&client, call).await {
                 Ok(place) => place,
                 Err(refusal) => return Ok(refusal.into_http()),
             };
-            let account = turns.account(&client, call);
+            let account = shared.account(&client, call);
             let received = account.clone();
             let request = request
-                .map(|body| Body::new(Received::of_call(body, call, &turns.limits, received)));
+                .map(|body| Body::new(Received::of_call(body, call, &shared.limits, received)));
             let place = Arc::new(place);
             let held = Arc::new((Arc::clone(&place), account.clone()));
-            let response = holding(held, service.call(request)).await?;
+            let response = blocking::holding(held, next(request)).await?;
             // What was received is of no use any more, unless the handler goes on to receive.
             drop(account);
             Ok(response.map(|body| {
-                let body = turns.meter.answer(&client, Body::new(body));
-                Body::new(Guarded::new(body, place))
+                let body = shared.meter.answer(&client, body);
+                holding(body, place)
             }))
         })
     }
@@ -168,13 +126,17 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::middleware::Behind;
     use http_body::Frame;
     use oboro_format::Roles;
     use oboro_protocol::RETRY_AFTER_KEY;
+    use std::convert::Infallible;
     use std::future::{Ready, ready};
+    use std::task::{Context, Poll};
     use std::time::Duration;
     use time::OffsetDateTime;
     use tonic::Code;
+    use tonic::codegen::{Bytes, Service};
 
     /// Answers with a body that never ends.
     #[derive(Clone)]
@@ -197,7 +159,7 @@ mod tests {
     }
 
     async fn call(
-        service: &mut InTurn<Endless>,
+        service: &mut Behind<Arc<CallLimits>, Endless>,
         name: &str,
         call: &str,
     ) -> Result<http::Response<Body>, Status> {
@@ -212,15 +174,9 @@ mod tests {
         }
     }
 
-    fn service(limits: Limits) -> InTurn<Endless> {
-        InTurn::new(
-            Endless,
-            &Turns::new(
-                limits,
-                1000,
-                &Arc::new(Meter::new(OffsetDateTime::UNIX_EPOCH)),
-            ),
-        )
+    fn service(limits: Limits) -> Behind<Arc<CallLimits>, Endless> {
+        let meter = Arc::new(Meter::new(OffsetDateTime::UNIX_EPOCH));
+        Behind::new(&CallLimits::new(limits, 1000, &meter), Endless)
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,0 +1,127 @@
+//! What is done around the calls of a service, and what is observed of the bodies of requests and answers: the traits of the
+//! HTTP libraries, implemented once for all of it.
+
+use http_body::{Frame, SizeHint};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, Bytes, Service, StdError, http};
+use tonic::server::NamedService;
+
+/// An answer to come.
+pub(crate) type Answer = BoxFuture<http::Response<Body>, Infallible>;
+
+/// The service behind a middleware, ready for one request.
+pub(crate) type Next = Box<dyn FnOnce(http::Request<Body>) -> Answer + Send>;
+
+/// What is done around each call of a service.
+pub(crate) trait Middleware: Clone + Send + 'static {
+    fn handle(&self, request: http::Request<Body>, next: Next) -> Answer;
+}
+
+/// A service behind a middleware.
+#[derive(Clone)]
+pub(crate) struct Behind<M, S> {
+    middleware: M,
+    service: S,
+}
+
+impl<M: Middleware, S> Behind<M, S> {
+    pub(crate) fn new(middleware: &M, service: S) -> Self {
+        Self {
+            middleware: middleware.clone(),
+            service,
+        }
+    }
+}
+
+impl<M, S: NamedService> NamedService for Behind<M, S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<M, S, B> Service<http::Request<Body>> for Behind<M, S>
+where
+    M: Middleware,
+    S: Service<http::Request<Body>, Response = http::Response<B>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<StdError>,
+{
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Answer {
+        // The clone stays behind: this one is ready.
+        let clone = self.service.clone();
+        let mut service = std::mem::replace(&mut self.service, clone);
+        let next = move |request| -> Answer {
+            let answer = service.call(request);
+            Box::pin(async move { Ok(answer.await?.map(Body::new)) })
+        };
+        self.middleware.handle(request, Box::new(next))
+    }
+}
+
+/// Sees what passes through a body, and is dropped with it.
+pub(crate) trait Observer: Send + Unpin + 'static {
+    /// The next frame, or the error in its place.
+    fn observe(&mut self, frame: &Result<Frame<Bytes>, Status>);
+}
+
+/// A body that is observed.
+struct Observed<O> {
+    body: Body,
+    observer: O,
+}
+
+/// A body of which the observer sees each frame.
+pub(crate) fn observed(body: Body, observer: impl Observer) -> Body {
+    Body::new(Observed { body, observer })
+}
+
+/// A body that holds something until it is dropped.
+pub(crate) fn holding<G: Send + Unpin + 'static>(body: Body, guard: G) -> Body {
+    observed(body, Guard { _guard: guard })
+}
+
+struct Guard<G> {
+    _guard: G,
+}
+
+impl<G: Send + Unpin + 'static> Observer for Guard<G> {
+    fn observe(&mut self, _: &Result<Frame<Bytes>, Status>) {}
+}
+
+impl<O: Observer> http_body::Body for Observed<O> {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(frame)) = &frame {
+            self.observer.observe(frame);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
