@@ -35,7 +35,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use datasets::Datasets;
 use namespaces::Namespaces;
 
 pub use access::{Access, Resolved, Visible};
@@ -201,7 +200,7 @@ struct Common {
 }
 
 /// The datasets of one namespace.
-struct Shared {
+struct Namespace {
     name: Arc<str>,
     home: PathBuf,
     common: Arc<Common>,
@@ -303,7 +302,7 @@ impl Snapshots {
     }
 }
 
-impl Shared {
+impl Namespace {
     /// Opens a namespace as it is.
     fn open(common: &Arc<Common>, name: Arc<str>) -> Result<Self, StoreError> {
         let home = home_of(&common.home, &name);
@@ -541,7 +540,7 @@ impl Store {
     /// How many segments' objects in object storage no catalogue named when the namespaces that are open were opened:
     /// those of other servers' uploads, or newer than a catalogue that was restored from an old copy. They stay.
     pub fn unnamed_objects(&self) -> usize {
-        let unnamed = |it: &Arc<Shared>| it.remote.as_ref().map_or(0, |remote| remote.unnamed);
+        let unnamed = |it: &Arc<Namespace>| it.remote.as_ref().map_or(0, |remote| remote.unnamed);
         self.namespaces.opened().iter().map(unnamed).sum()
     }
 
@@ -565,7 +564,7 @@ impl Store {
     }
 
     #[cfg(test)]
-    fn shared(&self) -> Arc<Shared> {
+    fn namespace(&self) -> Arc<Namespace> {
         self.namespaces.get(DEFAULT_NAMESPACE).unwrap()
     }
 
@@ -588,8 +587,8 @@ impl Store {
     /// Bytes that each namespace of this directory stores. What cannot be read is left out.
     pub fn stored(&self) -> Vec<(Arc<str>, u64)> {
         let bytes = |name: Arc<str>| {
-            let shared = self.namespaces.get(&name).ok()?;
-            let usage = Datasets { shared }.usage().ok()?;
+            let namespace = self.namespaces.get(&name).ok()?;
+            let usage = namespace.usage().ok()?;
             Some((name, usage.bytes))
         };
         self.namespaces
@@ -604,10 +603,7 @@ impl Store {
     pub fn expire(&self, now: i64) -> (usize, usize, Vec<StoreError>) {
         let (mut purged, mut cancelled, mut failed) = (0, 0, Vec::new());
         for name in self.namespaces.names() {
-            let expired = self.namespaces.get(&name).and_then(|shared| {
-                let datasets = Datasets { shared };
-                datasets.expire(now)
-            });
+            let expired = self.namespaces.get(&name).and_then(|it| it.expire(now));
             match expired {
                 Ok((deleted, uploads)) => {
                     purged += deleted;
@@ -680,7 +676,7 @@ impl State {
 /// Receives the bytes of one segment. Dropped before [`finish`](Self::finish), it keeps what arrived, so that the
 /// upload can be resumed.
 pub struct SegmentReceiver {
-    shared: Arc<Shared>,
+    namespace: Arc<Namespace>,
     manifest: Manifest,
     index: u32,
     announced: u64,
@@ -759,8 +755,8 @@ impl SegmentReceiver {
         if let Err(error) = self.open()?.sync_all() {
             // The bytes may be lost although they can still be read, and a later sync may succeed without them: none of
             // them counts, even where the disk does not let them be removed now.
-            self.shared.unsound.lock().insert(self.partial.clone());
-            self.shared.remove_unsound(&self.partial)?;
+            self.namespace.unsound.lock().insert(self.partial.clone());
+            self.namespace.remove_unsound(&self.partial)?;
             return Err(io_error("sync", &self.partial)(error).into());
         }
         let verified = Segment::open_named(&self.partial, &self.manifest, index)
@@ -768,7 +764,7 @@ impl SegmentReceiver {
             .map_err(StoreError::from)
             .and_then(|()| self.put_object());
         // From here on nothing may cancel the upload.
-        let mut state = self.shared.state();
+        let mut state = self.namespace.state();
         state.touched.insert(dataset, now());
         if let Err(cancelled) = self.check_cancelled() {
             self.take_back_object();
@@ -777,7 +773,7 @@ impl SegmentReceiver {
         match verified {
             Ok(()) => {
                 rename_durably(&self.partial, &self.path)?;
-                if let Some(remote) = &self.shared.remote {
+                if let Some(remote) = &self.namespace.remote {
                     remote.cache.add(dataset, number, self.path.clone());
                 }
                 Ok(())
@@ -802,7 +798,7 @@ impl SegmentReceiver {
 
     /// Writes the segment's object, if the store is in object storage.
     fn put_object(&self) -> Result<(), StoreError> {
-        let Some(remote) = &self.shared.remote else {
+        let Some(remote) = &self.namespace.remote else {
             return Ok(());
         };
         let file = File::open(&self.partial).map_err(io_error("open", &self.partial))?;
@@ -811,7 +807,7 @@ impl SegmentReceiver {
 
     /// Removes what [`put_object`](Self::put_object) has written.
     fn take_back_object(&self) {
-        if let Some(remote) = &self.shared.remote {
+        if let Some(remote) = &self.namespace.remote {
             remote.take_back_segment(self.manifest.dataset, self.number());
         }
     }
@@ -833,7 +829,7 @@ impl SegmentReceiver {
 
 impl Drop for SegmentReceiver {
     fn drop(&mut self) {
-        self.shared
+        self.namespace
             .state()
             .receiving
             .remove(&(self.manifest.dataset, self.number()));
@@ -931,15 +927,15 @@ fn holds_anything(directory: &Path) -> Result<bool, StoreError> {
 }
 
 /// Removes every file that no row of the catalogue names, and the objects of what was deleted.
-fn sweep_all(shared: &mut Shared) -> Result<(), StoreError> {
-    let state = shared.state.get_mut();
-    let is_cache = shared.remote.is_some();
-    sweep_files(state, &shared.home, is_cache)?;
-    let Some(remote) = &mut shared.remote else {
+fn sweep_all(namespace: &mut Namespace) -> Result<(), StoreError> {
+    let state = namespace.state.get_mut();
+    let is_cache = namespace.remote.is_some();
+    sweep_files(state, &namespace.home, is_cache)?;
+    let Some(remote) = &mut namespace.remote else {
         return Ok(());
     };
     remote.sweep(&state.catalogue)?;
-    let datasets = shared.home.join(SEGMENTS);
+    let datasets = namespace.home.join(SEGMENTS);
     for name in names(&datasets)? {
         if let Ok(id) = name.parse() {
             take_into_cache(remote, id, &datasets.join(name))?;

@@ -146,20 +146,18 @@ impl Access {
         }
     }
 
-    /// The datasets among which a name is, and the name there.
-    fn datasets(&self, name: &str, role: Role) -> Result<(Datasets, String), StoreError> {
+    /// The namespace in which a name is, and the name there.
+    fn located(&self, name: &str, role: Role) -> Result<(Arc<Namespace>, String), StoreError> {
         let Resolved {
             namespace, name, ..
         } = self.resolve(name, role)?;
-        let shared = self.namespaces.get(&namespace)?;
-        Ok((Datasets { shared }, name))
+        Ok((self.namespaces.get(&namespace)?, name))
     }
 
     /// The caller's own.
-    fn own(&self, role: Role) -> Result<Datasets, StoreError> {
+    fn own(&self, role: Role) -> Result<Arc<Namespace>, StoreError> {
         self.check(role)?;
-        let shared = self.namespaces.get(&self.caller)?;
-        Ok(Datasets { shared })
+        self.namespaces.get(&self.caller)
     }
 
     /// Begins the upload of a dataset or of a newer version of it, or returns the progress of an upload of the same
@@ -176,8 +174,8 @@ impl Access {
             roles,
             ..
         } = self.resolve(name, Role::Append)?;
-        let shared = self.namespaces.get(&namespace)?;
-        let begun = Datasets { shared }.begin_upload(&local, manifest, roles);
+        let opened = self.namespaces.get(&namespace)?;
+        let begun = opened.begin_upload(&local, manifest, roles);
         if namespace == self.caller {
             return begun;
         }
@@ -213,13 +211,13 @@ impl Access {
         })
     }
 
-    /// The datasets among which the upload of this id is.
-    fn uploading(&self, dataset: DatasetId) -> Result<Datasets, StoreError> {
-        let datasets = self.own(Role::Append)?;
+    /// The namespace in which the upload of this id is.
+    fn uploading(&self, dataset: DatasetId) -> Result<Arc<Namespace>, StoreError> {
+        let namespace = self.own(Role::Append)?;
         if let Some(name) = &self.upload {
-            datasets.check_is_named(dataset, name)?;
+            namespace.check_is_named(dataset, name)?;
         }
-        Ok(datasets)
+        Ok(namespace)
     }
 
     /// Resumes receiving a segment at `offset`, which must be where its upload stands.
@@ -259,8 +257,9 @@ impl Access {
             roles,
             ..
         } = self.resolve(name, Role::Append)?;
-        let shared = self.namespaces.get(&namespace)?;
-        Datasets { shared }.import(&name, bundle, roles)
+        self.namespaces
+            .get(&namespace)?
+            .import(&name, bundle, roles)
     }
 
     /// Cancels the upload under this name, discards what was received, and returns the id of its dataset. A published
@@ -269,8 +268,8 @@ impl Access {
     /// # Errors
     /// No such upload, a catalogue that fails.
     pub fn cancel_upload(&self, name: &str) -> Result<DatasetId, StoreError> {
-        let (datasets, name) = self.datasets(name, Role::Append)?;
-        datasets.cancel_upload(&name)
+        let (namespace, name) = self.located(name, Role::Append)?;
+        namespace.cancel_upload(&name)
     }
 
     /// The published datasets that the caller may see. One whose manifest is damaged, or that must not be served, does
@@ -281,8 +280,8 @@ impl Access {
     pub fn list(&self) -> Result<Listing, StoreError> {
         let mut all = Listing::default();
         for visible in self.visible()? {
-            let shared = self.namespaces.get(&visible.namespace)?;
-            let mut listing = Datasets { shared }.list(|name| visible.has(name))?;
+            let namespace = self.namespaces.get(&visible.namespace)?;
+            let mut listing = namespace.list(|name| visible.has(name))?;
             for info in &mut listing.datasets {
                 info.name.insert_str(0, &visible.prefix);
             }
@@ -322,8 +321,8 @@ impl Access {
     /// # Errors
     /// No such dataset, a segment that is missing or damaged, a catalogue that fails.
     pub fn snapshot(&self, name: &str) -> Result<Arc<Snapshot>, StoreError> {
-        let (datasets, name) = self.datasets(name, Role::Read)?;
-        datasets.snapshot(&name)
+        let (namespace, name) = self.located(name, Role::Read)?;
+        namespace.snapshot(&name)
     }
 
     /// Pins the version of a dataset that has this root, to count on it: the published one, or one that was queried
@@ -332,8 +331,8 @@ impl Access {
     /// # Errors
     /// As [`snapshot`](Self::snapshot), or the dataset is at another version.
     pub fn snapshot_at(&self, name: &str, root: Digest) -> Result<Arc<Snapshot>, StoreError> {
-        let (datasets, name) = self.datasets(name, Role::Count)?;
-        datasets.snapshot_at(&name, root)
+        let (namespace, name) = self.located(name, Role::Count)?;
+        namespace.snapshot_at(&name, root)
     }
 
     /// The same, to fetch columns of it.
@@ -341,8 +340,8 @@ impl Access {
     /// # Errors
     /// Likewise.
     pub fn columns_at(&self, name: &str, root: Digest) -> Result<Arc<Snapshot>, StoreError> {
-        let (datasets, name) = self.datasets(name, Role::Fetch)?;
-        datasets.snapshot_at(&name, root)
+        let (namespace, name) = self.located(name, Role::Fetch)?;
+        namespace.snapshot_at(&name, root)
     }
 
     /// Deletes a dataset, published or only being uploaded; which one it was. A published one can be brought back as
@@ -352,8 +351,8 @@ impl Access {
     /// # Errors
     /// No such dataset, another server that writes to the objects, a catalogue that fails.
     pub fn delete(&self, name: &str) -> Result<DatasetId, StoreError> {
-        let (datasets, name) = self.datasets(name, Role::Delete)?;
-        datasets.delete(&name, false)
+        let (namespace, name) = self.located(name, Role::Delete)?;
+        namespace.delete(&name, false)
     }
 
     /// Deletes a dataset for ever, published, deleted before or only being uploaded, even on a full disk; which one it
@@ -362,8 +361,8 @@ impl Access {
     /// # Errors
     /// As [`delete`](Self::delete).
     pub fn delete_now(&self, name: &str) -> Result<DatasetId, StoreError> {
-        let (datasets, name) = self.datasets(name, Role::Delete)?;
-        datasets.delete(&name, true)
+        let (namespace, name) = self.located(name, Role::Delete)?;
+        namespace.delete(&name, true)
     }
 
     /// Publishes a deleted dataset again, given by its name or, where several had it, by its id; under another name if
@@ -386,8 +385,9 @@ impl Access {
         {
             return Err(StoreError::NotOwner);
         }
-        let shared = self.namespaces.get(&namespace)?;
-        Datasets { shared }.undelete(&which, name.as_ref().map(|it| &*it.name))
+        self.namespaces
+            .get(&namespace)?
+            .undelete(&which, name.as_ref().map(|it| &*it.name))
     }
 
     /// Starts to check one dataset, or everything of the caller's own. The catalogue is checked at once.
@@ -397,10 +397,10 @@ impl Access {
     pub fn scrub(&self, name: Option<&str>) -> Result<Scrub, StoreError> {
         match name {
             Some(name) => {
-                let (datasets, name) = self.datasets(name, Role::Read)?;
-                Scrub::begin(&datasets.shared, Some(&name))
+                let (namespace, name) = self.located(name, Role::Read)?;
+                Scrub::begin(&namespace, Some(&name))
             }
-            None => Scrub::begin(&self.own(Role::Read)?.shared, None),
+            None => Scrub::begin(&self.own(Role::Read)?, None),
         }
     }
 

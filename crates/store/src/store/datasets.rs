@@ -9,13 +9,7 @@ use oboro_format::Role;
 /// much memory.
 const MANIFEST_BYTES: u64 = 64 << 20;
 
-/// A handle to the datasets of one namespace.
-#[derive(Clone)]
-pub(super) struct Datasets {
-    pub(super) shared: Arc<Shared>,
-}
-
-impl Datasets {
+impl Namespace {
     /// Begins the upload of a dataset or of a newer version of it, or returns the progress of an upload of the same
     /// manifest. Segments of the published version need no upload.
     ///
@@ -53,7 +47,7 @@ impl Datasets {
         roles: Roles,
     ) -> Result<Announced, StoreError> {
         let id = new.dataset;
-        let mut state = self.shared.state();
+        let mut state = self.state();
         let state = &mut *state;
         let catalogue = &mut state.catalogue;
         if catalogue.is_purged(id)? {
@@ -82,7 +76,7 @@ impl Datasets {
             }
         }
         // Even if only an old copy of the store is here.
-        self.shared.check_is_not_replaced(new)?;
+        self.check_is_not_replaced(new)?;
         let published = catalogue.by_id(Table::Dataset, id)?;
         if published
             .as_ref()
@@ -117,7 +111,7 @@ impl Datasets {
                     }
                     .into());
                 }
-                self.shared.ensure_dataset(id)?;
+                self.ensure_dataset(id)?;
                 catalogue.change_upload(id, manifest, now())?;
                 // What it no longer names goes, and is not received any more.
                 let named = new.numbers();
@@ -126,15 +120,15 @@ impl Datasets {
                         cancelled.store(true, Ordering::Release);
                     }
                 }
-                let directory = self.shared.dataset(id);
+                let directory = self.dataset(id);
                 sweep(&directory, &there, &(&named - &there))?;
-                self.shared.remove_objects(id, &(&there | &named));
+                self.remove_objects(id, &(&there | &named));
             }
             Some(_) => catalogue.touch_upload(id, now())?,
             None => {
-                self.shared.ensure_dataset(id)?;
+                self.ensure_dataset(id)?;
                 // Leftovers of a cancelled upload must not pass for part of this one.
-                self.shared.sweep(id, &there)?;
+                self.sweep(id, &there)?;
                 let upload = Record {
                     id,
                     name: name.into(),
@@ -159,7 +153,7 @@ impl Datasets {
         manifest_bytes: u64,
         is_new: (bool, bool),
     ) -> Result<(), StoreError> {
-        let quota = self.shared.common.policy.read().quota;
+        let quota = self.common.policy.read().quota;
         let exceeded = |what, most| Err(StoreError::Quota { what, most });
         if let Some(most) = quota.datasets
             && is_new.0
@@ -180,7 +174,7 @@ impl Datasets {
         if let Some(most) = quota.bytes {
             let others = catalogue.bytes_without(new.dataset)?;
             let own = new.segment_bytes().saturating_add(manifest_bytes);
-            let notes = self.shared.note_bytes()?;
+            let notes = self.note_bytes()?;
             if others.saturating_add(own).saturating_add(notes) > most {
                 return exceeded("bytes", most);
             }
@@ -197,14 +191,13 @@ impl Datasets {
     ) -> Result<Vec<SegmentProgress>, StoreError> {
         let published = published.map_or_else(BTreeMap::new, Manifest::digests);
         let one = |(index, entry): (usize, &oboro_format::SegmentEntry)| {
-            let path = self.shared.segment(manifest, index as u32);
+            let path = self.segment(manifest, index as u32);
             let is_published = published.get(&entry.number) == Some(&entry.digest);
             let complete = (is_published && is_whole) || length(&path)?.is_some();
             let received = if complete {
                 entry.bytes
             } else {
-                self.shared
-                    .usable_length(&partial_path(&path), entry.bytes)?
+                self.usable_length(&partial_path(&path), entry.bytes)?
             };
             Ok(SegmentProgress {
                 index: index as u32,
@@ -222,12 +215,12 @@ impl Datasets {
     ///
     /// No such upload or segment, another offset, a segment that another connection sends, a disk that fails.
     pub(super) fn receive_segment(
-        &self,
+        self: &Arc<Self>,
         dataset: DatasetId,
         index: u32,
         offset: u64,
     ) -> Result<SegmentReceiver, StoreError> {
-        let mut state = self.shared.state();
+        let mut state = self.state();
         let pending = state
             .catalogue
             .by_id(Table::Upload, dataset)?
@@ -246,7 +239,7 @@ impl Datasets {
             .get(index as usize)
             .ok_or(no_such("the manifest does not name it"))?;
         let (number, announced) = (entry.number, entry.bytes);
-        let path = self.shared.segment(&manifest, index);
+        let path = self.segment(&manifest, index);
         if length(&path)?.is_some() {
             return Err(no_such("it is complete"));
         }
@@ -254,7 +247,7 @@ impl Datasets {
             return Err(UploadError::SegmentBusy { dataset, index }.into());
         }
         let partial = partial_path(&path);
-        let received = self.shared.usable_length(&partial, announced)?;
+        let received = self.usable_length(&partial, announced)?;
         if offset != received {
             return Err(UploadError::Offset {
                 dataset,
@@ -266,7 +259,7 @@ impl Datasets {
         }
         // A file that is too long is not part of it.
         if received == 0 && length(&partial)?.is_some_and(|length| length > 0) {
-            self.shared.remove_unsound(&partial)?;
+            self.remove_unsound(&partial)?;
         }
         let mut options = OpenOptions::new();
         let opened = options
@@ -277,9 +270,8 @@ impl Datasets {
         opened.map_err(io_error("create", &partial))?;
         let cancelled = Arc::new(AtomicBool::new(false));
         state.receiving.insert((dataset, number), cancelled.clone());
-        let shared = self.shared.clone();
         Ok(SegmentReceiver {
-            shared,
+            namespace: Arc::clone(self),
             manifest,
             index,
             announced,
@@ -292,7 +284,7 @@ impl Datasets {
 
     /// Refuses an upload or dataset of this id that has another name, as if there were none.
     pub(super) fn check_is_named(&self, dataset: DatasetId, name: &str) -> Result<(), StoreError> {
-        let state = self.shared.state();
+        let state = self.state();
         for table in [Table::Upload, Table::Dataset] {
             if let Some(record) = state.catalogue.by_id(table, dataset)?
                 && record.name == name
@@ -308,20 +300,20 @@ impl Datasets {
     /// # Errors
     /// No such upload, segments that are missing, another server that writes to the objects, a disk that fails.
     pub(super) fn publish(&self, dataset: DatasetId) -> Result<Published, StoreError> {
-        let mut state = self.shared.state();
+        let mut state = self.state();
         let record = state.catalogue.by_id(Table::Dataset, dataset)?;
         let published = record.as_ref().map(stored_manifest).transpose()?;
         let Some(pending) = state.catalogue.by_id(Table::Upload, dataset)? else {
             let record = record.ok_or(UploadError::NoUpload { dataset })?;
             let manifest = stored_manifest(&record)?;
             if state.outdated.contains(&dataset) {
-                self.shared.check_is_served(&manifest, &record.name)?;
+                self.check_is_served(&manifest, &record.name)?;
             }
             // Of an earlier attempt something may be left to do.
             return self.finish(&mut state, manifest, None);
         };
         let manifest = stored_manifest(&pending)?;
-        self.shared.check_is_not_replaced(&manifest)?;
+        self.check_is_not_replaced(&manifest)?;
         let new: Vec<u32> = match &published {
             Some(published) if !state.outdated.contains(&dataset) => {
                 manifest.segments_beyond(published)
@@ -329,25 +321,23 @@ impl Datasets {
             _ => (0..manifest.segments.len() as u32).collect(),
         };
         for &index in &new {
-            if length(&self.shared.segment(&manifest, index))?.is_none() {
+            if length(&self.segment(&manifest, index))?.is_none() {
                 return Err(UploadError::NotComplete { dataset, index }.into());
             }
-            self.shared.open_segment(&manifest, index)?;
+            self.open_segment(&manifest, index)?;
         }
-        if let Some(remote) = &self.shared.remote
+        if let Some(remote) = &self.remote
             && let Some(index) = remote.missing(&manifest, &new)?
         {
             // Then its file must not pass for it either.
-            remove_if_there(&self.shared.segment(&manifest, index))?;
+            remove_if_there(&self.segment(&manifest, index))?;
             return Err(UploadError::NotComplete { dataset, index }.into());
         }
         // A segment may owe its name to a rename that could not be made durable.
-        sync_directory(&self.shared.dataset(dataset))?;
-        let made = self
-            .shared
-            .make(&mut state.catalogue, Change::Publish(dataset));
+        sync_directory(&self.dataset(dataset))?;
+        let made = self.make(&mut state.catalogue, Change::Publish(dataset));
         // Whether it was made or not: the next question looks.
-        self.shared.snapshots.lock().forget_name(&pending.name);
+        self.snapshots.lock().forget_name(&pending.name);
         made?;
         self.finish(&mut state, manifest, published.as_ref())
     }
@@ -361,22 +351,22 @@ impl Datasets {
         before: Option<&Manifest>,
     ) -> Result<Published, StoreError> {
         let dataset = manifest.dataset;
-        let noted = self.shared.noted(dataset)?;
+        let noted = self.noted(dataset)?;
         let mut rewrote = Vec::new();
         if is_newer(&manifest, noted.as_ref()) {
             // Otherwise something may be left of a version in between, too.
             let only_appended =
                 |before: &Manifest| noted.as_ref() == Some(before) && !manifest.replaces(before);
             if !before.is_some_and(only_appended) {
-                self.shared.snapshots.lock().forget(dataset);
+                self.snapshots.lock().forget(dataset);
                 let numbers = manifest.numbers();
-                self.shared.keep_readable(dataset, &numbers);
-                self.shared.sweep(dataset, &numbers)?;
-                self.shared.remove_objects(dataset, &numbers);
+                self.keep_readable(dataset, &numbers);
+                self.sweep(dataset, &numbers)?;
+                self.remove_objects(dataset, &numbers);
                 rewrote.clone_from(&manifest.earlier_roots);
             }
             // Last, so that a failure before has all of this done again.
-            self.shared.note(&manifest)?;
+            self.note(&manifest)?;
         }
         state.outdated.remove(&dataset);
         Ok(Published {
@@ -392,13 +382,13 @@ impl Datasets {
     /// # Errors
     /// A catalogue that fails.
     pub(super) fn list(&self, is_visible: impl Fn(&str) -> bool) -> Result<Listing, StoreError> {
-        let mut entries = self.shared.state().catalogue.entries(Table::Dataset)?;
+        let mut entries = self.state().catalogue.entries(Table::Dataset)?;
         entries.retain(|it| is_visible(&it.name));
         let info = |record: Record, is_outdated: bool| -> Result<DatasetInfo, StoreError> {
             let manifest = stored_manifest(&record)?;
             check_name(&record.name)?;
             if is_outdated {
-                self.shared.check_is_served(&manifest, &record.name)?;
+                self.check_is_served(&manifest, &record.name)?;
             }
             Ok(DatasetInfo {
                 name: record.name,
@@ -416,7 +406,7 @@ impl Datasets {
         let mut listing = Listing::default();
         for entry in entries {
             // One manifest at a time is in memory, and nobody waits for all of them.
-            let state = self.shared.state();
+            let state = self.state();
             let (record, is_outdated) = (
                 state.catalogue.by_id(Table::Dataset, entry.id)?,
                 state.outdated.contains(&entry.id),
@@ -438,40 +428,38 @@ impl Datasets {
     /// No such dataset, a segment that is missing or damaged, a catalogue that fails.
     pub(super) fn snapshot(&self, name: &str) -> Result<Arc<Snapshot>, StoreError> {
         // Neither disk nor object storage is needed for what is open already, however long others wait for them.
-        if let Some(current) = self.shared.snapshots.lock().current(name) {
+        if let Some(current) = self.snapshots.lock().current(name) {
             return Ok(current);
         }
         check_name(name)?;
-        let state = self.shared.state();
+        let state = self.state();
         let record = state
             .catalogue
             .by_name(Table::Dataset, name)?
             .ok_or_else(|| StoreError::NoDataset { name: name.into() })?;
         let manifest = stored_manifest(&record)?;
         if state.outdated.contains(&record.id) {
-            self.shared.check_is_served(&manifest, name)?;
+            self.check_is_served(&manifest, name)?;
         }
-        let older = self.shared.snapshots.lock().newest(record.id);
+        let older = self.snapshots.lock().newest(record.id);
         if let Some(same) = older.as_ref().filter(|older| *older.manifest() == manifest) {
-            self.shared
-                .snapshots
+            self.snapshots
                 .lock()
-                .keep(Arc::clone(same), self.shared.common.idle_bytes());
+                .keep(Arc::clone(same), self.common.idle_bytes());
             return Ok(Arc::clone(same));
         }
-        let common = &self.shared.common;
+        let common = &self.common;
         let homes = Arc::new(common.placement.homes(record.id));
         let segments = segments_of(&manifest, older.as_deref(), |index| {
-            let segment = self.shared.open_segment(&manifest, index)?;
+            let segment = self.open_segment(&manifest, index)?;
             common
                 .tier
-                .register(&self.shared.name, segment, Arc::clone(&homes))
+                .register(&self.name, segment, Arc::clone(&homes))
         })?;
-        let namespace = Arc::clone(&self.shared.name);
+        let namespace = Arc::clone(&self.name);
         let snapshot = Snapshot::new(namespace, record.name, manifest, segments, homes);
         let snapshot = Arc::new(snapshot);
-        self.shared
-            .snapshots
+        self.snapshots
             .lock()
             .keep(Arc::clone(&snapshot), common.idle_bytes());
         Ok(snapshot)
@@ -493,7 +481,7 @@ impl Datasets {
             return Ok(published);
         }
         let dataset = published.manifest().dataset;
-        let wanted = self.shared.snapshots.lock().replaced(dataset, root);
+        let wanted = self.snapshots.lock().replaced(dataset, root);
         wanted.ok_or_else(|| StoreError::OtherVersion {
             name: name.into(),
             version: published.manifest().version,
@@ -512,7 +500,7 @@ impl Datasets {
     /// No such dataset, another server that writes to the objects, a catalogue that fails.
     pub(super) fn delete(&self, name: &str, at_once: bool) -> Result<DatasetId, StoreError> {
         check_name(name)?;
-        let mut state = self.shared.state();
+        let mut state = self.state();
         let Some(published) = state.catalogue.by_name(Table::Dataset, name)? else {
             let is_uploaded = state.catalogue.by_name(Table::Upload, name)?.is_some();
             if is_uploaded || !at_once {
@@ -526,21 +514,19 @@ impl Datasets {
             return Ok(deleted.id);
         };
         let id = published.id;
-        if at_once || self.shared.common.policy.read().keep_deleted.is_zero() {
+        if at_once || self.common.policy.read().keep_deleted.is_zero() {
             self.purge(&mut state, id)?;
             return Ok(id);
         }
-        let made = self
-            .shared
-            .make(&mut state.catalogue, Change::Delete(id, now()));
-        self.shared.snapshots.lock().forget(id);
+        let made = self.make(&mut state.catalogue, Change::Delete(id, now()));
+        self.snapshots.lock().forget(id);
         made?;
         state.stop_receiving(id);
         // What an upload of a newer version has sent goes; what was published stays, all of it if it is not known.
         if let Ok(manifest) = stored_manifest(&published) {
             let kept = manifest.numbers();
-            self.shared.sweep(id, &kept)?;
-            self.shared.remove_objects(id, &kept);
+            self.sweep(id, &kept)?;
+            self.remove_objects(id, &kept);
         }
         Ok(id)
     }
@@ -556,7 +542,7 @@ impl Datasets {
         which: &str,
         name: Option<&str>,
     ) -> Result<DatasetId, StoreError> {
-        let mut state = self.shared.state();
+        let mut state = self.state();
         let record = deleted(&state.catalogue, which)?;
         let name = name.unwrap_or(&record.name);
         check_name(name)?;
@@ -569,23 +555,21 @@ impl Datasets {
                 .into());
             }
         }
-        self.shared
-            .make(&mut state.catalogue, Change::Undelete(record.id, name))?;
+        self.make(&mut state.catalogue, Change::Undelete(record.id, name))?;
         Ok(record.id)
     }
 
     /// Removes a dataset for ever.
     fn purge(&self, state: &mut State, id: DatasetId) -> Result<(), StoreError> {
-        let purged = self.shared.change_to_free(&mut state.catalogue, |it| {
-            self.shared.make(it, Change::Purge(id))
-        });
-        self.shared.snapshots.lock().forget(id);
+        let purged =
+            self.change_to_free(&mut state.catalogue, |it| self.make(it, Change::Purge(id)));
+        self.snapshots.lock().forget(id);
         purged?;
         state.stop_receiving(id);
-        self.shared.keep_readable(id, &BTreeSet::new());
-        self.shared.remove_dataset(id)?;
-        self.shared.remove_objects(id, &BTreeSet::new());
-        self.shared.fill_reserve();
+        self.keep_readable(id, &BTreeSet::new());
+        self.remove_dataset(id)?;
+        self.remove_objects(id, &BTreeSet::new());
+        self.fill_reserve();
         Ok(())
     }
 
@@ -595,12 +579,12 @@ impl Datasets {
     /// # Errors
     /// Another server that writes to the objects, a catalogue that fails.
     pub(super) fn expire(&self, now: i64) -> Result<(usize, usize), StoreError> {
-        let policy = *self.shared.common.policy.read();
+        let policy = *self.common.policy.read();
         let is_old = |at: i64, kept: Duration| {
             now.checked_sub(at)
                 .is_some_and(|age| age >= 0 && age as u64 >= kept.as_secs())
         };
-        let mut state = self.shared.state();
+        let mut state = self.state();
         let mut deleted = state.catalogue.entries(Table::Deleted)?;
         deleted.retain(|it| is_old(it.at, policy.keep_deleted));
         for record in &deleted {
@@ -623,8 +607,8 @@ impl Datasets {
     /// # Errors
     /// A catalogue that fails.
     pub(super) fn deleted(&self) -> Result<Vec<DeletedInfo>, StoreError> {
-        let keep = self.shared.common.policy.read().keep_deleted.as_secs();
-        let records = self.shared.state().catalogue.entries(Table::Deleted)?;
+        let keep = self.common.policy.read().keep_deleted.as_secs();
+        let records = self.state().catalogue.entries(Table::Deleted)?;
         let info = |record: Entry| DeletedInfo {
             stored_bytes: record.bytes,
             name: record.name,
@@ -642,18 +626,14 @@ impl Datasets {
     /// # Errors
     /// A catalogue or disk that fails.
     pub(super) fn uploads(&self) -> Result<Vec<UploadInfo>, StoreError> {
-        let keep = self.shared.common.policy.read().keep_uploads.as_secs();
-        let state = self.shared.state();
+        let keep = self.common.policy.read().keep_uploads.as_secs();
+        let state = self.state();
         let entries = state.catalogue.entries(Table::Upload)?;
         let touched = state.touched.clone();
         drop(state);
         let mut uploads = Vec::with_capacity(entries.len());
         for entry in entries {
-            let record = self
-                .shared
-                .state()
-                .catalogue
-                .by_id(Table::Upload, entry.id)?;
+            let record = self.state().catalogue.by_id(Table::Upload, entry.id)?;
             let Some(record) = record else { continue };
             // A damaged one is reported when it goes on.
             let Ok(manifest) = stored_manifest(&record) else {
@@ -676,10 +656,10 @@ impl Datasets {
     /// Bytes of a version's segments that are here.
     fn received(&self, manifest: &Manifest) -> Result<u64, StoreError> {
         let one = |(index, entry): (u32, &oboro_format::SegmentEntry)| {
-            let path = self.shared.segment(manifest, index);
+            let path = self.segment(manifest, index);
             match length(&path)? {
                 Some(_) => Ok(entry.bytes),
-                None => self.shared.usable_length(&partial_path(&path), entry.bytes),
+                None => self.usable_length(&partial_path(&path), entry.bytes),
             }
         };
         (0..).zip(&manifest.segments).map(one).sum()
@@ -690,12 +670,12 @@ impl Datasets {
     /// # Errors
     /// A catalogue that fails.
     pub(super) fn usage(&self) -> Result<Usage, StoreError> {
-        let catalogue = &self.shared.state().catalogue;
+        let catalogue = &self.state().catalogue;
         Ok(Usage {
             datasets: catalogue.count(Table::Dataset)?,
             uploads: catalogue.count(Table::Upload)?,
             deleted: catalogue.count(Table::Deleted)?,
-            bytes: catalogue.bytes()? + self.shared.note_bytes()?,
+            bytes: catalogue.bytes()? + self.note_bytes()?,
         })
     }
 
@@ -706,7 +686,7 @@ impl Datasets {
     /// No such upload, a catalogue that fails.
     pub(super) fn cancel_upload(&self, name: &str) -> Result<DatasetId, StoreError> {
         check_name(name)?;
-        self.cancel(&mut self.shared.state(), name)
+        self.cancel(&mut self.state(), name)
     }
 
     fn cancel(&self, state: &mut State, name: &str) -> Result<DatasetId, StoreError> {
@@ -722,14 +702,13 @@ impl Datasets {
         let there = published
             .as_ref()
             .map_or_else(BTreeSet::new, Manifest::numbers);
-        self.shared.sweep(pending.id, &there)?;
-        self.shared.remove_objects(pending.id, &there);
-        self.shared
-            .change_to_free(&mut state.catalogue, |it| it.cancel_upload(pending.id))?;
+        self.sweep(pending.id, &there)?;
+        self.remove_objects(pending.id, &there);
+        self.change_to_free(&mut state.catalogue, |it| it.cancel_upload(pending.id))?;
         if published.is_none() {
-            self.shared.remove_dataset(pending.id)?;
+            self.remove_dataset(pending.id)?;
         }
-        self.shared.fill_reserve();
+        self.fill_reserve();
         Ok(pending.id)
     }
 }

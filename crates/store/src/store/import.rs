@@ -7,7 +7,7 @@ use oboro_format::Bundle;
 /// Bytes of a segment that are copied at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-impl Datasets {
+impl Namespace {
     /// Publishes what a bundle holds, as an upload of it would. Segments are linked if the store is a directory on the
     /// bundle's file system: then headers are checked here, panels before their first use, and they are as durable as
     /// the bundle. Otherwise they are copied, and checked completely.
@@ -17,7 +17,7 @@ impl Datasets {
     /// As of uploads: a name that is taken, a version that is not newer, damaged segments, a full disk. What is
     /// complete by then stays, and the next import resumes there.
     pub(super) fn import(
-        &self,
+        self: &Arc<Self>,
         name: &str,
         bundle: &Bundle,
         roles: Roles,
@@ -50,11 +50,11 @@ impl SegmentReceiver {
 
     /// Links the file into the store; returns whether that was possible.
     fn link(&self, path: &Path) -> Result<bool, StoreError> {
-        if self.shared.remote.is_some() {
+        if self.namespace.remote.is_some() {
             return Ok(false);
         }
         // From here on nothing may cancel the upload.
-        let _state = self.shared.state();
+        let _state = self.namespace.state();
         self.check_cancelled()?;
         if fs::hard_link(path, &self.path).is_err() {
             return Ok(false);

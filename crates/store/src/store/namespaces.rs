@@ -11,7 +11,7 @@ pub(super) struct Namespaces {
 }
 
 /// A namespace, once it is open.
-type Slot = Arc<Mutex<Option<Arc<Shared>>>>;
+type Slot = Arc<Mutex<Option<Arc<Namespace>>>>;
 
 impl Namespaces {
     /// Opens the store's namespaces: the default one now, others later.
@@ -41,7 +41,7 @@ impl Namespaces {
     ///
     /// # Errors
     /// A catalogue that is damaged or of another version, a disk that fails, objects out of reach.
-    pub(super) fn get(&self, name: &str) -> Result<Arc<Shared>, StoreError> {
+    pub(super) fn get(&self, name: &str) -> Result<Arc<Namespace>, StoreError> {
         let slot = {
             let mut opened = self.opened.lock();
             match opened.get(name) {
@@ -53,12 +53,12 @@ impl Namespaces {
         if let Some(open) = &*slot {
             return Ok(Arc::clone(open));
         }
-        let mut shared = Shared::open(&self.common, name.into())?;
-        ensure_directory(&shared.home.join(SEGMENTS))?;
-        sweep_all(&mut shared)?;
-        shared.state.get_mut().outdated = rewritten::replay(&shared)?;
-        shared.fill_reserve();
-        let shared = Arc::clone(slot.insert(Arc::new(shared)));
+        let mut namespace = Namespace::open(&self.common, name.into())?;
+        ensure_directory(&namespace.home.join(SEGMENTS))?;
+        sweep_all(&mut namespace)?;
+        namespace.state.get_mut().outdated = rewritten::replay(&namespace)?;
+        namespace.fill_reserve();
+        let namespace = Arc::clone(slot.insert(Arc::new(namespace)));
         drop(slot);
         self.common.opened.fetch_add(1, Ordering::Relaxed);
         // There is less for each of the others.
@@ -66,7 +66,7 @@ impl Namespaces {
             let idle_bytes = self.common.idle_bytes();
             other.snapshots.lock().forget_idle(idle_bytes);
         }
-        Ok(shared)
+        Ok(namespace)
     }
 
     /// The home of a namespace, which need not exist.
@@ -75,7 +75,7 @@ impl Namespaces {
     }
 
     /// Those that are open. Nobody waits for one that is being opened.
-    pub(super) fn opened(&self) -> Vec<Arc<Shared>> {
+    pub(super) fn opened(&self) -> Vec<Arc<Namespace>> {
         let slots: Vec<Slot> = self.opened.lock().values().cloned().collect();
         let open = |slot: &Slot| slot.try_lock()?.clone();
         slots.iter().filter_map(open).collect()

@@ -76,7 +76,7 @@ fn write(home: &Path, id: DatasetId, bytes: &[u8]) -> Result<(), StoreError> {
     Ok(sync_directory(&home.join(NOTES))?)
 }
 
-impl Shared {
+impl Namespace {
     /// Notes that this version of a dataset replaced earlier ones. The note is durable, as an object first.
     ///
     /// # Errors
@@ -174,10 +174,10 @@ impl Shared {
 ///
 /// # Errors
 /// A disk that fails, objects out of reach.
-pub(super) fn replay(shared: &Shared) -> Result<HashSet<DatasetId>, StoreError> {
-    shared.compare_notes()?;
+pub(super) fn replay(namespace: &Namespace) -> Result<HashSet<DatasetId>, StoreError> {
+    namespace.compare_notes()?;
     let mut outdated = HashSet::new();
-    let catalogue = &shared.state.lock().catalogue;
+    let catalogue = &namespace.state.lock().catalogue;
     // A damaged manifest is reported when its dataset is used.
     let manifests = |table| -> Result<Vec<Manifest>, StoreError> {
         let records = catalogue.all(table)?;
@@ -192,7 +192,7 @@ pub(super) fn replay(shared: &Shared) -> Result<HashSet<DatasetId>, StoreError> 
     let here = published.iter().chain(&pending).map(|it| it.dataset);
     for id in here.collect::<BTreeSet<_>>() {
         let published = published.iter().find(|it| it.dataset == id);
-        let newest = match shared.noted(id) {
+        let newest = match namespace.noted(id) {
             Err(StoreError::DamagedNote { .. }) => {
                 outdated.insert(id);
                 continue;
@@ -202,7 +202,7 @@ pub(super) fn replay(shared: &Shared) -> Result<HashSet<DatasetId>, StoreError> 
         if let Some(published) = published
             && is_newer(published, newest.as_ref())
         {
-            shared.note(published)?;
+            namespace.note(published)?;
             continue;
         }
         let Some(newest) = newest else { continue };
@@ -211,17 +211,17 @@ pub(super) fn replay(shared: &Shared) -> Result<HashSet<DatasetId>, StoreError> 
         versions.extend(pending.iter().filter(|it| it.dataset == id));
         let mut keep = BTreeSet::new();
         for version in &versions {
-            match shared.check_is_not_replaced(version) {
+            match namespace.check_is_not_replaced(version) {
                 Ok(()) => keep.extend(version.numbers()),
                 Err(_) => keep.extend(&version.numbers() & &newest.numbers()),
             }
         }
         if versions.iter().any(|it| !it.numbers().is_subset(&keep)) {
-            let directory = shared.dataset(id);
+            let directory = namespace.dataset(id);
             if exists(&directory)? {
                 sweep(&directory, &keep, &keep)?;
             }
-            shared.remove_objects(id, &keep);
+            namespace.remove_objects(id, &keep);
         }
         outdated.extend(replaced.map(|it| it.dataset));
     }
@@ -285,7 +285,7 @@ mod tests {
         // Publishing again makes no difference, and the note stays.
         let error = store.access().publish(ID).unwrap_err();
         assert!(matches!(error, StoreError::Outdated { .. }), "{error}");
-        let noted = store.shared().noted(ID).unwrap();
+        let noted = store.namespace().noted(ID).unwrap();
         assert_eq!(noted.as_ref(), Some(second.manifest()));
         // The old version is not accepted either; the present one, with something appended, is.
         assert!(
@@ -343,7 +343,7 @@ mod tests {
             assert!(store.access().snapshot_at("a", old).is_err(), "{at}");
             assert_eq!(store.access().publish(ID).unwrap().rewrote, []);
             assert_eq!(
-                store.shared().noted(ID).unwrap().as_ref(),
+                store.namespace().noted(ID).unwrap().as_ref(),
                 Some(second.manifest())
             );
         }

@@ -36,7 +36,7 @@ pub struct Scrub {
 /// A segment to check.
 #[derive(Clone)]
 struct Target {
-    shared: Arc<Shared>,
+    namespace: Arc<Namespace>,
     table: Table,
     name: Arc<str>,
     manifest: Arc<Manifest>,
@@ -67,7 +67,7 @@ impl Scrub {
         let present = names.filter(|name| home_of(directory, name).join(CATALOGUE).exists());
         let open = |name: String| {
             let catalogue = Catalogue::read(&home_of(directory, &name).join(CATALOGUE))?;
-            Ok(Arc::new(Shared::with(
+            Ok(Arc::new(Namespace::with(
                 &common,
                 name.into(),
                 None,
@@ -76,8 +76,8 @@ impl Scrub {
         };
         let opened: Result<Vec<_>, StoreError> = present.map(open).collect();
         let mut scrub = Self::new(true);
-        for shared in opened? {
-            scrub.add(&shared, None)?;
+        for namespace in opened? {
+            scrub.add(&namespace, None)?;
         }
         if let Err(error) = Grants::open(&common) {
             scrub.found.push_back(Damage {
@@ -89,9 +89,12 @@ impl Scrub {
     }
 
     /// Starts to check a namespace, or one dataset in it.
-    pub(super) fn begin(shared: &Arc<Shared>, name: Option<&str>) -> Result<Self, StoreError> {
+    pub(super) fn begin(
+        namespace: &Arc<Namespace>,
+        name: Option<&str>,
+    ) -> Result<Self, StoreError> {
         let mut scrub = Self::new(false);
-        scrub.add(shared, name)?;
+        scrub.add(namespace, name)?;
         Ok(scrub)
     }
 
@@ -107,20 +110,20 @@ impl Scrub {
     }
 
     /// What names of a namespace begin with in reports.
-    fn prefix_of(&self, shared: &Shared) -> String {
-        if self.is_of_store && *shared.name != *DEFAULT_NAMESPACE {
-            format!("{}/", shared.name)
+    fn prefix_of(&self, namespace: &Namespace) -> String {
+        if self.is_of_store && *namespace.name != *DEFAULT_NAMESPACE {
+            format!("{}/", namespace.name)
         } else {
             String::new()
         }
     }
 
-    fn add(&mut self, shared: &Arc<Shared>, name: Option<&str>) -> Result<(), StoreError> {
-        let state = shared.state();
+    fn add(&mut self, namespace: &Arc<Namespace>, name: Option<&str>) -> Result<(), StoreError> {
+        let state = namespace.state();
         let mut found = VecDeque::new();
         if let Err(error) = state.catalogue.verify() {
             found.push_back(Damage {
-                path: Some(shared.catalogue()),
+                path: Some(namespace.catalogue()),
                 ..Damage::of(error)
             });
         }
@@ -137,11 +140,11 @@ impl Scrub {
             let records = state.catalogue.all(table)?.into_iter();
             let is_meant = |it: &Record| name.is_none_or(|name| it.name == name);
             for record in records.filter(is_meant) {
-                let label = format!("{}{}", self.prefix_of(shared), record.name);
+                let label = format!("{}{}", self.prefix_of(namespace), record.name);
                 let there: &mut BTreeSet<u32> = published.entry(record.id).or_default();
                 let known = check_name(&record.name).and_then(|()| stored_manifest(&record));
                 let is_served = |manifest: Manifest| match table {
-                    Table::Dataset | Table::Deleted => shared
+                    Table::Dataset | Table::Deleted => namespace
                         .check_is_served(&manifest, &record.name)
                         .map(|()| manifest),
                     Table::Upload => Ok(manifest),
@@ -149,14 +152,14 @@ impl Scrub {
                 match known.and_then(is_served) {
                     Ok(manifest) => {
                         let mut numbers = manifest.numbers();
-                        let targets = targets(shared, table, &label, manifest);
+                        let targets = targets(namespace, table, &label, manifest);
                         waiting.extend(targets.filter(|it| !there.contains(&it.entry().number)));
                         there.append(&mut numbers);
                     }
                     Err(error) => found.push_back(Damage {
                         name: Some(label.escape_debug().to_string()),
                         dataset: Some(record.id),
-                        path: is_of_catalogue(&error).then(|| shared.catalogue()),
+                        path: is_of_catalogue(&error).then(|| namespace.catalogue()),
                         ..Damage::of(error)
                     }),
                 }
@@ -167,7 +170,7 @@ impl Scrub {
                 return Err(StoreError::NoDataset { name: name.into() });
             }
             Some(_) => {}
-            None => found.extend(forgotten(shared, &state)?),
+            None => found.extend(forgotten(namespace, &state)?),
         }
         drop(state);
         self.total_bytes += waiting.iter().map(|it: &Target| it.bytes()).sum::<u64>();
@@ -228,7 +231,7 @@ impl Scrub {
         let read = reading.segment.header().part_extent(part).len as u64;
         self.scrubbed.parts += 1;
         self.scrubbed.bytes += read;
-        let path = || match &reading.target.shared.remote {
+        let path = || match &reading.target.namespace.remote {
             None => reading.segment.local().path().into(),
             Some(remote) => reading.target.url(remote),
         };
@@ -281,7 +284,7 @@ impl Scrub {
                 continue;
             }
             self.scrubbed.bytes += target.bytes();
-            let path = match &target.shared.remote {
+            let path = match &target.namespace.remote {
                 None => path,
                 Some(remote) => target.url(remote),
             };
@@ -297,14 +300,14 @@ impl Scrub {
 impl Target {
     /// Opens a segment and checks its header.
     fn open(&self) -> Result<StoredSegment, StoreError> {
-        let segment = self.shared.open_segment(&self.manifest, self.index)?;
+        let segment = self.namespace.open_segment(&self.manifest, self.index)?;
         segment.source().check_header()?;
         Ok(segment)
     }
 
     /// Whether a dataset was deleted, or the segment replaced, since the scrub started.
     fn is_gone(&self) -> Result<bool, StoreError> {
-        let state = self.shared.state();
+        let state = self.namespace.state();
         let record = state
             .catalogue
             .by_id(Table::Dataset, self.manifest.dataset)?;
@@ -323,7 +326,7 @@ impl Target {
     }
 
     fn file(&self) -> PathBuf {
-        self.shared.segment(&self.manifest, self.index)
+        self.namespace.segment(&self.manifest, self.index)
     }
 
     fn url(&self, remote: &Remote) -> PathBuf {
@@ -358,14 +361,14 @@ impl fmt::Debug for Scrub {
 
 /// The segments that a manifest names.
 fn targets(
-    shared: &Arc<Shared>,
+    namespace: &Arc<Namespace>,
     table: Table,
     name: &str,
     manifest: Manifest,
 ) -> impl Iterator<Item = Target> {
-    let (shared, name, manifest) = (Arc::clone(shared), Arc::from(name), Arc::new(manifest));
+    let (namespace, name, manifest) = (Arc::clone(namespace), Arc::from(name), Arc::new(manifest));
     (0..manifest.segments.len() as u32).map(move |index| Target {
-        shared: Arc::clone(&shared),
+        namespace: Arc::clone(&namespace),
         table,
         name: Arc::clone(&name),
         manifest: Arc::clone(&manifest),
@@ -374,13 +377,13 @@ fn targets(
 }
 
 /// Datasets that have files but are not in the catalogue.
-fn forgotten(shared: &Shared, state: &State) -> Result<Vec<Damage>, StoreError> {
+fn forgotten(namespace: &Namespace, state: &State) -> Result<Vec<Damage>, StoreError> {
     let mut forgotten = Vec::new();
-    for name in names(&shared.home.join(SEGMENTS))? {
+    for name in names(&namespace.home.join(SEGMENTS))? {
         let Ok(id) = name.parse::<DatasetId>() else {
             continue;
         };
-        let path = shared.dataset(id);
+        let path = namespace.dataset(id);
         if is_forgotten(state, id, &path)? {
             forgotten.push(Damage {
                 dataset: Some(id),

@@ -550,8 +550,8 @@ fn snapshots_that_nobody_uses_are_forgotten_for_the_headers_of_others() {
     drop(access.snapshot("c").unwrap());
     let used = access.snapshot("a").unwrap();
     let known = || {
-        let shared = store.shared();
-        let snapshots = shared.snapshots.lock();
+        let namespace = store.namespace();
+        let snapshots = namespace.snapshots.lock();
         let known = ids.map(|id| snapshots.newest.contains_key(&id));
         (known, snapshots.replaced.len())
     };
@@ -563,8 +563,8 @@ fn snapshots_that_nobody_uses_are_forgotten_for_the_headers_of_others() {
         (6, ([true, false, true], 0)),
         (0, ([true, false, false], 0)),
     ] {
-        let shared = store.shared();
-        shared.snapshots.lock().forget_idle(headers * header);
+        let namespace = store.namespace();
+        namespace.snapshots.lock().forget_idle(headers * header);
         assert_eq!(known(), left, "{headers}");
     }
     used.panel(0, Limb(0), Column(0)).unwrap();

@@ -229,14 +229,14 @@ fn datasets_of_others_are_listed_by_their_owner_and_used() {
     setting.of("carol").snapshot("alice/more").unwrap();
     // Who grants to everybody is not in everybody's list, except the operator.
     assert!(names(&setting.of("carol")).is_empty());
-    setting.publish(&setting.store.access(), "shared", &setting.bundle);
+    setting.publish(&setting.store.access(), "namespace", &setting.bundle);
     let grant = Grant {
         grantee: "*".into(),
         name: "*".into(),
         roles: Role::Read.into(),
     };
     setting.store.access().grant(&grant).unwrap();
-    assert_eq!(names(&setting.of("carol")), ["default/shared"]);
+    assert_eq!(names(&setting.of("carol")), ["default/namespace"]);
     setting.store.access().revoke(&grant).unwrap();
     assert_eq!(names(&setting.of("alice")), ["more", "rows"]);
     let revoked = Grant {
@@ -443,7 +443,7 @@ fn a_store_of_the_first_version_keeps_its_datasets() {
     let usage = access.usage().unwrap();
     assert_eq!((usage.datasets, usage.uploads), (1, 1));
     assert!(usage.bytes > access.list().unwrap().datasets[0].stored_bytes);
-    let catalogue = &store.shared().state;
+    let catalogue = &store.namespace().state;
     assert!(
         catalogue
             .lock()
