@@ -36,11 +36,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use namespaces::Namespaces;
+use snapshots::Snapshots;
+use sweep::{is_forgotten, sweep_all};
 
 pub use access::{Access, Resolved, Visible};
 pub use backup::{BackedUp, backup, backup_with};
 pub use grants::Grant;
 pub use namespaces::namespaces_in;
+pub use policy::{Policy, Quota};
+pub use receiver::SegmentReceiver;
+pub use reports::{
+    DeletedInfo, Listing, Published, SegmentProgress, UploadInfo, UploadStatus, Usage,
+};
 pub use scrub::{Scrub, ScrubbedPart};
 
 /// The most characters of a dataset's name.
@@ -49,133 +56,8 @@ pub const MAX_NAME_CHARS: usize = 100;
 /// Bytes set aside so that a full disk can still take the changes of the catalogue that free space.
 const RESERVE_BYTES: usize = 256 << 10;
 
-/// Snapshots kept for mining runs that started before an append.
-const REPLACED_SNAPSHOTS: usize = 16;
-
 /// Where headers of segments of a namespace take more bytes than this, snapshots that nobody uses are forgotten.
 const HEADER_BYTES: u64 = 64 << 20;
-
-/// Where an upload stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UploadStatus {
-    /// The dataset being uploaded.
-    pub dataset: DatasetId,
-    /// One entry for each segment that the manifest names.
-    pub segments: Vec<SegmentProgress>,
-    /// This very version is published; nothing is left to do.
-    pub published: bool,
-}
-
-/// Where the upload of one segment stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SegmentProgress {
-    /// The segment's index in the manifest.
-    pub index: u32,
-    /// The length of its file.
-    pub bytes_total: u64,
-    /// How many of these bytes have arrived: where to continue.
-    pub bytes_received: u64,
-    /// All bytes have arrived and agree with the manifest.
-    pub complete: bool,
-}
-
-/// What has been published.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Published {
-    /// The dataset.
-    pub dataset: DatasetId,
-    /// The version of the dataset.
-    pub version: u64,
-    /// Its root hash, for the owner to compare.
-    pub root: Digest,
-    /// The roots of the versions before it, if this call rewrote what they have: nothing of them may be kept.
-    pub rewrote: Vec<Digest>,
-}
-
-/// What a store holds.
-#[derive(Debug, Default)]
-pub struct Listing {
-    /// The published datasets, by name.
-    pub datasets: Vec<DatasetInfo>,
-    /// Those of which the catalogue knows no more than this.
-    pub damaged: Vec<StoreError>,
-}
-
-/// A deleted dataset that can be brought back.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeletedInfo {
-    /// The name it was stored under.
-    pub name: String,
-    /// Its id.
-    pub dataset: DatasetId,
-    /// The bytes of its segment files.
-    pub stored_bytes: u64,
-    /// When it was deleted, and when it goes for ever: seconds since the beginning of 1970.
-    pub deleted: i64,
-    /// When it goes for ever.
-    pub until: i64,
-}
-
-/// An unfinished upload.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UploadInfo {
-    /// The name it is to be stored under.
-    pub name: String,
-    /// Its id.
-    pub dataset: DatasetId,
-    /// Bytes of its segments that are here, and of all.
-    pub received_bytes: u64,
-    /// Bytes of all its segments.
-    pub total_bytes: u64,
-    /// When it is cancelled if nobody goes on with it: seconds since the beginning of 1970.
-    pub until: i64,
-}
-
-/// What a namespace holds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Published datasets.
-    pub datasets: u64,
-    /// Unfinished uploads.
-    pub uploads: u64,
-    /// Deleted datasets that can be brought back.
-    pub deleted: u64,
-    /// Bytes of all of these.
-    pub bytes: u64,
-}
-
-/// What one namespace may hold; `None` for no limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Quota {
-    /// Bytes of all datasets, deleted ones that can be brought back included.
-    pub bytes: Option<u64>,
-    /// Datasets, published or being uploaded.
-    pub datasets: Option<u64>,
-    /// Unfinished uploads.
-    pub uploads: Option<u64>,
-}
-
-/// What a store keeps, and for how long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Policy {
-    /// How long deleted datasets can be brought back; zero: not at all.
-    pub keep_deleted: Duration,
-    /// How long an upload may stand still before it is cancelled.
-    pub keep_uploads: Duration,
-    /// What each namespace may hold.
-    pub quota: Quota,
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        let day = Duration::from_secs(24 * 60 * 60);
-        Self {
-            keep_deleted: 7 * day,
-            keep_uploads: 7 * day,
-            quota: Quota::default(),
-        }
-    }
-}
 
 /// Encrypted datasets in a directory, or in object storage, in namespaces that know nothing of each other: each has a
 /// catalogue, files and a lock of its own. All methods may be called from any thread.
@@ -221,85 +103,6 @@ struct State {
     touched: HashMap<DatasetId, i64>,
     /// Datasets that were restored from a copy older than a rewriting.
     outdated: HashSet<DatasetId>,
-}
-
-/// Versions that are open: keeps their panels resident.
-#[derive(Default)]
-struct Snapshots {
-    /// The newest snapshot taken of each dataset.
-    newest: HashMap<DatasetId, Arc<Snapshot>>,
-    /// The names of those that are the published versions.
-    current: HashMap<String, DatasetId>,
-    /// Snapshots that newer ones replaced, the last at the end. They share their segments.
-    replaced: VecDeque<Arc<Snapshot>>,
-}
-
-impl Snapshots {
-    /// The published version under this name, if it is open.
-    fn current(&self, name: &str) -> Option<Arc<Snapshot>> {
-        self.newest(*self.current.get(name)?)
-    }
-
-    fn newest(&self, dataset: DatasetId) -> Option<Arc<Snapshot>> {
-        let newest = self.newest.get(&dataset)?;
-        newest.touch();
-        Some(Arc::clone(newest))
-    }
-
-    fn replaced(&self, dataset: DatasetId, root: Digest) -> Option<Arc<Snapshot>> {
-        let is_meant =
-            |older: &&Arc<Snapshot>| older.root() == root && older.manifest().dataset == dataset;
-        self.replaced.iter().find(is_meant).cloned()
-    }
-
-    /// Keeps the snapshot of a published version.
-    fn keep(&mut self, snapshot: Arc<Snapshot>, idle_bytes: u64) {
-        let dataset = snapshot.manifest().dataset;
-        self.current.insert(snapshot.name().to_owned(), dataset);
-        let older = self.newest.insert(dataset, Arc::clone(&snapshot));
-        if let Some(older) = older.filter(|older| !Arc::ptr_eq(older, &snapshot)) {
-            self.replaced.push_back(older);
-            if self.replaced.len() > REPLACED_SNAPSHOTS {
-                self.replaced.pop_front();
-            }
-        }
-        self.forget_idle(idle_bytes);
-    }
-
-    /// Forgets snapshots that nobody uses, versions that were replaced first and then the least recently used, until
-    /// headers of the rest take at most `most` bytes.
-    fn forget_idle(&mut self, most: u64) {
-        let kept = self.newest.values().chain(&self.replaced);
-        let mut bytes: u64 = kept.map(|it| it.header_bytes()).sum();
-        let is_idle = |it: &Arc<Snapshot>| Arc::strong_count(it) == 1;
-        self.replaced.retain(|it| {
-            let stays = bytes <= most || !is_idle(it);
-            bytes -= if stays { 0 } else { it.header_bytes() };
-            stays
-        });
-        let idle = self.newest.iter().filter(|(_, it)| is_idle(it));
-        let mut idle: Vec<_> = idle.map(|(id, it)| (it.used(), *id)).collect();
-        idle.sort_unstable();
-        for (_, id) in idle {
-            if bytes <= most {
-                return;
-            }
-            bytes -= self.newest.remove(&id).map_or(0, |it| it.header_bytes());
-        }
-    }
-
-    /// Forgets which version is published under this name.
-    fn forget_name(&mut self, name: &str) {
-        self.current.remove(name);
-    }
-
-    /// Forgets the snapshots of a dataset; those who have one keep it.
-    fn forget(&mut self, dataset: DatasetId) {
-        self.newest.remove(&dataset);
-        self.current.retain(|_, it| *it != dataset);
-        self.replaced
-            .retain(|older| older.manifest().dataset != dataset);
-    }
 }
 
 impl Namespace {
@@ -673,169 +476,6 @@ impl State {
     }
 }
 
-/// Receives the bytes of one segment. Dropped before [`finish`](Self::finish), it keeps what arrived, so that the
-/// upload can be resumed.
-pub struct SegmentReceiver {
-    namespace: Arc<Namespace>,
-    manifest: Manifest,
-    index: u32,
-    announced: u64,
-    received: u64,
-    /// Its path now, and once it is complete.
-    partial: PathBuf,
-    path: PathBuf,
-    cancelled: Arc<AtomicBool>,
-}
-
-impl SegmentReceiver {
-    /// How many of the segment's bytes have arrived.
-    pub fn received(&self) -> u64 {
-        self.received
-    }
-
-    /// How many bytes the segment has.
-    pub fn announced(&self) -> u64 {
-        self.announced
-    }
-
-    /// Appends what arrived; refuses, as a whole, what would exceed the segment.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
-        let dataset = self.manifest.dataset;
-        self.check_cancelled()?;
-        if bytes.len() as u64 > self.announced - self.received {
-            return Err(UploadError::TooLong {
-                dataset,
-                index: self.index,
-                announced: self.announced,
-            }
-            .into());
-        }
-        let file = self.open()?;
-        if let Err(error) = file.write_all_at(bytes, self.received) {
-            self.take_back(&file);
-            return Err(io_error("write", &self.partial)(error).into());
-        }
-        self.received += bytes.len() as u64;
-        Ok(())
-    }
-
-    /// The partial file, for the time of one write: uploads that wait for their clients have no descriptors.
-    fn open(&self) -> Result<File, StoreError> {
-        let opened = OpenOptions::new().write(true).open(&self.partial);
-        opened.map_err(|error| match self.check_cancelled() {
-            // Who cancels it removes the file.
-            Err(cancelled) => cancelled,
-            Ok(()) => io_error("open", &self.partial)(error).into(),
-        })
-    }
-
-    /// Best effort: the rest of a broken write would only be found at the end.
-    fn take_back(&self, file: &File) {
-        let written = file.metadata();
-        if written.is_ok_and(|it| it.len() > self.received) {
-            let _ = file.set_len(self.received);
-        }
-    }
-
-    /// Checks all that arrived against the manifest and makes the segment complete and
-    /// durable. A segment that does not agree is discarded.
-    pub fn finish(self) -> Result<(), StoreError> {
-        let (dataset, index) = (self.manifest.dataset, self.index);
-        let number = self.number();
-        self.check_cancelled()?;
-        if self.received != self.announced {
-            return Err(UploadError::Incomplete {
-                dataset,
-                index,
-                received: self.received,
-                announced: self.announced,
-            }
-            .into());
-        }
-        if let Err(error) = self.open()?.sync_all() {
-            // The bytes may be lost although they can still be read, and a later sync may succeed without them: none of
-            // them counts, even where the disk does not let them be removed now.
-            self.namespace.unsound.lock().insert(self.partial.clone());
-            self.namespace.remove_unsound(&self.partial)?;
-            return Err(io_error("sync", &self.partial)(error).into());
-        }
-        let verified = Segment::open_named(&self.partial, &self.manifest, index)
-            .and_then(|segment| segment.verify())
-            .map_err(StoreError::from)
-            .and_then(|()| self.put_object());
-        // From here on nothing may cancel the upload.
-        let mut state = self.namespace.state();
-        state.touched.insert(dataset, now());
-        if let Err(cancelled) = self.check_cancelled() {
-            self.take_back_object();
-            return Err(cancelled);
-        }
-        match verified {
-            Ok(()) => {
-                rename_durably(&self.partial, &self.path)?;
-                if let Some(remote) = &self.namespace.remote {
-                    remote.cache.add(dataset, number, self.path.clone());
-                }
-                Ok(())
-            }
-            Err(StoreError::Format(FormatError::Damaged {
-                subject,
-                corruption,
-                ..
-            })) => {
-                remove_if_there(&self.partial)?;
-                Err(UploadError::SegmentRefused {
-                    dataset,
-                    index,
-                    damaged: subject,
-                    corruption,
-                }
-                .into())
-            }
-            Err(other) => Err(other),
-        }
-    }
-
-    /// Writes the segment's object, if the store is in object storage.
-    fn put_object(&self) -> Result<(), StoreError> {
-        let Some(remote) = &self.namespace.remote else {
-            return Ok(());
-        };
-        let file = File::open(&self.partial).map_err(io_error("open", &self.partial))?;
-        remote.put_segment(self.manifest.dataset, self.number(), file)
-    }
-
-    /// Removes what [`put_object`](Self::put_object) has written.
-    fn take_back_object(&self) {
-        if let Some(remote) = &self.namespace.remote {
-            remote.take_back_segment(self.manifest.dataset, self.number());
-        }
-    }
-
-    fn number(&self) -> u32 {
-        self.manifest.segments[self.index as usize].number
-    }
-
-    fn check_cancelled(&self) -> Result<(), StoreError> {
-        if self.cancelled.load(Ordering::Acquire) {
-            return Err(UploadError::UploadCancelled {
-                dataset: self.manifest.dataset,
-            }
-            .into());
-        }
-        Ok(())
-    }
-}
-
-impl Drop for SegmentReceiver {
-    fn drop(&mut self) {
-        self.namespace
-            .state()
-            .receiving
-            .remove(&(self.manifest.dataset, self.number()));
-    }
-}
-
 /// The length of a file, `None` if it does not exist.
 fn length(path: &Path) -> Result<Option<u64>, StoreError> {
     match fs::metadata(path) {
@@ -843,23 +483,6 @@ fn length(path: &Path) -> Result<Option<u64>, StoreError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(io_error("look at", path)(error).into()),
     }
-}
-
-/// Whether there is a complete segment in a dataset's directory.
-fn holds_segments(directory: &Path) -> Result<bool, StoreError> {
-    Ok(names(directory)?.iter().any(|name| name.ends_with(".seg")))
-}
-
-/// Whether a dataset's directory holds more than a deletion or a cancelled upload leaves, although the catalogue has no
-/// row of it: one restored from an old copy does not know newer datasets.
-fn is_forgotten(state: &State, id: DatasetId, directory: &Path) -> Result<bool, StoreError> {
-    let catalogue = &state.catalogue;
-    let mut all = Table::ALL.into_iter();
-    let is_absent = |table| Ok::<_, StoreError>(catalogue.by_id(table, id)?.is_none());
-    Ok(all.try_fold(true, |absent, table| {
-        Ok::<_, StoreError>(absent && is_absent(table)?)
-    })? && !catalogue.is_purged(id)?
-        && holds_segments(directory)?)
 }
 
 /// Whether there is a catalogue. Datasets without one are an error: sweeping would remove them.
@@ -904,92 +527,10 @@ fn check_is_store(directory: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Moves the files of a dataset that the catalogue does not know to a directory from which nothing is ever removed.
-fn set_aside(home: &Path, id: DatasetId) -> Result<(), StoreError> {
-    let unknown = home.join("unknown");
-    ensure_directory(&unknown)?;
-    let from = dataset_path(home, id);
-    // The same dataset may have been forgotten before.
-    let earlier = (1..).map(|number| unknown.join(format!("{id}.{number}")));
-    let mut names = iter::once(unknown.join(id.to_string())).chain(earlier);
-    let to = names
-        .find(|name| !name.exists())
-        .expect("numbers do not end");
-    fs::rename(&from, &to).map_err(io_error("set aside", &from))?;
-    sync_directory(&unknown)?;
-    Ok(sync_directory(&home.join(SEGMENTS))?)
-}
-
 fn holds_anything(directory: &Path) -> Result<bool, StoreError> {
     Ok(names(directory)?
         .iter()
         .any(|name| name.parse::<DatasetId>().is_ok()))
-}
-
-/// Removes every file that no row of the catalogue names, and the objects of what was deleted.
-fn sweep_all(namespace: &mut Namespace) -> Result<(), StoreError> {
-    let state = namespace.state.get_mut();
-    let is_cache = namespace.remote.is_some();
-    sweep_files(state, &namespace.home, is_cache)?;
-    let Some(remote) = &mut namespace.remote else {
-        return Ok(());
-    };
-    remote.sweep(&state.catalogue)?;
-    let datasets = namespace.home.join(SEGMENTS);
-    for name in names(&datasets)? {
-        if let Ok(id) = name.parse() {
-            take_into_cache(remote, id, &datasets.join(name))?;
-        }
-    }
-    Ok(())
-}
-
-/// Tells the cache about the files of a dataset that are left from before.
-fn take_into_cache(remote: &Remote, id: DatasetId, directory: &Path) -> Result<(), StoreError> {
-    for name in names(directory)? {
-        let number = name.strip_suffix(".seg").map(str::parse);
-        if let Some(Ok(number)) = number {
-            remote.cache.add(id, number, directory.join(name));
-        }
-    }
-    Ok(())
-}
-
-/// Removes every file that no row of the catalogue names.
-fn sweep_files(state: &State, home: &Path, is_cache: bool) -> Result<(), StoreError> {
-    let datasets = home.join(SEGMENTS);
-    for name in names(&datasets)? {
-        let Ok(id) = name.parse::<DatasetId>() else {
-            continue;
-        };
-        let directory = datasets.join(&name);
-        let published = state.catalogue.by_id(Table::Dataset, id)?;
-        // One that was deleted is kept as one that is published.
-        let published = match published {
-            None => state.catalogue.by_id(Table::Deleted, id)?,
-            published => published,
-        };
-        let pending = state.catalogue.by_id(Table::Upload, id)?;
-        if published.is_none() && pending.is_none() {
-            // What only the catalogue forgot must not be lost.
-            if !is_cache && is_forgotten(state, id, &directory)? {
-                set_aside(home, id)?
-            } else {
-                remove_dataset(&directory)?
-            }
-            continue;
-        }
-        // Where a manifest is damaged nothing is removed: that dataset reports it when used.
-        let numbers = |record: Option<Record>| {
-            record.map_or(Ok(BTreeSet::new()), |record| {
-                stored_manifest(&record).map(|manifest| manifest.numbers())
-            })
-        };
-        if let (Ok(published), Ok(pending)) = (numbers(published), numbers(pending)) {
-            sweep(&directory, &published, &(&pending - &published))?;
-        }
-    }
-    Ok(())
 }
 
 fn remove_dataset(directory: &Path) -> Result<(), StoreError> {
@@ -1015,10 +556,15 @@ mod failures;
 mod grants;
 mod import;
 mod namespaces;
+mod policy;
+mod receiver;
 mod remote;
+mod reports;
 mod rewritten;
 #[cfg(all(test, target_os = "linux"))]
 mod script;
 mod scrub;
+mod snapshots;
+mod sweep;
 #[cfg(test)]
 mod tests;

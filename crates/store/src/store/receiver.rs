@@ -1,0 +1,166 @@
+//! One segment being received.
+
+use super::*;
+
+/// Receives the bytes of one segment. Dropped before [`finish`](Self::finish), it keeps what arrived, so that the
+/// upload can be resumed.
+pub struct SegmentReceiver {
+    pub(super) namespace: Arc<Namespace>,
+    pub(super) manifest: Manifest,
+    pub(super) index: u32,
+    pub(super) announced: u64,
+    pub(super) received: u64,
+    /// Its path now, and once it is complete.
+    pub(super) partial: PathBuf,
+    pub(super) path: PathBuf,
+    pub(super) cancelled: Arc<AtomicBool>,
+}
+
+impl SegmentReceiver {
+    /// How many of the segment's bytes have arrived.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// How many bytes the segment has.
+    pub fn announced(&self) -> u64 {
+        self.announced
+    }
+
+    /// Appends what arrived; refuses, as a whole, what would exceed the segment.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        let dataset = self.manifest.dataset;
+        self.check_cancelled()?;
+        if bytes.len() as u64 > self.announced - self.received {
+            return Err(UploadError::TooLong {
+                dataset,
+                index: self.index,
+                announced: self.announced,
+            }
+            .into());
+        }
+        let file = self.open()?;
+        if let Err(error) = file.write_all_at(bytes, self.received) {
+            self.take_back(&file);
+            return Err(io_error("write", &self.partial)(error).into());
+        }
+        self.received += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// The partial file, for the time of one write: uploads that wait for their clients have no descriptors.
+    fn open(&self) -> Result<File, StoreError> {
+        let opened = OpenOptions::new().write(true).open(&self.partial);
+        opened.map_err(|error| match self.check_cancelled() {
+            // Who cancels it removes the file.
+            Err(cancelled) => cancelled,
+            Ok(()) => io_error("open", &self.partial)(error).into(),
+        })
+    }
+
+    /// Best effort: the rest of a broken write would only be found at the end.
+    fn take_back(&self, file: &File) {
+        let written = file.metadata();
+        if written.is_ok_and(|it| it.len() > self.received) {
+            let _ = file.set_len(self.received);
+        }
+    }
+
+    /// Checks all that arrived against the manifest and makes the segment complete and
+    /// durable. A segment that does not agree is discarded.
+    pub fn finish(self) -> Result<(), StoreError> {
+        let (dataset, index) = (self.manifest.dataset, self.index);
+        let number = self.number();
+        self.check_cancelled()?;
+        if self.received != self.announced {
+            return Err(UploadError::Incomplete {
+                dataset,
+                index,
+                received: self.received,
+                announced: self.announced,
+            }
+            .into());
+        }
+        if let Err(error) = self.open()?.sync_all() {
+            // The bytes may be lost although they can still be read, and a later sync may succeed without them: none of
+            // them counts, even where the disk does not let them be removed now.
+            self.namespace.unsound.lock().insert(self.partial.clone());
+            self.namespace.remove_unsound(&self.partial)?;
+            return Err(io_error("sync", &self.partial)(error).into());
+        }
+        let verified = Segment::open_named(&self.partial, &self.manifest, index)
+            .and_then(|segment| segment.verify())
+            .map_err(StoreError::from)
+            .and_then(|()| self.put_object());
+        // From here on nothing may cancel the upload.
+        let mut state = self.namespace.state();
+        state.touched.insert(dataset, now());
+        if let Err(cancelled) = self.check_cancelled() {
+            self.take_back_object();
+            return Err(cancelled);
+        }
+        match verified {
+            Ok(()) => {
+                rename_durably(&self.partial, &self.path)?;
+                if let Some(remote) = &self.namespace.remote {
+                    remote.cache.add(dataset, number, self.path.clone());
+                }
+                Ok(())
+            }
+            Err(StoreError::Format(FormatError::Damaged {
+                subject,
+                corruption,
+                ..
+            })) => {
+                remove_if_there(&self.partial)?;
+                Err(UploadError::SegmentRefused {
+                    dataset,
+                    index,
+                    damaged: subject,
+                    corruption,
+                }
+                .into())
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Writes the segment's object, if the store is in object storage.
+    fn put_object(&self) -> Result<(), StoreError> {
+        let Some(remote) = &self.namespace.remote else {
+            return Ok(());
+        };
+        let file = File::open(&self.partial).map_err(io_error("open", &self.partial))?;
+        remote.put_segment(self.manifest.dataset, self.number(), file)
+    }
+
+    /// Removes what [`put_object`](Self::put_object) has written.
+    fn take_back_object(&self) {
+        if let Some(remote) = &self.namespace.remote {
+            remote.take_back_segment(self.manifest.dataset, self.number());
+        }
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.manifest.segments[self.index as usize].number
+    }
+
+    pub(super) fn check_cancelled(&self) -> Result<(), StoreError> {
+        if self.cancelled.load(Ordering::Acquire) {
+            return Err(UploadError::UploadCancelled {
+                dataset: self.manifest.dataset,
+            }
+            .into());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for SegmentReceiver {
+    fn drop(&mut self) {
+        self.namespace
+            .state()
+            .receiving
+            .remove(&(self.manifest.dataset, self.number()));
+    }
+}

@@ -1,0 +1,92 @@
+//! What callers are told of their datasets and uploads.
+
+use super::*;
+
+/// Where an upload stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UploadStatus {
+    /// The dataset being uploaded.
+    pub dataset: DatasetId,
+    /// One entry for each segment that the manifest names.
+    pub segments: Vec<SegmentProgress>,
+    /// This very version is published; nothing is left to do.
+    pub published: bool,
+}
+
+/// Where the upload of one segment stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentProgress {
+    /// The segment's index in the manifest.
+    pub index: u32,
+    /// The length of its file.
+    pub bytes_total: u64,
+    /// How many of these bytes have arrived: where to continue.
+    pub bytes_received: u64,
+    /// All bytes have arrived and agree with the manifest.
+    pub complete: bool,
+}
+
+/// What has been published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Published {
+    /// The dataset.
+    pub dataset: DatasetId,
+    /// The version of the dataset.
+    pub version: u64,
+    /// Its root hash, for the owner to compare.
+    pub root: Digest,
+    /// The roots of the versions before it, if this call rewrote what they have: nothing of them may be kept.
+    pub rewrote: Vec<Digest>,
+}
+
+/// What a store holds.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// The published datasets, by name.
+    pub datasets: Vec<DatasetInfo>,
+    /// Those of which the catalogue knows no more than this.
+    pub damaged: Vec<StoreError>,
+}
+
+/// A deleted dataset that can be brought back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletedInfo {
+    /// The name it was stored under.
+    pub name: String,
+    /// Its id.
+    pub dataset: DatasetId,
+    /// The bytes of its segment files.
+    pub stored_bytes: u64,
+    /// When it was deleted, and when it goes for ever: seconds since the beginning of 1970.
+    pub deleted: i64,
+    /// When it goes for ever.
+    pub until: i64,
+}
+
+/// An unfinished upload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UploadInfo {
+    /// The name it is to be stored under.
+    pub name: String,
+    /// Its id.
+    pub dataset: DatasetId,
+    /// Bytes of its segments that are here, and of all.
+    pub received_bytes: u64,
+    /// Bytes of all its segments.
+    pub total_bytes: u64,
+    /// When it is cancelled if nobody goes on with it: seconds since the beginning of 1970.
+    pub until: i64,
+}
+
+/// What a namespace holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Published datasets.
+    pub datasets: u64,
+    /// Unfinished uploads.
+    pub uploads: u64,
+    /// Deleted datasets that can be brought back.
+    pub deleted: u64,
+    /// Bytes of all of these.
+    pub bytes: u64,
+}

@@ -1,0 +1,106 @@
+//! What a crash or an older catalogue may have left is removed, or set aside, when a namespace is opened.
+
+use super::*;
+
+/// Whether there is a complete segment in a dataset's directory.
+fn holds_segments(directory: &Path) -> Result<bool, StoreError> {
+    Ok(names(directory)?.iter().any(|name| name.ends_with(".seg")))
+}
+
+/// Whether a dataset's directory holds more than a deletion or a cancelled upload leaves, although the catalogue has no
+/// row of it: one restored from an old copy does not know newer datasets.
+pub(super) fn is_forgotten(
+    state: &State,
+    id: DatasetId,
+    directory: &Path,
+) -> Result<bool, StoreError> {
+    let catalogue = &state.catalogue;
+    let mut all = Table::ALL.into_iter();
+    let is_absent = |table| Ok::<_, StoreError>(catalogue.by_id(table, id)?.is_none());
+    Ok(all.try_fold(true, |absent, table| {
+        Ok::<_, StoreError>(absent && is_absent(table)?)
+    })? && !catalogue.is_purged(id)?
+        && holds_segments(directory)?)
+}
+
+/// Moves the files of a dataset that the catalogue does not know to a directory from which nothing is ever removed.
+fn set_aside(home: &Path, id: DatasetId) -> Result<(), StoreError> {
+    let unknown = home.join("unknown");
+    ensure_directory(&unknown)?;
+    let from = dataset_path(home, id);
+    // The same dataset may have been forgotten before.
+    let earlier = (1..).map(|number| unknown.join(format!("{id}.{number}")));
+    let mut names = iter::once(unknown.join(id.to_string())).chain(earlier);
+    let to = names
+        .find(|name| !name.exists())
+        .expect("numbers do not end");
+    fs::rename(&from, &to).map_err(io_error("set aside", &from))?;
+    sync_directory(&unknown)?;
+    Ok(sync_directory(&home.join(SEGMENTS))?)
+}
+
+/// Removes every file that no row of the catalogue names, and the objects of what was deleted.
+pub(super) fn sweep_all(namespace: &mut Namespace) -> Result<(), StoreError> {
+    let state = namespace.state.get_mut();
+    let is_cache = namespace.remote.is_some();
+    sweep_files(state, &namespace.home, is_cache)?;
+    let Some(remote) = &mut namespace.remote else {
+        return Ok(());
+    };
+    remote.sweep(&state.catalogue)?;
+    let datasets = namespace.home.join(SEGMENTS);
+    for name in names(&datasets)? {
+        if let Ok(id) = name.parse() {
+            take_into_cache(remote, id, &datasets.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Tells the cache about the files of a dataset that are left from before.
+fn take_into_cache(remote: &Remote, id: DatasetId, directory: &Path) -> Result<(), StoreError> {
+    for name in names(directory)? {
+        let number = name.strip_suffix(".seg").map(str::parse);
+        if let Some(Ok(number)) = number {
+            remote.cache.add(id, number, directory.join(name));
+        }
+    }
+    Ok(())
+}
+
+/// Removes every file that no row of the catalogue names.
+fn sweep_files(state: &State, home: &Path, is_cache: bool) -> Result<(), StoreError> {
+    let datasets = home.join(SEGMENTS);
+    for name in names(&datasets)? {
+        let Ok(id) = name.parse::<DatasetId>() else {
+            continue;
+        };
+        let directory = datasets.join(&name);
+        let published = state.catalogue.by_id(Table::Dataset, id)?;
+        // One that was deleted is kept as one that is published.
+        let published = match published {
+            None => state.catalogue.by_id(Table::Deleted, id)?,
+            published => published,
+        };
+        let pending = state.catalogue.by_id(Table::Upload, id)?;
+        if published.is_none() && pending.is_none() {
+            // What only the catalogue forgot must not be lost.
+            if !is_cache && is_forgotten(state, id, &directory)? {
+                set_aside(home, id)?
+            } else {
+                remove_dataset(&directory)?
+            }
+            continue;
+        }
+        // Where a manifest is damaged nothing is removed: that dataset reports it when used.
+        let numbers = |record: Option<Record>| {
+            record.map_or(Ok(BTreeSet::new()), |record| {
+                stored_manifest(&record).map(|manifest| manifest.numbers())
+            })
+        };
+        if let (Ok(published), Ok(pending)) = (numbers(published), numbers(pending)) {
+            sweep(&directory, &published, &(&pending - &published))?;
+        }
+    }
+    Ok(())
+}
