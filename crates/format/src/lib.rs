@@ -14,6 +14,7 @@ pub mod files;
 mod id;
 mod listing;
 mod manifest;
+mod names;
 mod roles;
 mod segment;
 #[cfg(any(test, feature = "testing"))]
@@ -25,6 +26,7 @@ pub use error::{Corruption, ErrorKind, FormatError};
 pub use id::{DatasetId, Digest};
 pub use listing::{Damage, DatasetInfo, Scrubbed};
 pub use manifest::{MAX_COLUMNS, MAX_MANIFEST_BYTES, MAX_SEGMENTS, Manifest, SegmentEntry};
+pub use names::{MAX_CALLER_CHARS, MAX_NAME_CHARS, is_caller, is_name};
 pub use roles::{Role, RoleError, Roles};
 pub use segment::{
     BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES, MAX_ROW_ID_BYTES, PanelReader, PartExtent, ReadError,

@@ -11,6 +11,7 @@ use oboro_format::files::{
     Identity, Lock, ensure_directories, io_error, lock, names, partial_path, remove_if_there,
     rename_durably, sync_directory,
 };
+use oboro_format::{MAX_NAME_CHARS, is_name};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
@@ -22,7 +23,6 @@ use std::sync::Arc;
 
 /// The directory of the collections in the data directory of a server.
 pub(crate) const DIRECTORY: &str = "genome";
-const MAX_NAME_CHARS: usize = 100;
 
 /// What a collection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -262,14 +262,6 @@ impl Collections {
         }
         Ok(self.directory.join(format!("{name}{}", kind.extension())))
     }
-}
-
-fn is_name(name: &str) -> bool {
-    (1..=MAX_NAME_CHARS).contains(&name.len())
-        && name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
-        && !name.starts_with('.')
 }
 
 /// The collection that a file of this name holds.

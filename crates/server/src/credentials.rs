@@ -159,7 +159,7 @@ impl Refusal {
             ),
             Self::Unnamed { .. } => format!(
                 "the certificate of this call names nobody: its common name, or its first DNS name if it has none, must have 1 to {} of A-Z a-z 0-9 . _ - and begin with a letter or digit; ask the server's operator for another one",
-                crate::token_file::MAX_NAME_CHARS
+                oboro_format::MAX_CALLER_CHARS
             ),
             _ => wanted.to_owned(),
         })

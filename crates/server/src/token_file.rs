@@ -7,7 +7,7 @@ use oboro_format::files::{
     Durability, Identity, io_error, parent, replace_keeping, sync_directory,
 };
 use oboro_format::wording::{TOKEN_LIST, TOKEN_NEW};
-use oboro_format::{Digest, FormatError, Roles};
+use oboro_format::{Digest, FormatError, MAX_CALLER_CHARS, Roles, is_caller};
 use std::collections::HashSet;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -28,7 +28,6 @@ const ROLES: &str = "roles=";
 const UNTIL: &str = "until=";
 /// What a line is.
 const LINE: &str = "NAME blake3:HASH [roles=ROLE,ROLE] [until=DATE]";
-pub(crate) const MAX_NAME_CHARS: usize = 64;
 
 /// A line of a token file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +57,7 @@ pub enum TokenError {
     #[error("the token file {} cannot be used: {source}", path.display())]
     Line { path: PathBuf, source: LineError },
     #[error(
-        "this is no name for a token: use 1 to {MAX_NAME_CHARS} of A-Z a-z 0-9 . _ - and begin with a letter or digit"
+        "this is no name for a token: use 1 to {MAX_CALLER_CHARS} of A-Z a-z 0-9 . _ - and begin with a letter or digit"
     )]
     Name,
     #[error("{given:?} is no date; write one as 2027-03-31")]
@@ -178,9 +177,7 @@ pub(crate) fn today() -> Date {
 
 /// Refuses what is no name of a caller.
 pub(crate) fn check_name(name: &str) -> Result<(), TokenError> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
-    let begins_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
-    if begins_well && name.len() <= MAX_NAME_CHARS && name.chars().all(is_plain) {
+    if is_caller(name) {
         return Ok(());
     }
     Err(TokenError::Name)

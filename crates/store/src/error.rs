@@ -6,7 +6,7 @@ use oboro_format::wording::{
     ACCESS_GRANT, BACKUP, CACHE, DATA, DATASETS_DELETED, DELETE_NOW, INSPECT_VERIFY, MAX_LEN,
     MEMORY, SERVE, TOKEN_NEW, UNDELETE, UPLOAD_CANCEL,
 };
-use oboro_format::{Corruption, DatasetId, Digest, ErrorKind, FormatError, Role};
+use oboro_format::{Corruption, DatasetId, Digest, ErrorKind, FormatError, MAX_CALLER_CHARS, Role};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -64,6 +64,11 @@ pub enum StoreError {
         "only its owner may bring a dataset back under another name. Ask for the name that it had."
     )]
     NotOwner,
+    #[error(
+        "this is no name of a caller: use 1 to {MAX_CALLER_CHARS} of A-Z a-z 0-9 . _ - and begin with a letter or digit, or \
+         give * for all callers."
+    )]
+    Caller,
     #[error("owners have all roles on what is theirs. Name the token of another caller.")]
     GrantToOwner,
     #[error(
@@ -354,9 +359,10 @@ impl StoreError {
             }
             Self::Forbidden { .. } | Self::NotOwner => ErrorKind::Forbidden,
             Self::Quota { .. } => ErrorKind::Quota,
-            Self::NotGrantable | Self::GrantToOwner | Self::SeveralDeleted { .. } => {
-                ErrorKind::InvalidArgument
-            }
+            Self::NotGrantable
+            | Self::GrantToOwner
+            | Self::Caller
+            | Self::SeveralDeleted { .. } => ErrorKind::InvalidArgument,
             Self::IsBundle { .. } | Self::IsList { .. } => ErrorKind::InvalidArgument,
             Self::Name { .. } => ErrorKind::InvalidArgument,
             Self::OtherVersion { .. } | Self::Outdated { .. } => ErrorKind::FailedPrecondition,

@@ -28,7 +28,7 @@ pub use shared::SharedStore;
 pub use snapshot::Snapshot;
 pub use source::StoredSegment;
 pub use store::{
-    Access, BackedUp, DeletedInfo, Grant, Listing, MAX_NAME_CHARS, Policy, Published, Quota,
-    Resolved, Scrub, ScrubbedPart, SegmentProgress, SegmentReceiver, Store, UploadInfo,
-    UploadStatus, Usage, Visible, backup, backup_with, namespaces_in,
+    Access, BackedUp, DeletedInfo, Grant, Listing, Policy, Published, Quota, Resolved, Scrub,
+    ScrubbedPart, SegmentProgress, SegmentReceiver, Store, UploadInfo, UploadStatus, Usage,
+    Visible, backup, backup_with, namespaces_in,
 };

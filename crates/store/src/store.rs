@@ -20,8 +20,8 @@ use oboro_format::files::{
     remove_if_there, rename_durably, sweep, sync_directory,
 };
 use oboro_format::{
-    Corruption, DatasetId, DatasetInfo, Digest, FormatError, Manifest, Roles, Segment,
-    forget_cached,
+    Corruption, DatasetId, DatasetInfo, Digest, FormatError, MAX_NAME_CHARS, Manifest, Roles,
+    Segment, forget_cached, is_caller, is_name,
 };
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use remote::{Remote, check_is_no_cache};
@@ -49,9 +49,6 @@ pub use reports::{
     DeletedInfo, Listing, Published, SegmentProgress, UploadInfo, UploadStatus, Usage,
 };
 pub use scrub::{Scrub, ScrubbedPart};
-
-/// The most characters of a dataset's name.
-pub const MAX_NAME_CHARS: usize = 100;
 
 /// Bytes set aside so that a full disk can still take the changes of the catalogue that free space.
 const RESERVE_BYTES: usize = 256 << 10;
@@ -290,17 +287,11 @@ fn stored_manifest(record: &Record) -> Result<Manifest, StoreError> {
 }
 
 fn check_name(name: &str) -> Result<(), StoreError> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    if (1..=MAX_NAME_CHARS).contains(&name.len())
-        && name.chars().all(allowed)
-        && !name.starts_with('.')
-    {
-        Ok(())
-    } else {
-        Err(StoreError::Name {
-            given: name.chars().take(2 * MAX_NAME_CHARS).collect(),
-        })
+    if is_name(name) {
+        return Ok(());
     }
+    let given = name.chars().take(2 * MAX_NAME_CHARS).collect();
+    Err(StoreError::Name { given })
 }
 
 impl Store {

@@ -82,7 +82,11 @@ impl Access {
             Some((_, local)) => (&*self.caller, local),
             None => (&*self.caller, name),
         };
-        check_name(owner)?;
+        if !is_caller(owner) {
+            return Err(StoreError::Name {
+                given: name.chars().take(2 * MAX_NAME_CHARS).collect(),
+            });
+        }
         if local != ANY {
             check_name(local)?;
         }
@@ -449,8 +453,8 @@ impl Access {
         let Resolved {
             namespace, name, ..
         } = self.resolve(&grant.name, Role::Administer)?;
-        if grant.grantee != ANY {
-            check_name(&grant.grantee)?;
+        if grant.grantee != ANY && !is_caller(&grant.grantee) {
+            return Err(StoreError::Caller);
         }
         let about = (&*grant.grantee, &*name);
         let grants = self.namespaces.grants();

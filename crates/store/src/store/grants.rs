@@ -196,8 +196,11 @@ fn decode(bytes: &[u8]) -> Result<All, Corruption> {
                 .map_err(|_| invalid("it has a name that is not UTF-8"))
         };
         let key = (text()?, text()?, text()?);
-        let is_name = |it: &String| it == ANY || check_name(it).is_ok();
-        if !is_name(&key.1) || !is_name(&key.2) || check_name(&key.0).is_err() {
+        let (owner, grantee, name) = &key;
+        let is_sound = is_caller(owner)
+            && (grantee == ANY || is_caller(grantee))
+            && (name == ANY || is_name(name));
+        if !is_sound {
             return Err(invalid("it has a name that cannot be one"));
         }
         if all.last_key_value().is_some_and(|(last, _)| *last >= key) {

@@ -102,7 +102,7 @@ pub fn namespaces_in(store: &Path) -> Result<Vec<String>, StoreError> {
     if exists(&directory)? {
         let mut others = names(&directory)?;
         // Whatever else is there is not the store's.
-        others.retain(|name| check_name(name).is_ok() && directory.join(name).is_dir());
+        others.retain(|name| is_caller(name) && directory.join(name).is_dir());
         others.sort();
         all.append(&mut others);
     }
