@@ -11,11 +11,6 @@ mod uploads;
 
 use crate::common::plaintext::random_baskets;
 use crate::common::{Home, Server};
-use oboro_protocol::v1::mining_client::MiningClient;
-use oboro_protocol::{PROTOCOL, PROTOCOL_KEY, RETRY_AFTER_KEY};
-use tokio::runtime::Runtime;
-use tonic::transport::Channel;
-use tonic::{Code, Request, Status};
 
 const MIB: u64 = 1 << 20;
 /// The memory that a server is given unless an abuse is about more, and what leaves most of it to nothing in particular.
@@ -83,14 +78,6 @@ impl Scene {
         self.operator.token(name)
     }
 
-    /// A connection of which the server can send almost nothing that is not read.
-    fn narrow(&self, runtime: &Runtime) -> MiningClient<Channel> {
-        let channel = Channel::from_shared(self.server.url().to_owned()).unwrap();
-        let channel = channel.initial_stream_window_size(1);
-        let client = MiningClient::new(runtime.block_on(channel.connect()).unwrap());
-        client.max_encoding_message_size(1 << 28)
-    }
-
     /// The owner's question is answered rightly, with no more than the retries of the command.
     fn answers(&self) {
         self.owner.json(
@@ -113,17 +100,4 @@ impl Scene {
         assert!(descriptors <= connections + DESCRIPTORS, "{descriptors}");
         assert!(log <= LOG + LINE * calls, "{log} bytes of log");
     }
-}
-
-fn with_token<T>(message: T, token: &str) -> Request<T> {
-    let mut request = Request::new(message);
-    let metadata = request.metadata_mut();
-    metadata.insert(PROTOCOL_KEY, PROTOCOL.into());
-    metadata.insert("authorization", format!("Bearer {token}").parse().unwrap());
-    request
-}
-
-/// Whether a call was refused for now: because of what others, or the caller, have in progress.
-fn is_for_now(status: &Status) -> bool {
-    status.code() == Code::ResourceExhausted && status.metadata().contains_key(RETRY_AFTER_KEY)
 }

@@ -1,6 +1,7 @@
 //! Several clients of one server: fair sharing, limits, privacy from each other, other protocol
 //! versions and the health service. Raw calls play clients that behave differently from `oboro`.
 
+use crate::common::calls::connect;
 use crate::common::plaintext::random_baskets;
 use crate::common::{Home, Server, says};
 use oboro_protocol::v1::count_reply::Reply;
@@ -38,18 +39,12 @@ impl tonic::service::Interceptor for Headers {
 
 type Raw = MiningClient<InterceptedService<Channel, Headers>>;
 
-/// A separate connection.
-fn channel(runtime: &Runtime, server: &Server) -> Channel {
-    let channel = Channel::from_shared(server.url().to_owned()).unwrap();
-    runtime.block_on(channel.connect()).unwrap()
-}
-
 fn raw(runtime: &Runtime, server: &Server, headers: &[(&'static str, &str)]) -> Raw {
     let mut metadata = MetadataMap::new();
     for (key, value) in headers {
         metadata.insert(*key, value.parse().unwrap());
     }
-    MiningClient::with_interceptor(channel(runtime, server), Headers(metadata))
+    MiningClient::with_interceptor(runtime.block_on(connect(server)), Headers(metadata))
         .max_decoding_message_size(1 << 28)
 }
 
@@ -320,7 +315,7 @@ fn health_is_told_to_anyone_and_ends_with_the_service() {
     operator.token("ward");
     let server = operator.serve("--tokens tokens");
     let runtime = Runtime::new().unwrap();
-    let mut client = HealthClient::new(channel(&runtime, &server));
+    let mut client = HealthClient::new(runtime.block_on(connect(&server)));
     let about = |service: &str| HealthCheckRequest {
         service: service.to_owned(),
     };

@@ -2,6 +2,7 @@
 //! these tests are skipped; `oboro-client` and `oboro-store` test the same on a disk of their own.
 #![cfg(target_os = "linux")]
 
+use crate::common::calls::connect;
 use crate::common::plaintext::random_baskets;
 use crate::common::{Home, Server, says, until};
 use std::fs;
@@ -63,8 +64,7 @@ fn about(service: &str) -> HealthCheckRequest {
 }
 
 fn health(runtime: &Runtime, server: &Server) -> HealthClient<Channel> {
-    let channel = Channel::from_shared(server.url().to_owned()).unwrap();
-    HealthClient::new(runtime.block_on(channel.connect()).unwrap())
+    HealthClient::new(runtime.block_on(connect(server)))
 }
 
 fn until_logged(server: &Server, line: &str) {

@@ -1,14 +1,13 @@
 //! Tenants who take what they can get: places, messages, calls. None of them keeps another from being served,
 //! and who is refused for a while is told when to come again, and comes.
 
+use crate::common::calls::{self, connect_narrowly, is_for_now, with_token};
 use crate::common::plaintext::random_baskets;
 use crate::common::{Home, Server, says};
 use oboro_protocol::v1::mining_client::MiningClient;
-use oboro_protocol::{PROTOCOL, PROTOCOL_KEY, RETRY_AFTER_KEY, v1};
-use oboro_ring::Blocks;
+use oboro_protocol::{RETRY_AFTER_KEY, v1};
 use tokio::runtime::Runtime;
-use tonic::transport::Channel;
-use tonic::{Code, Request, Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
 /// An owner with an uploaded dataset, and an operator whose server has these options.
 fn scene(options: &str) -> (Home, Home, Server) {
@@ -31,50 +30,17 @@ fn tenant(owner: &Home, operator: &Home, name: &str) -> String {
     token
 }
 
-/// A connection over which the server can send almost nothing that is not read: 64 KiB of an answer wait there, and the rest
-/// keeps its place.
-async fn narrow(server: &Server) -> MiningClient<Channel> {
-    let channel = Channel::from_shared(server.url().to_owned()).unwrap();
-    let channel = channel.initial_stream_window_size(1).connect().await;
-    MiningClient::new(channel.unwrap()).max_encoding_message_size(1 << 28)
-}
-
-fn with_token<T>(message: T, token: &str) -> Request<T> {
-    let mut request = Request::new(message);
-    let metadata = request.metadata_mut();
-    metadata.insert(PROTOCOL_KEY, PROTOCOL.into());
-    metadata.insert("authorization", format!("Bearer {token}").parse().unwrap());
-    request
-}
-
-/// A query for all itemsets of a length in the only dataset.
-async fn question(server: &Server, token: &str, length: usize) -> v1::CountRequest {
-    let channel = Channel::from_shared(server.url().to_owned()).unwrap();
-    let mut client = MiningClient::new(channel.connect().await.unwrap());
+/// A question for all itemsets of a length in the only dataset.
+async fn question(server: &Server, token: &str, length: u32) -> v1::CountRequest {
+    let mut client = MiningClient::new(calls::connect(server).await);
     let list = with_token(v1::ListDatasetsRequest::default(), token);
-    let dataset = client.list_datasets(list).await.unwrap().into_inner();
-    let dataset = dataset.datasets.into_iter().next().unwrap();
-    let columns = match length {
-        1 => (0..dataset.columns).collect(),
-        _ => (0..dataset.columns)
-            .flat_map(|a| (a + 1..dataset.columns).flat_map(move |b| [a, b]))
-            .collect(),
-    };
-    v1::CountRequest {
-        name: dataset.name,
-        root: dataset.root,
-        limbs: dataset.limbs,
-        length: length as u32,
-        columns,
-        ranges: vec![Blocks::from(0..dataset.blocks).into()],
-        scalars: false,
-    }
+    let listed = client.list_datasets(list).await.unwrap().into_inner();
+    calls::question(&listed.datasets[0], length)
 }
 
 /// A refusal that names when to try again.
 fn assert_for_now(status: &Status) {
-    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
-    assert!(status.metadata().contains_key(RETRY_AFTER_KEY), "{status}");
+    assert!(is_for_now(status), "{status}");
 }
 
 #[test]
@@ -88,7 +54,7 @@ fn greedy_tenants_leave_places_to_the_next() {
         for token in tokens {
             let question = question(&server, &token, 2).await;
             for _ in 0..4 {
-                let mut client = narrow(&server).await;
+                let mut client = connect_narrowly(&server).await;
                 let asked = client.count(with_token(question.clone(), &token)).await;
                 match asked {
                     Ok(answer) => kept.push(answer.into_inner()),
@@ -114,7 +80,7 @@ fn many_clients_are_served_beside_one_huge_question() {
     let runtime = Runtime::new().unwrap();
     runtime.block_on(async {
         let huge = question(&server, "", 2).await;
-        let mut client = narrow(&server).await;
+        let mut client = connect_narrowly(&server).await;
         let _unread = client.count(with_token(huge, "")).await.unwrap();
         let small = v1::CountRequest {
             columns: vec![0],
@@ -122,8 +88,7 @@ fn many_clients_are_served_beside_one_huge_question() {
         };
         let mut asked = Vec::new();
         for _ in 0..200 {
-            let channel = Channel::from_shared(server.url().to_owned()).unwrap();
-            let mut client = MiningClient::new(channel.connect().await.unwrap());
+            let mut client = MiningClient::new(calls::connect(&server).await);
             let small = small.clone();
             asked.push(tokio::spawn(async move {
                 let mut answer = client.count(with_token(small, "")).await?.into_inner();
@@ -144,7 +109,7 @@ fn messages_count_inside_the_memory_of_the_server() {
     let token = String::from_utf8(owner.read("token")).unwrap();
     let runtime = Runtime::new().unwrap();
     runtime.block_on(async {
-        let mut client = narrow(&server).await;
+        let mut client = connect_narrowly(&server).await;
         let manifest = v1::BeginUploadRequest {
             name: "large".to_owned(),
             manifest: vec![0; 8 << 20].into(),
@@ -164,7 +129,7 @@ fn who_calls_too_often_is_told_when_to_call_again_and_does() {
     owner.write("eager", &token);
     let exhaust = || {
         runtime.block_on(async {
-            let mut client = narrow(&server).await;
+            let mut client = connect_narrowly(&server).await;
             loop {
                 let delete = v1::CancelUploadRequest {
                     name: "none".to_owned(),
@@ -195,7 +160,7 @@ fn owners_wait_for_a_busy_server_and_say_so() {
     let runtime = Runtime::new().unwrap();
     let kept = runtime.block_on(async {
         let question = question(&server, &token, 2).await;
-        let mut client = narrow(&server).await;
+        let mut client = connect_narrowly(&server).await;
         client.count(with_token(question, &token)).await.unwrap()
     });
     let mine = "mine rows.oboro --min-support 10% --verify rows.dat --token-file token";

@@ -1,6 +1,7 @@
 //! Private genome search with the real command and a real server: every answer agrees with the plaintext, and no party
 //! learns more than it may.
 
+use crate::common::calls::{endpoint, request};
 use crate::common::proxy::Proxy;
 use crate::common::{Home, Server, flip, says, until};
 use oboro_format::Digest;
@@ -11,7 +12,7 @@ use oboro_protocol::v1::genome_client::GenomeClient;
 use oboro_protocol::v1::genome_server::{Genome, GenomeServer};
 use oboro_protocol::v1::search_reply::Reply;
 use oboro_protocol::v1::search_request::Request as Asked;
-use oboro_protocol::{PROTOCOL, PROTOCOL_KEY, nonce, v1};
+use oboro_protocol::{nonce, v1};
 use oboro_ring::QuerySeed;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -878,16 +879,9 @@ impl Caller {
     fn to(server: &Server) -> Self {
         let runtime = Runtime::new().unwrap();
         let _context = runtime.enter();
-        let channel = Channel::from_shared(server.url().to_owned()).unwrap();
-        let client = GenomeClient::new(channel.connect_lazy());
+        let client = GenomeClient::new(endpoint(server).connect_lazy());
         drop(_context);
         Self { runtime, client }
-    }
-
-    fn request<T>(&self, message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        request.metadata_mut().insert(PROTOCOL_KEY, PROTOCOL.into());
-        request
     }
 
     /// Opens a search of 8 alleles in the small panel.
@@ -917,7 +911,7 @@ impl Caller {
             count: false,
         };
         sender.try_send(Asked::Open(open).into()).unwrap();
-        let request = self.request(ReceiverStream::new(receiver));
+        let request = request(ReceiverStream::new(receiver));
         self.runtime.block_on(async {
             let mut replies = self
                 .client
@@ -1154,9 +1148,8 @@ fn deceive(
     (lie, opened, sites): (Lie, Opening, Listing),
 ) -> String {
     let _context = runtime.enter();
-    let channel = Channel::from_shared(server.url().to_owned()).unwrap();
     let liar = Liar {
-        server: GenomeClient::new(channel.connect_lazy()),
+        server: GenomeClient::new(endpoint(server).connect_lazy()),
         lie,
         opened,
         sites,

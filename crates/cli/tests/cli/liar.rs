@@ -3,6 +3,7 @@
 //!
 //! The liar sits between the real client and a real server, records requests and alters answers.
 
+use crate::common::calls::endpoint;
 use crate::common::plaintext::random_baskets;
 use crate::common::{Ended, Home, Server, says};
 use oboro_protocol::RETRY_AFTER_KEY;
@@ -293,8 +294,8 @@ impl Scene {
     /// Connects the owner to this liar from now on; the previous one is stopped.
     fn lie(&self, lies: Lies) {
         let _context = self.runtime.enter();
-        let channel = Channel::from_shared(self.server.url().to_owned()).unwrap();
-        let server = MiningClient::new(channel.connect_lazy()).max_decoding_message_size(1 << 28);
+        let server = MiningClient::new(endpoint(&self.server).connect_lazy())
+            .max_decoding_message_size(1 << 28);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

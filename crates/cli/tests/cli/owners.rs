@@ -1,10 +1,11 @@
 //! Several owners on one server: what belongs to one does not exist for another, unless it was granted. Every call of the
 //! protocol is tried, as the protocol's own description lists them.
 
+use crate::common::calls::{connect, with_token};
 use crate::common::plaintext::random_baskets;
 use crate::common::{Home, Server, says};
 use oboro_format::{Role, Roles};
-use oboro_protocol::{DESCRIPTORS, PROTOCOL, PROTOCOL_KEY, v1};
+use oboro_protocol::{DESCRIPTORS, v1};
 use prost::Message;
 use prost::bytes::{Buf, BufMut, Bytes};
 use prost_types::FileDescriptorSet;
@@ -15,7 +16,7 @@ use tokio::runtime::Runtime;
 use tokio_stream::{StreamExt, iter};
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::transport::Channel;
-use tonic::{Code, Request, Status};
+use tonic::{Code, Status};
 
 /// The name of alice's dataset, and of her panel.
 const NAME: &str = "rows";
@@ -234,8 +235,7 @@ impl Scene {
         alice.json("encrypt rows.dat --max-len 2");
         alice.json("upload rows.oboro --token-file token");
         let runtime = Runtime::new().unwrap();
-        let channel = Channel::from_shared(server.url().to_owned()).unwrap();
-        let channel = runtime.block_on(channel.connect()).unwrap();
+        let channel = runtime.block_on(connect(&server));
         let bundle = oboro_format::Bundle::open(&alice.path("rows.oboro")).unwrap();
         let manifest = bundle.manifest();
         let stored = Stored {
@@ -262,10 +262,7 @@ impl Scene {
 
     fn ask(&self, path: &str, token: &str, request: Vec<u8>) -> Answer {
         self.runtime.block_on(async {
-            let mut request = Request::new(iter([request]));
-            let metadata = request.metadata_mut();
-            metadata.insert(PROTOCOL_KEY, PROTOCOL.into());
-            metadata.insert("authorization", format!("Bearer {token}").parse().unwrap());
+            let request = with_token(iter([request]), token);
             let mut client = tonic::client::Grpc::new(self.channel.clone());
             client.ready().await.unwrap();
             let path = path.parse().unwrap();

@@ -1,6 +1,7 @@
 //! What callers prove their names with, tokens with roles and client certificates, and how it is replaced, revoked and ends
 //! while a server runs.
 
+use crate::common::calls::endpoint;
 use crate::common::{Home, Server, says, until};
 use oboro_client::{Connection, Identity, Options};
 use rcgen::{
@@ -161,8 +162,7 @@ fn tokens_have_roles() {
 fn answers_probes(home: &Home, server: &Server) -> bool {
     let authority = transport::Certificate::from_pem(home.read("ca.pem"));
     let tls = ClientTlsConfig::new().ca_certificate(authority);
-    let channel = Channel::from_shared(server.url().to_owned()).unwrap();
-    let channel = channel.tls_config(tls).unwrap();
+    let channel = endpoint(server).tls_config(tls).unwrap();
     Runtime::new().unwrap().block_on(async {
         let mut probe = HealthClient::new(channel.connect().await.unwrap());
         let health = probe.check(HealthCheckRequest::default()).await;

@@ -1,12 +1,12 @@
 //! Tenants who ask for much and take little of it: listings, answers of questions, searches in genomes; and those who have
 //! many datasets, or one of many segments.
 
-use super::{Scene, is_for_now, scaled, with_token};
+use super::{Scene, scaled};
+use crate::common::calls::{connect, connect_narrowly, is_for_now, question, with_token};
 use crate::common::http2::{Connection, prefix};
 use crate::common::{Home, until};
 use oboro_protocol::v1;
 use oboro_protocol::v1::mining_client::MiningClient;
-use oboro_ring::Blocks;
 use prost::Message;
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -31,33 +31,9 @@ fn list(
     listed.into_inner().datasets
 }
 
-/// A query for all moments of all itemsets of a length.
-fn question(of: &v1::DatasetInfo, length: u32) -> v1::CountRequest {
-    let columns = match length {
-        1 => (0..of.columns).collect(),
-        _ => (0..of.columns)
-            .flat_map(|a| (a + 1..of.columns).flat_map(move |b| [a, b]))
-            .collect(),
-    };
-    v1::CountRequest {
-        name: of.name.clone(),
-        root: of.root.clone(),
-        limbs: of.limbs,
-        length,
-        columns,
-        ranges: vec![Blocks::from(0..of.blocks).into()],
-        scalars: false,
-    }
-}
-
 async fn take(mut answer: Streaming<v1::CountReply>) -> Result<(), Status> {
     while answer.message().await?.is_some() {}
     Ok(())
-}
-
-fn channel(runtime: &Runtime, scene: &Scene) -> MiningClient<Channel> {
-    let channel = Channel::from_shared(scene.server.url().to_owned()).unwrap();
-    MiningClient::new(runtime.block_on(channel.connect()).unwrap())
 }
 
 #[test]
@@ -73,7 +49,7 @@ fn many_tiny_datasets_are_cheap_and_so_are_listings_that_nobody_reads() {
         ));
         flood.json(&format!("upload tiny{number} --token-file token"));
     }
-    let mut client = channel(&runtime, &scene);
+    let mut client = MiningClient::new(runtime.block_on(connect(&scene.server)));
     let listed = list(&runtime, &mut client, &token);
     assert_eq!(listed.len(), datasets);
     // Whatever was asked about is kept open.
@@ -112,13 +88,14 @@ fn five_slow_readers_hold_no_more_than_their_answers_in_flight() {
     slow.json("encrypt rows.dat --format fimi --max-len 2");
     slow.json("upload rows.oboro --token-file token");
     let runtime = Runtime::new().unwrap();
-    let of = list(&runtime, &mut channel(&runtime, &scene), &token).remove(0);
+    let mut client = MiningClient::new(runtime.block_on(connect(&scene.server)));
+    let of = list(&runtime, &mut client, &token).remove(0);
     let question = question(&of, 2);
     let other = scene.tenant("other");
     let mut kept = Vec::new();
     let mut refused = 0;
     for token in [&token, &token, &token, &token, &other] {
-        let mut client = scene.narrow(&runtime);
+        let mut client = runtime.block_on(connect_narrowly(&scene.server));
         match runtime.block_on(client.count(with_token(question.clone(), token))) {
             Ok(answer) => kept.push(answer.into_inner()),
             Err(status) => {

@@ -1,7 +1,8 @@
 //! Callers that nobody let in: connections that do nothing, messages that are too long, wrong tokens, health watches; and
 //! callers that were let in and flood the log. None of them keeps an owner out.
 
-use super::{Scene, scaled, with_token};
+use super::{Scene, scaled};
+use crate::common::calls::{connect, with_token};
 use crate::common::http2::Connection;
 use crate::common::{Server, says, until};
 use oboro_protocol::v1;
@@ -11,7 +12,6 @@ use std::net::TcpStream;
 use std::time::Instant;
 use tokio::runtime::Runtime;
 use tonic::Code;
-use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
@@ -58,16 +58,11 @@ fn who_does_not_call_in_time_is_disconnected() {
     scene.answers();
 }
 
-fn channel(runtime: &Runtime, server: &Server) -> Channel {
-    let channel = Channel::from_shared(server.url().to_owned()).unwrap();
-    runtime.block_on(channel.connect()).unwrap()
-}
-
 #[test]
 fn calls_that_carry_a_name_have_short_messages() {
     let scene = Scene::new("");
     let runtime = Runtime::new().unwrap();
-    let mut client = MiningClient::new(channel(&runtime, &scene.server));
+    let mut client = MiningClient::new(runtime.block_on(connect(&scene.server)));
     let name = "n".repeat(100 << 10);
     let delete = v1::DeleteDatasetRequest {
         name,
@@ -127,7 +122,7 @@ fn health_watches_are_limited() {
     let watching = scaled(100_000, 1080);
     let (mut watches, mut refused) = (Vec::new(), 0);
     let clients: Vec<_> = (0..20)
-        .map(|_| HealthClient::new(channel(&runtime, &scene.server)))
+        .map(|_| HealthClient::new(runtime.block_on(connect(&scene.server))))
         .collect();
     runtime.block_on(async {
         for client in clients.iter().cycle().take(watching) {
@@ -143,13 +138,13 @@ fn health_watches_are_limited() {
     });
     assert_eq!((watches.len(), refused), (1024, watching - 1024));
     // A probe is answered.
-    let mut probe = HealthClient::new(channel(&runtime, &scene.server));
+    let mut probe = HealthClient::new(runtime.block_on(connect(&scene.server)));
     let health = runtime.block_on(probe.check(HealthCheckRequest::default()));
     assert!(health.is_ok());
     scene.holds(21, 0);
     drop(watches);
     until("places are free again", || {
-        let mut client = HealthClient::new(channel(&runtime, &scene.server));
+        let mut client = HealthClient::new(runtime.block_on(connect(&scene.server)));
         runtime
             .block_on(client.watch(HealthCheckRequest::default()))
             .ok()

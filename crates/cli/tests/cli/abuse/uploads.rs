@@ -1,6 +1,7 @@
 //! Tenants who send without end: huge manifests, huge and unfinished messages, uploads that they never go on with.
 
-use super::{Scene, is_for_now, scaled, with_token};
+use super::{Scene, scaled};
+use crate::common::calls::{connect, is_for_now, with_token};
 use crate::common::http2::{Connection, prefix};
 use crate::common::says;
 use oboro_format::{Bundle, DatasetId, Manifest, SegmentEntry};
@@ -55,9 +56,7 @@ fn begin(
 }
 
 fn wide(runtime: &Runtime, scene: &Scene) -> MiningClient<Channel> {
-    let channel = Channel::from_shared(scene.server.url().to_owned()).unwrap();
-    let channel = runtime.block_on(channel.connect()).unwrap();
-    MiningClient::new(channel)
+    MiningClient::new(runtime.block_on(connect(&scene.server)))
         .max_encoding_message_size(1 << 28)
         .max_decoding_message_size(1 << 28)
 }

@@ -4,6 +4,7 @@
 //! A process is killed when its handle is dropped. Tests wait for conditions only, never for a
 //! fixed time, and every wait has a deadline that fails the test.
 
+pub mod calls;
 pub mod cgroup;
 pub mod http2;
 pub mod plaintext;
