@@ -9,6 +9,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         out.join("oboro.descriptors"),
         compiler.encode_file_descriptor_set(),
     )?;
+    let files = compiler.file_descriptor_set().file;
+    let services = files.into_iter().flat_map(|it| it.service);
+    let calls = services.flat_map(|it| it.method);
+    let calls: Vec<String> = calls.map(|it| it.name().to_owned()).collect();
+    std::fs::write(out.join("calls.rs"), format!("&{calls:?}"))?;
     tonic_prost_build::configure()
         // Residues and chunks are reference-counted, not copied.
         .bytes(".")

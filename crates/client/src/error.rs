@@ -10,7 +10,9 @@ use oboro_genome::wire::WireError;
 use oboro_genome::{PlanError, SearchSpecError};
 use oboro_genome_client::{EncryptError, PatternError, ReadError};
 use oboro_mining::{Dataset, DatasetError, MOST_PAIRED, escaped};
-use oboro_protocol::{FieldError, PROTOCOL, PROTOCOL_KEY, RETRY_AFTER_KEY, max_itemsets};
+use oboro_protocol::{
+    FieldError, PROTOCOL, PROTOCOL_KEY, REQUEST_KEY, RETRY_AFTER_KEY, max_itemsets,
+};
 use oboro_ring::moment::RequestError;
 use oboro_rlwe::{CombineError, LONGEST_VERIFIED, PairsError, PrefixError, PrivateFileError};
 use std::time::Duration;
@@ -270,6 +272,14 @@ fn retry_after(status: &Status) -> Option<Duration> {
     Some(Duration::from_millis(milliseconds))
 }
 
+/// How the server's log names the call.
+fn request_of(status: &Status) -> Option<&str> {
+    let said = status.metadata().get(REQUEST_KEY)?.to_str().ok()?;
+    let is_number =
+        |it: &&str| it.len() <= 32 && it.bytes().all(|it| it.is_ascii_hexdigit() || it == b'-');
+    Some(said).filter(is_number)
+}
+
 /// A server's message on one line, shortened, without control characters.
 pub(crate) fn printable(words: &str) -> String {
     const MOST: usize = 1000;
@@ -321,6 +331,10 @@ impl ClientError {
         if let Some(server) = protocol_of(status) {
             return ClientError::Protocol { server };
         }
+        let message = match request_of(status) {
+            Some(request) if !message.is_empty() => format!("{message} (request {request})"),
+            _ => message,
+        };
         if let Some(after) = retry_after(status) {
             return ClientError::Overloaded { message, after };
         }

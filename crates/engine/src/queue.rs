@@ -53,6 +53,11 @@ impl<C: Clone + PartialEq, J: ?Sized> Queue<C, J> {
         self.state.lock().flows.remove(client, job);
     }
 
+    /// The number of jobs.
+    pub fn jobs(&self) -> usize {
+        self.state.lock().flows.jobs()
+    }
+
     /// Says that a job may have become ready.
     pub fn wake(&self) {
         // One suffices: a thread that has found a slice wakes the next.

@@ -134,6 +134,8 @@ pub const MEMORY: Setting = Setting::new("memory");
 pub const THREADS: Setting = Setting::new("threads");
 /// Memory for moments that were counted.
 pub const MOMENT_CACHE: Setting = Setting::new("moment_cache");
+/// Where operators look at metrics.
+pub const MONITOR: Setting = Setting::new("monitor");
 
 // What an operator can set, of `oboro serve` and of `oboro.ray.serve`.
 /// The address to listen on.

@@ -13,6 +13,9 @@ pub use moments::{block_ranges, moments_messages, moments_range};
 /// `proto/oboro.proto` as an encoded `FileDescriptorSet`: which calls there are.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/oboro.descriptors"));
 
+/// The names of all calls of all services.
+pub const CALLS: &[&str] = include!(concat!(env!("OUT_DIR"), "/calls.rs"));
+
 /// Generated from `proto/oboro.proto`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]
 pub mod v1 {
@@ -50,6 +53,9 @@ pub const PROTOCOL: u32 = 5;
 
 /// The metadata key of a caller's protocol version.
 pub const PROTOCOL_KEY: &str = "oboro-protocol";
+
+/// The metadata key of the number that the server has given a call, in every answer: its log names the call by it.
+pub const REQUEST_KEY: &str = "oboro-request";
 
 /// The metadata key by which a refusal says after how many milliseconds the same call may be made again: nothing of it was
 /// done.

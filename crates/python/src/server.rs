@@ -343,5 +343,7 @@ fn options(data: &Path, wanted: Option<NonZeroUsize>) -> Options {
         memory: None,
         genome: GenomeOptions::default(),
         pin: None,
+        monitor: None,
+        audit: None,
     }
 }

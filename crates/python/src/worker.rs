@@ -292,6 +292,8 @@ pub fn serve(
         memory: None,
         genome: GenomeOptions::default(),
         pin: None,
+        monitor: None,
+        audit: None,
     };
     log();
     run(py, None, interrupt, |call| {

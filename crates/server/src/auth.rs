@@ -1,5 +1,6 @@
 //! Who may call: the protocol's number and, where the operator asks for one, a bearer token or a client certificate.
 
+use crate::audit::Subject;
 use crate::clients::{Caller, Client};
 use crate::connections::Connection;
 use crate::credentials::{Credential, Refusal};
@@ -8,6 +9,8 @@ use crate::middleware::{Answer, Middleware, Next};
 use crate::rarely::Rarely;
 use crate::tls::Certificates;
 use crate::tokens::Tokens;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use http_body::{Frame, SizeHint};
 use oboro_format::wording::{CLIENT_CERT, CLIENT_KEY, TOKEN_FILE};
 use oboro_protocol::{PROTOCOL, PROTOCOL_KEY};
@@ -19,10 +22,12 @@ use std::time::{Duration, Instant};
 use time::OffsetDateTime;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::body::Body;
+use tonic::codegen::http::header::AUTHORIZATION;
 use tonic::codegen::{Bytes, http};
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 use tracing::{Span, field};
+use zeroize::Zeroizing;
 
 /// This release, named in the error about another one.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
@@ -47,6 +52,12 @@ impl Authentication {
         })
     }
 
+    /// How often callers were not let in, by reason.
+    pub(crate) fn refused(&self) -> [(&'static str, u64); Refusal::KINDS] {
+        let times = self.refusals.each_ref().map(Rarely::in_all);
+        std::array::from_fn(|kind| (Refusal::NAMES[kind], times[kind]))
+    }
+
     /// The caller, and what proves its name if it needs one: its token, or the certificate of its connection if it
     /// presents no token.
     fn identify<B>(
@@ -58,11 +69,10 @@ impl Authentication {
         }
         let now = OffsetDateTime::now_utc();
         let certificate = connection(request).and_then(|it| it.certificate());
-        let header = request.headers().get("authorization");
-        let credential = match (self.tokens.as_ref().zip(header), certificate) {
-            (Some((tokens, header)), _) => {
-                let given = header.to_str().ok();
-                let secret = given.and_then(|value| value.strip_prefix("Bearer "));
+        let given = request.headers().get(AUTHORIZATION);
+        let secret = given.map(|it| it.to_str().ok()?.strip_prefix("Bearer "));
+        let credential = match (self.tokens.as_ref().zip(secret), certificate) {
+            (Some((tokens, secret)), _) => {
                 tokens.credential(secret.ok_or(Refusal::Malformed)?, now)?
             }
             (None, Some(certificate)) => certificate.credential(now)?,
@@ -70,6 +80,44 @@ impl Authentication {
         };
         let caller = Caller::named(&credential.name, credential.roles);
         Ok((caller, Some(credential)))
+    }
+
+    /// The caller of a page, which presents a token as programs do or, as browsers do, as a password, whatever the user's
+    /// name. Wrong ones wait as in calls.
+    ///
+    /// # Errors
+    /// No token that is valid now.
+    pub(crate) async fn viewer(
+        &self,
+        headers: &http::HeaderMap,
+        peer: SocketAddr,
+    ) -> Result<Caller, Status> {
+        let Some(tokens) = &self.tokens else {
+            return if self.certificates {
+                Err(Status::unauthenticated(
+                    "this server has no tokens, and pages want one",
+                ))
+            } else {
+                Ok(Caller::connected(Some(peer)))
+            };
+        };
+        let given = headers.get(AUTHORIZATION);
+        let secret = given.map(|it| secret_of(it.to_str().ok()?));
+        let credential = match secret {
+            None => Err(Refusal::Missing),
+            Some(None) => Err(Refusal::Malformed),
+            Some(Some(secret)) => tokens.credential(&secret, OffsetDateTime::now_utc()),
+        };
+        match credential {
+            Ok(credential) => Ok(Caller::named(&credential.name, credential.roles)),
+            // Browsers ask for the password when they are told so.
+            Err(Refusal::Missing) => Err(Status::unauthenticated("a token is wanted")),
+            Err(refusal) => {
+                let (status, wait) = self.refuse(&refusal, Some(peer));
+                tokio::time::sleep(wait).await;
+                Err(status)
+            }
+        }
     }
 
     /// What a caller is told that is not let in, and how late; the log has the reason.
@@ -104,7 +152,7 @@ impl Middleware for Arc<Authentication> {
         let connected = Client::Connected(peer);
         let client = identified.as_ref().map_or(&connected, |it| &it.0.client);
         Span::current().record("client", field::display(client));
-        let (caller, credential) = match identified {
+        let (mut caller, credential) = match identified {
             Ok(identified) => identified,
             Err(refusal) => {
                 let (refusal, wait) = self.refuse(&refusal, peer);
@@ -122,6 +170,12 @@ impl Middleware for Arc<Authentication> {
         if let Some(connection) = connection(&request) {
             let ended = credential.as_ref().map(|it| it.end.ended.clone());
             connection.admit(ended.unwrap_or_default());
+        }
+        if let Some(subject) = request.extensions().get::<Subject>() {
+            caller.subject = subject.clone();
+            let proof = credential.as_ref();
+            let proof = proof.map(|it| (it.kind.name(), it.id.to_string()));
+            subject.is_by(&caller.client, proof, peer);
         }
         request.extensions_mut().insert(caller);
         let Some(credential) = credential else {
@@ -142,6 +196,17 @@ impl Middleware for Arc<Authentication> {
             }))
         })
     }
+}
+
+/// The token in the value of an authorization header.
+fn secret_of(value: &str) -> Option<Zeroizing<String>> {
+    if let Some(secret) = value.strip_prefix("Bearer ") {
+        return Some(secret.to_owned().into());
+    }
+    let pair = BASE64_STANDARD.decode(value.strip_prefix("Basic ")?).ok()?;
+    let pair = Zeroizing::new(String::from_utf8(pair).ok()?);
+    let (_, secret) = pair.split_once(':')?;
+    Some(secret.to_owned().into())
 }
 
 /// What is sent or received in a call, until the caller's credential ends.

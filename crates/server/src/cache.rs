@@ -4,6 +4,7 @@
 //! so mining again with another minimum support computes only moments that were never asked for. The cache holds a
 //! given number of bytes and evicts the entries of least value.
 
+use crate::monitor::CacheUse;
 use oboro_format::{DatasetId, Digest};
 use oboro_ring::moment::MomentIndex;
 use oboro_ring::{Blocks, Column};
@@ -136,6 +137,16 @@ impl MomentCache {
                 .then(|| sync::Cache::with_weighter(entries as usize, bytes, Weight)),
             replaced: RwLock::default(),
         }
+    }
+
+    /// How it is used.
+    pub(crate) fn used(&self) -> CacheUse {
+        let used = |cache: &sync::Cache<_, _, _>| CacheUse {
+            bytes: cache.weight(),
+            hits: cache.hits(),
+            misses: cache.misses(),
+        };
+        self.moments.as_ref().map(used).unwrap_or_default()
     }
 
     /// Forgets everything of these versions of a dataset, all that its owner replaced, for ever.

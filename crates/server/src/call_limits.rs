@@ -52,6 +52,11 @@ impl CallLimits {
         })
     }
 
+    /// What calls share: places of calls that are neither queries nor uploads nor scrubs, those of uploads, bytes of messages.
+    pub(crate) fn shares(&self) -> [&Shares; 3] {
+        [&self.light, &self.uploads, &self.messages]
+    }
+
     fn count(&self, client: &Client) -> Result<(), Status> {
         self.rate.count(client).map_err(|wait| {
             busy(

@@ -1,25 +1,51 @@
 //! The log of calls: a span for each, and a line when it has ended.
 //!
 //! The span has the numbers of the request, as the call's handler learns them; the line says how it
-//! went. Neither has a token, a dataset's name or any of its content. Calls of which nothing was begun, because the caller was
+//! went. The caller is told the call's number with the answer, so that both speak of the same one. Neither has a token, a dataset's name or any of its content. Calls of which nothing was begun, because the caller was
 //! not let in or makes too many, have a line once in a while only: callers may make any number of them.
 
+use crate::audit::{Audit, Ended, Subject};
 use crate::middleware::{Answer, Middleware, Next, Observer, observed};
+use crate::monitor::CallTimes;
 use crate::rarely::Rarely;
 use http_body::Frame;
+use oboro_protocol::{CALLS, REQUEST_KEY};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 use tonic::body::Body;
+use tonic::codegen::http::HeaderValue;
 use tonic::codegen::{Bytes, http};
 use tonic::{Code, Status};
 use tracing::{Instrument, Span, field};
 
 /// What the logs of services share.
-#[derive(Debug, Default)]
 pub(crate) struct Calls {
+    /// What the numbers of this run of the server begin with, so that they are unique.
+    run: u32,
     number: AtomicU64,
     refused: Rarely,
+    times: CallTimes,
+    audit: Option<Arc<Audit>>,
+}
+
+impl Calls {
+    /// Has `times` know how long calls took, and `audit` what they did.
+    pub(crate) fn new(times: CallTimes, audit: Option<Arc<Audit>>) -> Arc<Self> {
+        Arc::new(Self {
+            run: getrandom::u32().unwrap_or_default(),
+            number: AtomicU64::new(0),
+            refused: Rarely::default(),
+            times,
+            audit,
+        })
+    }
+
+    /// The number of one more call.
+    fn next(&self) -> String {
+        let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
+        format!("{:08x}-{number}", self.run)
+    }
 }
 
 /// Of a request: whether the caller was let in and may make the call now.
@@ -38,13 +64,14 @@ impl Begun {
 impl Middleware for Arc<Calls> {
     /// Logs the call.
     fn handle(&self, mut request: http::Request<Body>, next: Next) -> Answer {
-        let begun = Begun::default();
+        let (begun, subject) = (Begun::default(), Subject::default());
         request.extensions_mut().insert(begun.clone());
-        let path = request.uri().path();
+        request.extensions_mut().insert(subject.clone());
+        let (request_number, name) = (self.next(), name(request.uri().path()));
         let span = tracing::info_span!(
             "call",
-            request = self.number.fetch_add(1, Ordering::Relaxed) + 1,
-            call = name(path),
+            request = request_number,
+            call = name,
             client = field::Empty,
             token = field::Empty,
             certificate = field::Empty,
@@ -58,10 +85,28 @@ impl Middleware for Arc<Calls> {
             read_panels = field::Empty,
             found_panels = field::Empty,
         );
-        let mut call = Call::new(span.clone(), begun, Arc::clone(self));
+        let told = HeaderValue::try_from(request_number).expect("it is ASCII");
+        let mut call = Call {
+            span: span.clone(),
+            name,
+            number: told,
+            subject,
+            calls: Arc::clone(self),
+            begun,
+            since: Instant::now(),
+            bytes_sent: 0,
+            // Unless it ends in another way.
+            outcome: Code::Cancelled,
+        };
+        if let Some(Err(refusal)) = self.audit.as_ref().map(|it| it.check()) {
+            call.outcome = refusal.code();
+            return Box::pin(async move { Ok(refusal.into_http()) });
+        }
         let response = span.in_scope(|| next(request));
         Box::pin(async move {
-            let response = response.instrument(span).await?;
+            let mut response = response.instrument(span).await?;
+            let told = call.number.clone();
+            response.headers_mut().insert(REQUEST_KEY, told);
             if let Some(status) = Status::from_header_map(response.headers()) {
                 call.outcome = status.code();
             }
@@ -71,15 +116,19 @@ impl Middleware for Arc<Calls> {
 }
 
 /// The name of a call, unless a caller made it up.
-fn name(path: &str) -> &str {
-    let name = path.rsplit('/').next().unwrap_or_default();
-    let is_name = name.len() <= 32 && name.chars().all(|it| it.is_ascii_alphanumeric());
-    if is_name { name } else { "unknown" }
+fn name(path: &str) -> &'static str {
+    const OF_HEALTH: [&str; 3] = ["Check", "List", "Watch"];
+    let given = path.rsplit('/').next().unwrap_or_default();
+    let mut known = CALLS.iter().chain(&OF_HEALTH);
+    known.find(|it| **it == given).unwrap_or(&"unknown")
 }
 
 /// A call in progress; logged when it ends, which is when it is dropped.
 struct Call {
     span: Span,
+    name: &'static str,
+    number: HeaderValue,
+    subject: Subject,
     calls: Arc<Calls>,
     begun: Begun,
     since: Instant,
@@ -87,26 +136,24 @@ struct Call {
     outcome: Code,
 }
 
-impl Call {
-    fn new(span: Span, begun: Begun, calls: Arc<Calls>) -> Self {
-        Self {
-            span,
-            calls,
-            begun,
-            since: Instant::now(),
-            bytes_sent: 0,
-            // Unless it ends in another way.
-            outcome: Code::Cancelled,
-        }
-    }
-}
-
 impl Drop for Call {
     fn drop(&mut self) {
-        let microseconds = self.since.elapsed().as_micros() as u64;
+        let time = self.since.elapsed();
+        let microseconds = time.as_micros() as u64;
         let (outcome, bytes_sent) = (self.outcome, self.bytes_sent);
+        self.calls.times.ended(self.name, outcome, time);
+        let is_begun = self.begun.0.load(Ordering::Relaxed);
+        if let Some(audit) = self.calls.audit.as_ref().filter(|_| is_begun) {
+            let ended = Ended {
+                request: self.number.to_str().unwrap_or_default(),
+                call: self.name,
+                outcome,
+                time,
+            };
+            audit.ended(&self.subject, &ended);
+        }
         self.span.in_scope(|| {
-            if self.begun.0.load(Ordering::Relaxed) {
+            if is_begun {
                 tracing::info!(?outcome, microseconds, bytes_sent, "ended");
             } else {
                 self.calls.refused.tell(|times| {
@@ -117,16 +164,18 @@ impl Drop for Call {
     }
 }
 
-/// Counts what is sent, and sees how it ends.
+/// Counts what is sent, sees how it ends, and adds the call's number to that.
 impl Observer for Call {
-    fn observe(&mut self, frame: &Result<Frame<Bytes>, Status>) {
+    fn observe(&mut self, frame: &mut Result<Frame<Bytes>, Status>) {
         match frame {
             Ok(frame) => {
                 if let Some(data) = frame.data_ref() {
                     self.bytes_sent += data.len() as u64;
-                } else if let Some(status) = frame.trailers_ref().and_then(Status::from_header_map)
-                {
-                    self.outcome = status.code();
+                } else if let Some(trailers) = frame.trailers_mut() {
+                    if let Some(status) = Status::from_header_map(trailers) {
+                        self.outcome = status.code();
+                    }
+                    trailers.insert(REQUEST_KEY, self.number.clone());
                 }
             }
             Err(status) => self.outcome = status.code(),

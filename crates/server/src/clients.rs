@@ -1,5 +1,6 @@
 //! Clients: identified by a name, that of their token or certificate, or else by their connection; and what they may do.
 
+use crate::audit::Subject;
 use oboro_format::Roles;
 use oboro_store::DEFAULT_NAMESPACE;
 use std::fmt;
@@ -8,13 +9,15 @@ use std::sync::Arc;
 use tonic::{Request, Status};
 
 /// Who makes a call, as its handler finds it in the request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) client: Client,
     /// What it may do in its own namespace, and at most in another one.
     pub(crate) roles: Roles,
     /// Its own.
     pub(crate) namespace: Arc<str>,
+    /// What the audit log is told of the call.
+    pub(crate) subject: Subject,
 }
 
 impl Caller {
@@ -24,6 +27,7 @@ impl Caller {
             client: Client::Named(Arc::clone(name)),
             roles,
             namespace: Arc::clone(name),
+            subject: Subject::default(),
         }
     }
 
@@ -33,6 +37,7 @@ impl Caller {
             client: Client::Connected(peer),
             roles: Roles::ALL,
             namespace: DEFAULT_NAMESPACE.into(),
+            subject: Subject::default(),
         }
     }
 }
@@ -88,7 +93,8 @@ mod tests {
         assert_eq!(caller(&request).unwrap_err().code(), Code::Internal);
         let known = Caller::named(&"ward".into(), Roles::OWNER);
         request.extensions_mut().insert(known.clone());
-        assert_eq!(caller(&request).unwrap(), known);
-        assert_eq!(&*known.namespace, "ward");
+        let found = caller(&request).unwrap();
+        assert_eq!((found.client, found.roles), (known.client, known.roles));
+        assert_eq!(&*found.namespace, "ward");
     }
 }

@@ -44,6 +44,9 @@ pub(crate) async fn fetch(
     let begin = move || Ok((Wanted::new(&access, request)?, permit));
     let (wanted, permit) = blocking(begin).await?;
     wanted.record(&Span::current());
+    caller
+        .subject
+        .is_dataset(wanted.snapshot.manifest().dataset);
     let (outbox, space) = (Arc::new(Parts::new()), Arc::new(Notify::new()));
     let limit = counting.limits.query_time;
     let advice = "ask for fewer columns at once";

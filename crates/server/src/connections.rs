@@ -230,11 +230,20 @@ pub(crate) struct Connections {
     limits: ConnectionLimits,
     tls: Option<Arc<Certificates>>,
     open: Mutex<Open>,
-    warnings: Rarely,
-    evictions: Rarely,
-    failed_handshakes: Rarely,
-    late_handshakes: Rarely,
-    exhaustion: Rarely,
+    incidents: Incidents,
+}
+
+/// What is told of connections once in a while, and counted.
+#[derive(Debug, Default)]
+struct Incidents {
+    refused: Rarely,
+    not_accepted: Rarely,
+    evicted: Rarely,
+    failed_handshake: Rarely,
+    late_handshake: Rarely,
+    exhausted: Rarely,
+    idle: Rarely,
+    unread_answer: Arc<Rarely>,
 }
 
 #[derive(Default)]
@@ -249,12 +258,29 @@ impl Connections {
             limits,
             tls,
             open: Mutex::default(),
-            warnings: Rarely::default(),
-            evictions: Rarely::default(),
-            failed_handshakes: Rarely::default(),
-            late_handshakes: Rarely::default(),
-            exhaustion: Rarely::default(),
+            incidents: Incidents::default(),
         })
+    }
+
+    /// How many are open, and how many there have been.
+    pub(crate) fn count(&self) -> (usize, u64) {
+        let open = self.open.lock();
+        (open.by_number.len(), open.next)
+    }
+
+    /// What has happened to them, and how often.
+    pub(crate) fn incidents(&self) -> [(&'static str, u64); 8] {
+        let it = &self.incidents;
+        [
+            ("refused", it.refused.in_all()),
+            ("not_accepted", it.not_accepted.in_all()),
+            ("closed_for_another", it.evicted.in_all()),
+            ("failed_handshake", it.failed_handshake.in_all()),
+            ("late_handshake", it.late_handshake.in_all()),
+            ("descriptors_exhausted", it.exhausted.in_all()),
+            ("idle", it.idle.in_all()),
+            ("answer_not_read", it.unread_answer.in_all()),
+        ]
     }
 
     /// Answers the calls of what comes in until `shutdown` completes, and then those in progress.
@@ -298,7 +324,7 @@ impl Connections {
     /// Goes on after the system could not accept a connection.
     async fn recover(&self, error: &io::Error) {
         if !is_exhaustion(error) {
-            self.warnings.tell(|times| {
+            self.incidents.not_accepted.tell(|times| {
                 tracing::warn!(%error, times, "a connection could not be accepted");
             });
             // Where the other end has gone already, nobody else need wait.
@@ -307,7 +333,7 @@ impl Connections {
             }
             return;
         }
-        self.exhaustion.tell(|times| {
+        self.incidents.exhausted.tell(|times| {
             tracing::error!(
                 %error,
                 times,
@@ -331,7 +357,7 @@ impl Connections {
         };
         drop(open);
         let refused = |most: usize, limit: &dyn std::fmt::Display| {
-            self.warnings.tell(|times| {
+            self.incidents.refused.tell(|times| {
                 tracing::warn!(
                     peer = shown(peer),
                     times,
@@ -375,7 +401,7 @@ impl Connections {
         let number = same[chosen as usize];
         let evicted = open.by_number.remove(&number).expect("it was found");
         evicted.evicted.cancel();
-        self.evictions.tell(|times| {
+        self.incidents.evicted.tell(|times| {
             tracing::info!(
                 peer = shown(evicted.peer),
                 times,
@@ -418,7 +444,7 @@ impl Connections {
         let peer = shown(connection.peer);
         let Ok(handshake) = timeout(self.limits.handshake, tls.acceptor().accept(stream)).await
         else {
-            self.late_handshakes.tell(|times| {
+            self.incidents.late_handshake.tell(|times| {
                 tracing::info!(peer, times, "a TLS handshake took too long");
             });
             return None;
@@ -435,7 +461,7 @@ impl Connections {
                 Some(Box::new(stream))
             }
             Err(error) => {
-                self.failed_handshakes.tell(|times| {
+                self.incidents.failed_handshake.tell(|times| {
                     tracing::info!(peer, %error, times, "a TLS handshake failed");
                 });
                 None
@@ -465,7 +491,7 @@ impl Connections {
                 }))
             }
         });
-        let mut http = http2::Builder::new(Attended);
+        let mut http = http2::Builder::new(Attended::telling(&self.incidents.unread_answer));
         http.timer(TokioTimer::new())
             .keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE)
@@ -500,6 +526,13 @@ impl Connections {
             let _ = serving.await;
             return;
         }
+        self.incidents.idle.tell(|times| {
+            tracing::info!(
+                peer = shown(connection.peer),
+                times,
+                "an idle connection was closed"
+            );
+        });
         // A call may have come in the same moment.
         while timeout(FAREWELL, serving.as_mut()).await.is_err() && connection.has_calls() {}
     }

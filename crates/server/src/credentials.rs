@@ -109,8 +109,18 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// How many there are.
+    /// How many kinds there are.
     pub(crate) const KINDS: usize = 6;
+
+    /// Their names, by number.
+    pub(crate) const NAMES: [&str; Self::KINDS] = [
+        "missing",
+        "malformed",
+        "unknown",
+        "without_name",
+        "revoked",
+        "expired",
+    ];
 
     /// The number of its kind.
     pub(crate) fn kind(&self) -> usize {

@@ -10,8 +10,10 @@ mod windows;
 use crate::blocking::blocking;
 use crate::clients::{Caller, Client, caller};
 use crate::limits::{Admission, Limits};
+use crate::monitor::CacheUse;
 use crate::outbox::Outbox;
 use crate::pool::Queue;
+use crate::shares::Shares;
 use crate::status;
 use crate::writes::Writes;
 pub(crate) use memory::FREE;
@@ -68,6 +70,7 @@ impl Default for GenomeOptions {
 }
 
 /// What searches need of the server.
+#[derive(Clone)]
 pub(crate) struct Genomes {
     shared: Arc<Shared>,
 }
@@ -122,6 +125,61 @@ impl Genomes {
             }),
         }
     }
+}
+
+impl Genomes {
+    /// The collections that a caller may see, and what it searched in them. Blocks.
+    ///
+    /// # Errors
+    /// It may see none, or they cannot be listed.
+    pub(crate) fn seen(&self, caller: &Caller) -> Result<Vec<SeenCollection>, Status> {
+        let shared = &self.shared;
+        let access = shared.store.access_of(&caller.namespace, caller.roles);
+        let visible = access.visible().map_err(|error| status::of_store(&error))?;
+        let mut seen = Vec::new();
+        for visible in visible {
+            let home = shared.home(visible.home.clone());
+            let listing = home.collections.list();
+            let listing = listing.map_err(|error| status::of_genome(&error))?;
+            let collections = listing.collections.into_iter();
+            for info in collections.filter(|it| visible.has(&it.name)) {
+                let kind = match info.shape {
+                    Shape::Panel { .. } => Kind::Panel,
+                    Shape::Reference { .. } => Kind::Reference,
+                };
+                let account = caller.client.account();
+                seen.push(SeenCollection {
+                    searches: home.budgets.spent(account, kind, &info.name),
+                    name: format!("{}{}", visible.prefix, info.name),
+                    kind,
+                    bytes: info.bytes,
+                    budget: shared.options.budget,
+                });
+            }
+        }
+        Ok(seen)
+    }
+
+    /// How the cache of windows is used.
+    pub(crate) fn windows(&self) -> CacheUse {
+        self.shared.windows.used()
+    }
+
+    /// The memory of searches in progress.
+    pub(crate) fn searching(&self) -> &Shares {
+        self.shared.memory.shares()
+    }
+}
+
+/// A collection as one caller sees it.
+pub(crate) struct SeenCollection {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) bytes: u64,
+    /// Its searches that are counted.
+    pub(crate) searches: Result<u64, GenomeError>,
+    /// The most of them.
+    pub(crate) budget: Option<u64>,
 }
 
 /// A validated search.
@@ -182,6 +240,7 @@ impl Shared {
 
     /// The collection that a caller means, if its roles allow what it wants.
     fn named(&self, caller: &Caller, name: &str, role: Role) -> Result<Named, Status> {
+        caller.subject.is_about(name);
         let access = self.store.access_of(&caller.namespace, caller.roles);
         let resolved = access.resolve(name, role).map_err(|error| match error {
             // What others have is as absent as what nobody has.

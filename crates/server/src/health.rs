@@ -23,6 +23,13 @@ impl Default for Watches {
     }
 }
 
+impl Watches {
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        MOST_WATCHES - self.0.available_permits()
+    }
+}
+
 impl Middleware for Watches {
     fn handle(&self, request: http::Request<Body>, next: Next) -> Answer {
         let is_watch = request.uri().path().ends_with("/Watch");

@@ -5,6 +5,7 @@
 //! Clients share its threads fairly, within [`Limits`]. With a [`Dispatch`] that has [`Worker`]s on
 //! other machines count, it plans, checks and forwards.
 
+mod audit;
 mod auth;
 mod blocking;
 mod cache;
@@ -28,6 +29,7 @@ mod local;
 mod memory;
 mod metering;
 mod middleware;
+mod monitor;
 mod outbox;
 mod packing;
 mod partial;
@@ -52,10 +54,11 @@ mod whole;
 mod worker;
 mod writes;
 
+pub use audit::{Audit, AuditOptions};
 pub use connections::ConnectionLimits;
 pub use genome::GenomeOptions;
 pub use limits::Limits;
-pub use listen::{Options, Pin, ServeError, Server};
+pub use listen::{MonitorOptions, Options, Pin, ServeError, Server};
 pub use local::{Connector, Local};
 pub use metering::{OwnerUsage, Used, usage};
 pub use oboro_store::{Policy, Quota};

@@ -118,6 +118,11 @@ impl Admission {
         Ok(self.queries.begin(caller, about, place))
     }
 
+    /// The places.
+    pub(crate) fn places(&self) -> &Shares {
+        &self.places
+    }
+
     async fn place(&self, client: &Client) -> Result<Share, Status> {
         let Limits {
             queries,

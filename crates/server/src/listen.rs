@@ -1,5 +1,6 @@
 //! The server: what answers calls, the socket that they come from, and the refusal to expose it unprotected.
 
+use crate::audit::Audit;
 use crate::auth::Authentication;
 use crate::cache::MomentCache;
 use crate::call_limits::CallLimits;
@@ -13,8 +14,10 @@ use crate::limits::{Admission, Limits};
 use crate::memory::{MemoryBudget, of_server};
 use crate::metering::Meter;
 use crate::middleware::Behind;
+use crate::monitor::{CallTimes, Monitor, Readiness, Sources};
 use crate::pool::Pool;
 use crate::remote::{Dispatch, RemoteExecutor};
+use crate::scrubbing::Scrubs;
 use crate::service::Service;
 use crate::tls::Certificates;
 use crate::tokens::Tokens;
@@ -24,8 +27,8 @@ use oboro_arena::{CpuAssignment, Topology};
 use oboro_engine::{Backend, Cpu};
 use oboro_format::leave_descriptors;
 use oboro_format::wording::{
-    CLIENT_CA, GENOME_CACHE, LISTEN, MAX_QUERIES, MEMORY, MOMENT_CACHE, SERVER_TOKENS, THREADS,
-    TLS_CERT, TLS_KEY, Value,
+    CLIENT_CA, GENOME_CACHE, LISTEN, MAX_QUERIES, MEMORY, MOMENT_CACHE, MONITOR, SERVER_TOKENS,
+    THREADS, TLS_CERT, TLS_KEY, Value,
 };
 use oboro_genome_server::Budgets;
 use oboro_protocol::MAX_MESSAGE_BYTES;
@@ -33,6 +36,8 @@ use oboro_protocol::v1::{genome_server::GenomeServer, mining_server::MiningServe
 use oboro_store::{
     Access, Location, Placement, Policy, ResidencyError, Snapshot, Store, StoreError,
 };
+use parking_lot::Mutex;
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
@@ -85,6 +90,19 @@ pub struct Options {
     pub genome: GenomeOptions,
     /// How the threads that compute are pinned.
     pub pin: Option<Pin>,
+    /// Where operators look at metrics, and whether these tell of each namespace.
+    pub monitor: Option<MonitorOptions>,
+    /// Where it is written who did what to which dataset.
+    pub audit: Option<Arc<Audit>>,
+}
+
+/// Where operators look.
+#[derive(Debug, Clone, Copy)]
+pub struct MonitorOptions {
+    /// The address to listen on; port 0 takes any free one.
+    pub listen: SocketAddr,
+    /// Whether there are metrics by namespace.
+    pub by_namespace: bool,
 }
 
 /// Where a thread may run.
@@ -133,6 +151,17 @@ pub enum ServeError {
         "refusing to listen on {0}, which is not loopback, without both TLS and tokens or client certificates: others on the network could read, alter and delete; add {TLS_CERT}, {TLS_KEY} and {SERVER_TOKENS} or {CLIENT_CA}, or listen on 127.0.0.1"
     )]
     Unprotected(SocketAddr),
+    #[error(
+        "refusing to show metrics on {0}, which is not loopback, without both TLS and tokens; add {TLS_CERT}, {TLS_KEY} and {SERVER_TOKENS}, or give an address of loopback with {MONITOR}"
+    )]
+    UnprotectedMonitor(SocketAddr),
+    #[error(
+        "cannot show metrics on {address}: {source}; choose another port with {MONITOR}, or stop the program that has it"
+    )]
+    Monitor {
+        address: SocketAddr,
+        source: io::Error,
+    },
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(
@@ -171,6 +200,7 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     answering: Answering,
+    monitor: Option<Monitor>,
 }
 
 /// What answers calls, wherever they come from.
@@ -181,6 +211,7 @@ pub(crate) struct Answering {
     meter: Arc<Meter>,
     store: Store,
     data: Location,
+    audit: Option<Arc<Audit>>,
     pool: Pool,
     genome: GenomeOptions,
     limits: Limits,
@@ -207,10 +238,15 @@ impl Server {
         }
         let listen = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
+        let monitor = match options.monitor {
+            Some(monitor) => Some(bind_monitor(monitor, &options).await?),
+            None => None,
+        };
         Ok(Self {
             address: listener.local_addr().map_err(listen)?,
             listener,
             answering: Answering::open(options)?,
+            monitor,
         })
     }
 
@@ -248,12 +284,28 @@ impl Server {
         self.address
     }
 
+    /// Where operators look.
+    pub fn monitor(&self) -> Option<SocketAddr> {
+        self.monitor.as_ref()?.address().ok()
+    }
+
     /// Answers until `shutdown` completes; calls in flight then get some seconds to finish. The health service says
     /// `SERVING`, without a token, until then.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         let incoming = accepted(self.listener);
-        self.answering.serve(incoming, shutdown).await;
+        self.answering.serve(incoming, self.monitor, shutdown).await;
     }
+}
+
+/// Opens the socket for operators.
+async fn bind_monitor(monitor: MonitorOptions, options: &Options) -> Result<Monitor, ServeError> {
+    let address = monitor.listen;
+    let is_protected = options.tls.is_some() && options.tokens.is_some();
+    if !address.ip().is_loopback() && !is_protected {
+        return Err(ServeError::UnprotectedMonitor(address));
+    }
+    let bound = Monitor::bind(monitor, options.tls.clone()).await;
+    bound.map_err(|source| ServeError::Monitor { address, source })
 }
 
 impl Answering {
@@ -294,6 +346,7 @@ impl Answering {
             store,
             pool,
             data: options.data,
+            audit: options.audit,
             genome: options.genome,
             limits: options.limits,
             meter: Arc::clone(&meter),
@@ -314,6 +367,7 @@ impl Answering {
     pub(crate) async fn serve(
         self,
         incoming: impl Stream<Item = io::Result<Accepted>>,
+        monitor: Option<Monitor>,
         shutdown: impl Future<Output = ()>,
     ) {
         let message_bytes = self.limits.message_bytes;
@@ -328,45 +382,55 @@ impl Answering {
             Arc::clone(&admission),
             self.release_memory,
         );
-        let genomes = GenomeServer::new(genomes)
+        let calls_of_genomes = GenomeServer::new(genomes.clone())
             .max_decoding_message_size(message_bytes)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let counting = Counting {
             store: self.store.clone(),
             queue: self.pool.queue(),
-            admission,
+            admission: Arc::clone(&admission),
             limits: self.limits,
-            cache: self.cache,
+            cache: Arc::clone(&self.cache),
             backend: self.backend,
-            budget: self.budget,
+            budget: Arc::clone(&self.budget),
         };
+        let scrubs = Arc::<Scrubs>::default();
         let mining = MiningServer::new(Service::new(
             counting,
             Arc::clone(&writes),
+            &scrubs,
             self.release_memory,
         ))
         .max_decoding_message_size(message_bytes)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-        let calls = Arc::<Calls>::default();
+        let (times, watches) = (CallTimes::default(), Watches::default());
+        let calls = Calls::new(times.clone(), self.audit.clone());
         let authentication = Authentication::new(self.tokens.clone(), self.tls.as_deref());
-        let (mining, genomes) = (
+        let (mining, calls_of_genomes) = (
             Behind::new(&self.call_limits, mining),
-            Behind::new(&self.call_limits, genomes),
+            Behind::new(&self.call_limits, calls_of_genomes),
         );
-        let (mining, genomes) = (
+        let (mining, calls_of_genomes) = (
             Behind::new(&authentication, mining),
-            Behind::new(&authentication, genomes),
+            Behind::new(&authentication, calls_of_genomes),
         );
         let (mut health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<MiningServer<Service>>().await;
         health.set_serving::<GenomeServer<Genomes>>().await;
+        let readiness = Arc::new(Readiness::new(
+            self.data.home(),
+            &writes,
+            self.audit.clone(),
+        ));
         let reporting = writes.report(health.clone());
         let stopping = Notify::new();
         let routes = Routes::new(Behind::new(&calls, mining))
-            .add_service(Behind::new(&calls, genomes))
-            .add_service(Behind::new(&Watches::default(), health_service));
-        let serving = self.connections.serve(routes, incoming, async {
+            .add_service(Behind::new(&calls, calls_of_genomes))
+            .add_service(Behind::new(&watches, health_service));
+        let connections = Arc::clone(&self.connections);
+        let serving = connections.serve(routes, incoming, async {
             shutdown.await;
+            readiness.stop();
             let services = [
                 MiningServer::<Service>::NAME,
                 GenomeServer::<Genomes>::NAME,
@@ -376,10 +440,41 @@ impl Answering {
             say_farewell(&mut health, &services).await;
             stopping.notify_one();
         });
+        let monitoring = async {
+            let Some(monitor) = monitor else {
+                return pending().await;
+            };
+            let sources = Sources {
+                home: self.data.home().into(),
+                store: self.store.clone(),
+                connections: Arc::clone(&self.connections),
+                authentication: Arc::clone(&authentication),
+                call_limits: Arc::clone(&self.call_limits),
+                admission: Arc::clone(&admission),
+                watches: watches.clone(),
+                queue: self.pool.queue(),
+                threads: self.pool.threads(),
+                budget: Arc::clone(&self.budget),
+                moments: Arc::clone(&self.cache),
+                genomes: genomes.clone(),
+                meter: Arc::clone(&self.meter),
+                tls: self.tls.clone(),
+                readiness: Arc::clone(&readiness),
+                stored: Mutex::default(),
+                samples: Mutex::default(),
+                scrubs: Arc::clone(&scrubs),
+                times: times.clone(),
+                by_namespace: monitor.by_namespace,
+            };
+            tokio::join!(
+                monitor.serve(Arc::new(sources)),
+                readiness.watch(&self.store)
+            );
+        };
         let expiring = expire(self.store.clone());
         let metering = write_usage(&self.meter, &self.store, self.data.home());
         // Calls of revoked tokens end even if nobody else calls.
-        let mut watch = Watch::new(self.tls, self.tokens);
+        let mut watch = Watch::new(self.tls.clone(), self.tokens.clone());
         let watching = async {
             let mut ticks = tokio::time::interval(REFRESH);
             loop {
@@ -397,6 +492,7 @@ impl Answering {
             () = expiring => unreachable!("it does not end"),
             () = metering => unreachable!("it does not end"),
             () = reporting => unreachable!("it does not end"),
+            () = monitoring => unreachable!("it does not end"),
             () = patience => {
                 tracing::warn!("calls were still in progress; their callers will have to try again");
             }
@@ -540,6 +636,8 @@ mod tests {
             memory: None,
             genome: GenomeOptions::default(),
             pin: None,
+            monitor: None,
+            audit: None,
         }
     }
 

@@ -68,7 +68,7 @@ impl Local {
                 peer: None,
             })
         });
-        runtime.spawn(answering.serve(incoming, pending()));
+        runtime.spawn(answering.serve(incoming, None, pending()));
         Ok(Self {
             streams,
             access,

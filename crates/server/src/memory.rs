@@ -96,6 +96,15 @@ pub(crate) struct MemoryBudget {
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
+/// How much of the budget is used.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BudgetUse {
+    pub(crate) limit: u64,
+    pub(crate) bytes: u64,
+    /// Queries that wait.
+    pub(crate) waiting: usize,
+}
+
 #[derive(Default)]
 struct Ledger {
     taken: u64,
@@ -170,6 +179,16 @@ impl MemoryBudget {
             bytes: 0,
             most: self.bytes,
             needed: None,
+        }
+    }
+
+    /// What is taken, and who waits.
+    pub(crate) fn used(&self) -> BudgetUse {
+        let ledger = self.ledger.lock();
+        BudgetUse {
+            limit: self.bytes,
+            bytes: ledger.taken,
+            waiting: ledger.waiting.len(),
         }
     }
 
@@ -506,6 +525,8 @@ mod tests {
             memory,
             genome: crate::GenomeOptions::default(),
             pin: None,
+            monitor: None,
+            audit: None,
         }
     }
 

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::{Add, Sub};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -68,8 +69,12 @@ pub(crate) struct Meter(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
+    /// When it was written last.
     since: i64,
+    /// Since the server started.
     used: BTreeMap<Arc<str>, Used>,
+    /// What of that has been written.
+    written: BTreeMap<Arc<str>, Used>,
 }
 
 impl Meter {
@@ -77,7 +82,16 @@ impl Meter {
         Self(Mutex::new(State {
             since: now.unix_timestamp(),
             used: BTreeMap::new(),
+            written: BTreeMap::new(),
         }))
+    }
+
+    /// What each owner has used since the server started.
+    pub(crate) fn used(&self) -> Vec<(Arc<str>, Used)> {
+        let state = self.0.lock();
+        let used = state.used.iter();
+        used.map(|(owner, used)| (Arc::clone(owner), *used))
+            .collect()
     }
 
     fn add(&self, client: &Client, change: impl FnOnce(&mut Used)) {
@@ -129,15 +143,17 @@ impl Meter {
         now: OffsetDateTime,
     ) -> Result<(), FormatError> {
         let to = now.unix_timestamp();
-        let (from, used) = {
-            let mut state = self.0.lock();
-            let from = std::mem::replace(&mut state.since, to);
-            (from, std::mem::take(&mut state.used))
+        let (from, used, before) = {
+            let state = self.0.lock();
+            (state.since, state.used.clone(), state.written.clone())
         };
-        let mut owners: BTreeMap<Arc<str>, (Used, u64)> = used
-            .iter()
-            .map(|(name, used)| (Arc::clone(name), (*used, 0)))
-            .collect();
+        let mut owners: BTreeMap<Arc<str>, (Used, u64)> = BTreeMap::new();
+        for (name, used) in &used {
+            let new = *used - before.get(name).copied().unwrap_or_default();
+            if new != Used::default() {
+                owners.insert(Arc::clone(name), (new, 0));
+            }
+        }
         for (name, bytes) in stored {
             owners.entry(Arc::clone(name)).or_default().1 = *bytes;
         }
@@ -154,25 +170,38 @@ impl Meter {
         });
         let lines: String = lines.collect();
         let month = format!("{}-{:02}{EXTENSION}", now.year(), u8::from(now.month()));
-        let written = append(&home.join(DIRECTORY), &month, &lines);
-        if written.is_err() {
-            let mut state = self.0.lock();
-            state.since = from;
-            for (owner, used) in used {
-                let now = state.used.entry(owner).or_default();
-                *now = sum(*now, used);
-            }
-        }
-        written
+        append(&home.join(DIRECTORY), &month, &lines)?;
+        let mut state = self.0.lock();
+        state.since = to;
+        state.written = used;
+        Ok(())
     }
 }
 
-fn sum(one: Used, other: Used) -> Used {
-    Used {
-        calls: one.calls + other.calls,
-        received_bytes: one.received_bytes + other.received_bytes,
-        sent_bytes: one.sent_bytes + other.sent_bytes,
-        compute_microseconds: one.compute_microseconds + other.compute_microseconds,
+impl Used {
+    fn with(self, other: Self, each: fn(u64, u64) -> u64) -> Self {
+        Self {
+            calls: each(self.calls, other.calls),
+            received_bytes: each(self.received_bytes, other.received_bytes),
+            sent_bytes: each(self.sent_bytes, other.sent_bytes),
+            compute_microseconds: each(self.compute_microseconds, other.compute_microseconds),
+        }
+    }
+}
+
+impl Add for Used {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        self.with(other, u64::add)
+    }
+}
+
+impl Sub for Used {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        self.with(other, u64::sub)
     }
 }
 
@@ -209,7 +238,7 @@ fn append(directory: &Path, name: &str, lines: &str) -> Result<(), FormatError> 
 }
 
 /// The length of a file up to the end of its last whole line.
-fn whole_lines(file: &mut File) -> io::Result<u64> {
+pub(crate) fn whole_lines(file: &mut File) -> io::Result<u64> {
     const MOST: u64 = 4096;
     let length = file.metadata()?.len();
     let start = length.saturating_sub(MOST);
@@ -244,7 +273,7 @@ pub fn usage(
             let line: Line = serde_json::from_str(line)
                 .map_err(|error| io_error("understand", &path)(error.into()))?;
             let owner = all.entry(line.owner).or_default();
-            owner.used = sum(owner.used, line.used);
+            owner.used = owner.used + line.used;
             let seconds = u128::try_from(line.to - line.from).unwrap_or(0);
             owner.stored_byte_seconds += u128::from(line.stored_bytes) * seconds;
         }
@@ -260,7 +289,7 @@ struct Metered {
 }
 
 impl Observer for Metered {
-    fn observe(&mut self, frame: &Result<Frame<Bytes>, Status>) {
+    fn observe(&mut self, frame: &mut Result<Frame<Bytes>, Status>) {
         if let Some(data) = frame.as_ref().ok().and_then(Frame::data_ref) {
             let count = self.count;
             self.meter

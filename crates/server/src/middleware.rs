@@ -74,8 +74,8 @@ where
 
 /// Sees what passes through a body, and is dropped with it.
 pub(crate) trait Observer: Send + Unpin + 'static {
-    /// The next frame, or the error in its place.
-    fn observe(&mut self, frame: &Result<Frame<Bytes>, Status>);
+    /// The next frame, or the error in its place; may add to what it says.
+    fn observe(&mut self, frame: &mut Result<Frame<Bytes>, Status>);
 }
 
 /// A body that is observed.
@@ -99,7 +99,7 @@ struct Guard<G> {
 }
 
 impl<G: Send + Unpin + 'static> Observer for Guard<G> {
-    fn observe(&mut self, _: &Result<Frame<Bytes>, Status>) {}
+    fn observe(&mut self, _: &mut Result<Frame<Bytes>, Status>) {}
 }
 
 impl<O: Observer> http_body::Body for Observed<O> {
@@ -110,8 +110,8 @@ impl<O: Observer> http_body::Body for Observed<O> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(context);
-        if let Poll::Ready(Some(frame)) = &frame {
+        let mut frame = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(frame)) = &mut frame {
             self.observer.observe(frame);
         }
         frame

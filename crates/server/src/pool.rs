@@ -67,6 +67,11 @@ impl Pool {
         Ok(pool)
     }
 
+    /// How many there are.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
     pub(crate) fn queue(&self) -> Arc<Queue> {
         Arc::clone(&self.queue)
     }

@@ -14,6 +14,7 @@ pub(crate) struct Rarely(Mutex<State>);
 struct State {
     told: Option<Instant>,
     times: u64,
+    in_all: u64,
 }
 
 impl Rarely {
@@ -21,10 +22,16 @@ impl Rarely {
     pub(crate) fn tell(&self, tell: impl FnOnce(u64)) {
         let mut state = self.0.lock();
         state.times += 1;
+        state.in_all += 1;
         if state.told.is_none_or(|told| told.elapsed() >= INTERVAL) {
             state.told = Some(Instant::now());
             tell(std::mem::take(&mut state.times));
         }
+    }
+
+    /// How often it has happened.
+    pub(crate) fn in_all(&self) -> u64 {
+        self.0.lock().in_all
     }
 }
 
@@ -43,5 +50,6 @@ mod tests {
         rarely.0.lock().told = Instant::now().checked_sub(INTERVAL);
         rarely.tell(|times| told.push(times));
         assert_eq!(told, [1, 5]);
+        assert_eq!(rarely.in_all(), 6);
     }
 }

@@ -3,6 +3,7 @@
 //! Each call runs in a task of its own; the body of its answer notes when the connection waits for the caller. A caller for
 //! which it waits too long has its call ended and the stream reset, which frees all that the answer holds.
 
+use crate::rarely::Rarely;
 use crate::received::{PACE, PATIENCE};
 use http_body::{Frame, SizeHint};
 use hyper::rt::Executor;
@@ -26,19 +27,31 @@ tokio::task_local! {
 }
 
 /// Runs calls until they have ended or their callers are not waited for any more.
-#[derive(Clone, Copy)]
-pub(crate) struct Attended;
+#[derive(Clone)]
+pub(crate) struct Attended {
+    stopped: Arc<Rarely>,
+}
+
+impl Attended {
+    /// Has `stopped` tell of callers that are not waited for any more.
+    pub(crate) fn telling(stopped: &Arc<Rarely>) -> Self {
+        let stopped = Arc::clone(stopped);
+        Self { stopped }
+    }
+}
 
 impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Attended {
     fn execute(&self, call: F) {
         let reader = Arc::<Reader>::default();
         let attended = {
-            let reader = Arc::clone(&reader);
+            let (reader, stopped) = (Arc::clone(&reader), Arc::clone(&self.stopped));
             async move {
                 tokio::select! {
                     _ = call => {}
                     () = reader.has_stopped() => {
-                        tracing::warn!("a call was ended because its caller takes the answer too slowly, or has stopped");
+                        stopped.tell(|times| {
+                            tracing::warn!(times, "a call was ended because its caller takes the answer too slowly, or has stopped");
+                        });
                     }
                 }
             }
@@ -190,7 +203,7 @@ mod tests {
     ) -> (u64, bool) {
         let begun = Instant::now();
         let (sender, ended) = tokio::sync::oneshot::channel();
-        Attended.execute(async move {
+        Attended::telling(&Arc::default()).execute(async move {
             call().await;
             let _ = sender.send(());
         });

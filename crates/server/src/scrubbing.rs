@@ -9,11 +9,15 @@ use crate::clients::Client;
 use crate::shares::{Rule, Share, Shares};
 use crate::status;
 use crate::whole::{WholeError, WholeScrub};
+use oboro_format::Scrubbed;
 use oboro_protocol::v1::{self, scrub_reply::Reply};
 use oboro_store::{Access, Pace};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
+use time::OffsetDateTime;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
@@ -37,12 +41,55 @@ pub(crate) type Replies = ReceiverStream<Result<v1::ScrubReply, Status>>;
 /// Lets a few callers at a time scrub.
 pub(crate) struct Scrubbing {
     places: Arc<Shares>,
+    scrubs: Arc<Scrubs>,
+}
+
+/// What scrubs have found since the server started.
+#[derive(Debug, Default)]
+pub(crate) struct Scrubs(Mutex<Found>);
+
+#[derive(Debug, Default)]
+struct Found {
+    damaged: u64,
+    last: BTreeMap<Arc<str>, LastScrub>,
+}
+
+/// The last scrub of a namespace that came to its end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LastScrub {
+    pub(crate) ended: OffsetDateTime,
+    pub(crate) bytes: u64,
+    /// Parts that are damaged.
+    pub(crate) damaged: u64,
+}
+
+impl Scrubs {
+    /// Damage that was found, as often as it was.
+    pub(crate) fn damaged(&self) -> u64 {
+        self.0.lock().damaged
+    }
+
+    /// The last scrub of each namespace.
+    pub(crate) fn last(&self) -> BTreeMap<Arc<str>, LastScrub> {
+        self.0.lock().last.clone()
+    }
+
+    fn ended(&self, namespace: &Arc<str>, scrubbed: &Scrubbed) {
+        let last = LastScrub {
+            ended: OffsetDateTime::now_utc(),
+            bytes: scrubbed.bytes,
+            damaged: scrubbed.damaged,
+        };
+        self.0.lock().last.insert(Arc::clone(namespace), last);
+    }
 }
 
 impl Scrubbing {
-    pub(crate) fn new() -> Self {
+    /// Has `scrubs` know what is found.
+    pub(crate) fn new(scrubs: &Arc<Scrubs>) -> Self {
         Self {
             places: Shares::new(PLACES),
+            scrubs: Arc::clone(scrubs),
         }
     }
 
@@ -73,6 +120,7 @@ impl Scrubbing {
             })
         })?;
         let name = (!request.name.is_empty()).then_some(request.name);
+        let found = (Arc::clone(&self.scrubs), Arc::clone(access.namespace()));
         // The place is held until that has ended, even if the caller goes.
         let (scrub, place) = blocking(move || {
             let scrub = WholeScrub::of_server(&access, name.as_deref());
@@ -84,7 +132,7 @@ impl Scrubbing {
             place,
         };
         let (sender, replies) = mpsc::channel(WAITING);
-        tokio::spawn(end_with_caller(sender, scrub, pace).in_current_span());
+        tokio::spawn(end_with_caller(sender, scrub, pace, found).in_current_span());
         Ok(ReceiverStream::new(replies))
     }
 }
@@ -111,9 +159,14 @@ impl Shared {
 
 type Sender = mpsc::Sender<Result<v1::ScrubReply, Status>>;
 
-async fn end_with_caller(sender: Sender, scrub: WholeScrub, mut pace: Shared) {
+async fn end_with_caller(
+    sender: Sender,
+    scrub: WholeScrub,
+    mut pace: Shared,
+    found: (Arc<Scrubs>, Arc<str>),
+) {
     let work = async {
-        let end = run(&sender, scrub, &mut pace).await?;
+        let end = run(&sender, scrub, &mut pace, &found).await?;
         // Whoever is told of the end may start the next one.
         drop(pace);
         send(&sender, end).await
@@ -137,6 +190,7 @@ async fn run(
     sender: &Sender,
     mut scrub: WholeScrub,
     pace: &mut Shared,
+    (scrubs, namespace): &(Arc<Scrubs>, Arc<str>),
 ) -> Result<Result<Reply, Status>, Gone> {
     let mut told = None;
     loop {
@@ -161,6 +215,7 @@ async fn run(
             }
             Ok((scrub, None)) => {
                 let scrubbed = scrub.scrubbed();
+                scrubs.ended(namespace, &scrubbed);
                 tracing::info!(
                     parts = scrubbed.parts,
                     bytes = scrubbed.bytes,
@@ -172,6 +227,7 @@ async fn run(
             Err(status) => return Ok(Err(status)),
         };
         if let Some(damage) = damage {
+            scrubs.0.lock().damaged += 1;
             tracing::error!(problem = damage.problem, path = ?damage.path, "storage");
             send(sender, Ok(Reply::Damage(damage.into()))).await?;
         }

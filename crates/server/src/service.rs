@@ -7,7 +7,7 @@ use crate::cache::identity;
 use crate::clients::{Caller, caller};
 use crate::columns::{self, Columns};
 use crate::counting::{Counting, Replies};
-use crate::scrubbing::{self, Scrubbing};
+use crate::scrubbing::{self, Scrubbing, Scrubs};
 use crate::status;
 use crate::writes::Writes;
 use oboro_format::wording::{MAX_DATASET, MIN_ITEM_SUPPORT};
@@ -28,11 +28,16 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// `writes` hears of what fails.
-    pub(crate) fn new(counting: Counting, writes: Arc<Writes>, release_memory: fn()) -> Self {
+    /// `writes` hears of what fails, `scrubs` of what is damaged.
+    pub(crate) fn new(
+        counting: Counting,
+        writes: Arc<Writes>,
+        scrubs: &Arc<Scrubs>,
+        release_memory: fn(),
+    ) -> Self {
         Self {
             counting,
-            scrubbing: Scrubbing::new(),
+            scrubbing: Scrubbing::new(scrubs),
             writes,
             release_memory,
         }
@@ -70,6 +75,7 @@ impl Service {
             name,
             roles,
         } = request.into_inner();
+        caller.subject.is_about(&name);
         let roles = Roles::from_bits(roles).filter(|it| !it.is_empty());
         let roles = roles.ok_or_else(|| {
             let known = Role::GRANTABLE.map(Role::name).join(", ");
@@ -122,9 +128,9 @@ impl Mining for Service {
     ) -> Result<Response<v1::UploadStatus>, Status> {
         let caller = caller(&request)?;
         let v1::BeginUploadRequest { name, manifest } = request.into_inner();
-        tracing::debug!(name, "uploads");
+        caller.subject.is_about(&name);
         if let Ok(manifest) = Manifest::decode(&manifest) {
-            record(manifest.dataset);
+            record(&caller, manifest.dataset);
             self.check_size(&manifest)?;
         }
         let status = self
@@ -155,7 +161,8 @@ impl Mining for Service {
                 (None, Some(start)) => {
                     let dataset =
                         dataset_id(&start.dataset).map_err(|error| status::of_field(&error))?;
-                    record(dataset);
+                    record(&caller, dataset);
+                    caller.subject.is_about(&start.name);
                     self.with_access(&caller, move |access| {
                         let access = of_upload(access, &start.name)?;
                         access.receive_segment(dataset, start.index, start.offset)
@@ -193,7 +200,8 @@ impl Mining for Service {
         let caller = caller(&request)?;
         let v1::PublishRequest { dataset, name } = request.into_inner();
         let dataset = dataset_id(&dataset).map_err(|error| status::of_field(&error))?;
-        record(dataset);
+        record(&caller, dataset);
+        caller.subject.is_about(&name);
         let release_memory = self.release_memory;
         let (published, identity) = self
             .with_access(&caller, move |access| {
@@ -218,11 +226,9 @@ impl Mining for Service {
     ) -> Result<Response<v1::CancelUploadReply>, Status> {
         let caller = caller(&request)?;
         let name = request.into_inner().name;
-        tracing::debug!(name, "cancels");
-        record(
-            self.with_access(&caller, move |access| access.cancel_upload(&name))
-                .await?,
-        );
+        caller.subject.is_about(&name);
+        let cancelled = self.with_access(&caller, move |it| it.cancel_upload(&name));
+        record(&caller, cancelled.await?);
         Ok(Response::new(v1::CancelUploadReply {}))
     }
 
@@ -255,7 +261,7 @@ impl Mining for Service {
     ) -> Result<Response<v1::DeleteDatasetReply>, Status> {
         let caller = caller(&request)?;
         let v1::DeleteDatasetRequest { name, at_once } = request.into_inner();
-        tracing::debug!(name, at_once, "deletes");
+        caller.subject.is_about(&name);
         let delete = move |access: &Access| {
             if at_once {
                 access.delete_now(&name)
@@ -263,7 +269,7 @@ impl Mining for Service {
                 access.delete(&name)
             }
         };
-        record(self.with_access(&caller, delete).await?);
+        record(&caller, self.with_access(&caller, delete).await?);
         Ok(Response::new(v1::DeleteDatasetReply {}))
     }
 
@@ -273,12 +279,12 @@ impl Mining for Service {
     ) -> Result<Response<v1::UndeleteDatasetReply>, Status> {
         let caller = caller(&request)?;
         let v1::UndeleteDatasetRequest { name, new_name } = request.into_inner();
-        tracing::debug!(name, "brings back");
+        caller.subject.is_about(&name);
         let new_name = (!new_name.is_empty()).then_some(new_name);
         let dataset = self
             .with_access(&caller, move |it| it.undelete(&name, new_name.as_deref()))
             .await?;
-        record(dataset);
+        record(&caller, dataset);
         let dataset = dataset.0.to_vec().into();
         Ok(Response::new(v1::UndeleteDatasetReply { dataset }))
     }
@@ -289,7 +295,7 @@ impl Mining for Service {
     ) -> Result<Response<v1::PlacementReply>, Status> {
         let caller = caller(&request)?;
         let name = request.into_inner().name;
-        tracing::debug!(name, "asks for the placement");
+        caller.subject.is_about(&name);
         let report = self
             .with_access(&caller, move |access| access.snapshot(&name)?.placement())
             .await?;
@@ -318,7 +324,7 @@ impl Mining for Service {
     ) -> Result<Response<Self::CountStream>, Status> {
         let caller = caller(&request)?;
         let request = request.into_inner();
-        tracing::debug!(name = request.name, "counts");
+        caller.subject.is_about(&request.name);
         let replies = self.counting.start(caller, request).await?;
         Ok(Response::new(replies))
     }
@@ -331,7 +337,7 @@ impl Mining for Service {
     ) -> Result<Response<Self::FetchColumnsStream>, Status> {
         let caller = caller(&request)?;
         let request = request.into_inner();
-        tracing::debug!(name = request.name, "fetches columns");
+        caller.subject.is_about(&request.name);
         let columns = columns::fetch(&self.counting, &caller, request).await?;
         Ok(Response::new(columns))
     }
@@ -345,7 +351,7 @@ impl Mining for Service {
         let caller = caller(&request)?;
         let access = self.counting.access_of(&caller);
         let request = request.into_inner();
-        tracing::debug!(name = request.name, "scrubs");
+        caller.subject.is_about(&request.name);
         let replies = self
             .scrubbing
             .start(&caller.client, access, request)
@@ -454,6 +460,7 @@ fn usage(usage: Usage) -> v1::Usage {
 }
 
 /// Logs the dataset that the call is about.
-fn record(dataset: DatasetId) {
+fn record(caller: &Caller, dataset: DatasetId) {
+    caller.subject.is_dataset(dataset);
     Span::current().record("dataset", field::display(dataset));
 }

@@ -108,6 +108,11 @@ impl Shares {
         self.state.lock().taken
     }
 
+    /// How many parts are waited for.
+    pub(crate) fn waiting(&self) -> usize {
+        self.state.lock().waiting.values().map(VecDeque::len).sum()
+    }
+
     /// What this client has.
     pub(crate) fn held(&self, client: &Client) -> u64 {
         self.state.lock().of(client)

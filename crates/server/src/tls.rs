@@ -164,6 +164,18 @@ impl Certificates {
             .collect()
     }
 
+    /// When the server's certificate expires.
+    pub(crate) fn expiry(&self) -> OffsetDateTime {
+        self.own.0.current().ending.at
+    }
+
+    /// Accepts connections that speak HTTP/1.1 with the present certificate.
+    pub(crate) fn http1_acceptor(&self) -> TlsAcceptor {
+        let mut config = ServerConfig::clone(&self.config);
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Arc::new(config).into()
+    }
+
     /// Accepts connections with the present certificate.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         Arc::clone(&self.config).into()

@@ -34,6 +34,11 @@ impl Writes {
         }
     }
 
+    /// Whether they do.
+    pub(crate) fn succeed(&self) -> bool {
+        *self.succeed.borrow()
+    }
+
     /// A call failed in this way: if it may have been the disk, looks whether that takes writes. Blocks.
     pub(crate) fn after(&self, failure: ErrorKind) {
         let may_be_the_disk = matches!(
@@ -41,7 +46,7 @@ impl Writes {
             ErrorKind::DiskFull | ErrorKind::Unavailable | ErrorKind::Internal
         );
         // Else it is looked at in turn.
-        if may_be_the_disk && *self.succeed.borrow() {
+        if may_be_the_disk && self.succeed() {
             self.look();
         }
     }
@@ -102,16 +107,15 @@ mod tests {
         let home = directory.path().join("home");
         fs::create_dir(&home).unwrap();
         let writes = Writes::new(&home);
-        let succeed = || *writes.succeed.borrow();
         writes.after(ErrorKind::Unavailable);
-        assert!(succeed() && fs::read_dir(&home).unwrap().next().is_none());
+        assert!(writes.succeed() && fs::read_dir(&home).unwrap().next().is_none());
         fs::remove_dir(&home).unwrap();
         writes.after(ErrorKind::NotFound);
-        assert!(succeed());
+        assert!(writes.succeed());
         writes.after(ErrorKind::Internal);
-        assert!(!succeed());
+        assert!(!writes.succeed());
         fs::create_dir(&home).unwrap();
         writes.look();
-        assert!(succeed());
+        assert!(writes.succeed());
     }
 }

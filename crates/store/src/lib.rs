@@ -23,12 +23,12 @@ pub use location::{DEFAULT_NAMESPACE, Location, home_of};
 pub use pace::Pace;
 pub use panel::Panel;
 pub use placement::{NodePages, Placement, PlacementReport};
-pub use residency::{Arrival, Listener, PanelKey, Reads, Stream, WorkUnit};
+pub use residency::{Arrival, Listener, PanelKey, Reads, Residency, Stream, WorkUnit};
 pub use shared::SharedStore;
 pub use snapshot::Snapshot;
-pub use source::StoredSegment;
+pub use source::{Requested, StoredSegment};
 pub use store::{
-    Access, BackedUp, DeletedInfo, Grant, Listing, Policy, Published, Quota, Resolved, Scrub,
-    ScrubbedPart, SegmentProgress, SegmentReceiver, Store, UploadInfo, UploadStatus, Usage,
-    Visible, backup, backup_with, namespaces_in,
+    Access, BackedUp, CacheState, DeletedInfo, Grant, Listing, Policy, Published, Quota, Resolved,
+    Scrub, ScrubbedPart, SegmentProgress, SegmentReceiver, Store, StoreState, UploadInfo,
+    UploadStatus, Usage, Visible, backup, backup_with, namespaces_in,
 };

@@ -10,6 +10,6 @@ mod permits;
 mod reader;
 mod tier;
 
-pub use ledger::{PanelKey, Reads, WorkUnit};
+pub use ledger::{PanelKey, Reads, Residency, WorkUnit};
 pub use tier::{Arrival, Listener, Stream};
 pub(crate) use tier::{OpenSegment, Tier};

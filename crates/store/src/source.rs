@@ -4,6 +4,8 @@
 mod file;
 pub(crate) mod object;
 
+pub use object::Requested;
+
 use crate::error::StoreError;
 use oboro_format::{FormatError, Segment, SegmentDescription, SegmentHeader};
 use oboro_ring::{Column, Limb};

@@ -11,10 +11,10 @@ use crate::location::{
     segment_path,
 };
 use crate::placement::Placement;
-use crate::residency::Tier;
+use crate::residency::{Residency, Tier};
 use crate::snapshot::{Snapshot, segments_of};
 use crate::source::StoredSegment;
-use crate::source::object::{Cache, Objects};
+use crate::source::object::{Cache, Objects, Requested};
 use oboro_format::files::{
     Lock, ensure_directories, ensure_directory, exists, io_error, lock, names, partial_path,
     remove_if_there, rename_durably, sweep, sync_directory,
@@ -46,7 +46,8 @@ pub use namespaces::namespaces_in;
 pub use policy::{Policy, Quota};
 pub use receiver::SegmentReceiver;
 pub use reports::{
-    DeletedInfo, Listing, Published, SegmentProgress, UploadInfo, UploadStatus, Usage,
+    CacheState, DeletedInfo, Listing, Published, SegmentProgress, StoreState, UploadInfo,
+    UploadStatus, Usage,
 };
 pub use scrub::{Scrub, ScrubbedPart};
 
@@ -376,6 +377,39 @@ impl Store {
     /// The name is not checked: it is the server's business who has which.
     pub fn access_of(&self, namespace: &str, roles: Roles) -> Access {
         Access::new(Arc::clone(&self.namespaces), namespace.into(), roles)
+    }
+
+    /// What there is in memory and in the cache. Neither disk nor object storage is asked.
+    pub fn state(&self) -> StoreState {
+        let common = self.namespaces.common();
+        let cache = common.objects.as_ref().map(|cache| {
+            let (bytes, limit) = cache.bytes();
+            CacheState {
+                bytes,
+                limit,
+                requested: cache.objects().requested(),
+            }
+        });
+        StoreState {
+            residency: common.tier.residency(),
+            cache,
+        }
+    }
+
+    /// Sees whether object storage, or the disk of the directory, answers. Blocks.
+    ///
+    /// # Errors
+    /// It does not, or refuses.
+    pub fn probe(&self) -> Result<(), StoreError> {
+        let common = self.namespaces.common();
+        match &common.objects {
+            Some(cache) => {
+                let objects = cache.objects();
+                let probed = objects.probe();
+                probed.map_err(|error| objects.failed("probe", &error))
+            }
+            None => Ok(names(&common.home).map(drop)?),
+        }
     }
 
     /// Bytes that each namespace of this directory stores. What cannot be read is left out.

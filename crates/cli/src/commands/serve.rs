@@ -6,8 +6,8 @@ use crate::output::{Failure, Output};
 use bytesize::ByteSize;
 use clap::{ValueEnum, value_parser};
 use oboro_server::{
-    Certificates, ConnectionLimits, GenomeOptions, Limits, Options, Pin, Policy, Quota, Server,
-    Tokens,
+    Audit, AuditOptions, Certificates, ConnectionLimits, GenomeOptions, Limits, MonitorOptions,
+    Options, Pin, Policy, Quota, Server, Tokens,
 };
 use oboro_store::Location;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -68,6 +68,10 @@ pub struct Arguments {
     keeping: KeepingArguments,
     #[command(flatten)]
     genome: GenomeArguments,
+    #[command(flatten)]
+    monitor: MonitorArguments,
+    #[command(flatten)]
+    audit: AuditArguments,
     /// The format of the log on standard error; OBORO_LOG sets the level (error, warn, info, debug).
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
@@ -216,6 +220,64 @@ impl GenomeArguments {
     }
 }
 
+/// Where operators look.
+#[derive(clap::Args)]
+struct MonitorArguments {
+    /// Show metrics (/metrics, for Prometheus) and answer probes (/livez, /readyz) by HTTP at this address. Beyond loopback
+    /// that needs TLS, and metrics want a token with the role operate.
+    #[arg(
+        long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true,
+        default_missing_value = "127.0.0.1:7172"
+    )]
+    monitor: Option<SocketAddr>,
+    /// Have metrics by namespace, too: what each used and stores.
+    #[arg(long, requires = "monitor")]
+    monitor_namespaces: bool,
+}
+
+impl MonitorArguments {
+    fn options(&self) -> Option<MonitorOptions> {
+        self.monitor.map(|listen| MonitorOptions {
+            listen,
+            by_namespace: self.monitor_namespaces,
+        })
+    }
+}
+
+/// The audit log.
+#[derive(clap::Args)]
+struct AuditArguments {
+    /// Write to this file who did what to which dataset, a line of JSON for each call. While it cannot be written, no call is
+    /// begun.
+    #[arg(long, value_name = "FILE")]
+    audit_log: Option<PathBuf>,
+    /// The audit log is renamed, to FILE.1 and on, before it has more bytes.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "64MiB",
+        requires = "audit_log"
+    )]
+    audit_log_size: ByteSize,
+    /// Renamed audit logs that are kept.
+    #[arg(long, value_name = "N", default_value_t = 16, requires = "audit_log")]
+    audit_log_keep: u32,
+}
+
+impl AuditArguments {
+    fn open(&self) -> Result<Option<Arc<Audit>>, Failure> {
+        let Some(path) = self.audit_log.clone() else {
+            return Ok(None);
+        };
+        let options = AuditOptions {
+            path,
+            bytes: self.audit_log_size.as_u64(),
+            keep: self.audit_log_keep,
+        };
+        Ok(Some(Arc::new(Audit::open(options)?)))
+    }
+}
+
 impl Arguments {
     fn location(&self) -> Result<Location, Failure> {
         let url = self.data.to_str().filter(|data| data.contains("://"));
@@ -319,6 +381,8 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         memory: arguments.memory.map(|memory| memory.as_u64()),
         genome: arguments.genome.options(),
         pin: arguments.pin.map(Pin::from),
+        monitor: arguments.monitor.options(),
+        audit: arguments.audit.open()?,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -336,6 +400,11 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
                  until `oboro genome budget --accept-restored`"
             );
             value["restored_budgets"] = copied.into();
+        }
+        if let Some(monitor) = server.monitor() {
+            let url = format!("{}://{monitor}", if monitor.ip().is_loopback() { "http" } else { scheme });
+            let _ = write!(text, "; metrics and probes on {url}");
+            value["monitor"] = url.into();
         }
         output.result(&value, || format!("{text}\n"))?;
         let mut hangup = signal(SignalKind::hangup())?;

@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use crate::common::calls::connect;
+use crate::common::http::get;
 use crate::common::plaintext::random_baskets;
 use crate::common::{Home, Server, says, until};
 use std::fs;
@@ -49,7 +50,7 @@ impl Drop for Mount {
 /// An owner who has uploaded `rows` to a server on the disk.
 fn uploaded(operator: &Home) -> (Home, Server) {
     let owner = Home::with_key();
-    let server = operator.serve_from("disk/data", "");
+    let server = operator.serve_from("disk/data", "--monitor=127.0.0.1:0");
     owner.talk_to(server.url());
     owner.write_fimi("rows.dat", &random_baskets(500, 8, 128));
     owner.json("encrypt rows.dat --max-len 3");
@@ -119,6 +120,12 @@ fn a_disk_that_turns_read_only_answers_questions_and_refuses_writes() {
         }
     });
     until_logged(&server, "the disk takes no writes");
+    let ready = get(server.monitor(), "/readyz", &[]);
+    assert_eq!(ready.status, 503, "{ready:?}");
+    says(
+        &ready.body,
+        &["[-] disk: the disk takes no writes", "[+] serving"],
+    );
     server.kill();
     drop(mount);
 

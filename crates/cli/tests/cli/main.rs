@@ -21,6 +21,7 @@ mod liar;
 mod make;
 mod memory;
 mod mining;
+mod monitoring;
 mod objects;
 mod owners;
 mod placement;

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use time::{Duration, OffsetDateTime};
 use tokio::runtime::Runtime;
-use tonic::transport::{self, Channel, ClientTlsConfig};
+use tonic::transport::{self, ClientTlsConfig};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 

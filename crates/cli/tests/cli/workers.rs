@@ -61,6 +61,8 @@ impl Serving {
             memory: None,
             genome: GenomeOptions::default(),
             pin: None,
+            monitor: None,
+            audit: None,
         };
         let runtime = Runtime::new().unwrap();
         let server = runtime.block_on(Server::bind(options)).unwrap();

@@ -38,6 +38,8 @@ fn start(data: &Path) -> Local {
         memory: None,
         genome: GenomeOptions::default(),
         pin: None,
+        monitor: None,
+        audit: None,
     })
     .unwrap()
 }

@@ -58,6 +58,11 @@ impl<C: Clone + PartialEq, J: ?Sized> Flows<C, J> {
         }
     }
 
+    /// The number of jobs.
+    pub(crate) fn jobs(&self) -> usize {
+        self.flows.iter().map(|flow| flow.jobs.len()).sum()
+    }
+
     /// The next slice, if there is a job that is ready.
     pub(crate) fn next(&mut self, is_ready: impl Fn(&J) -> bool) -> Option<Slice<C, J>> {
         for flow in &mut self.flows {

@@ -55,6 +55,11 @@ impl Memory {
         }
     }
 
+    /// What of it is taken.
+    pub(super) fn shares(&self) -> &Shares {
+        &self.bytes
+    }
+
     /// Waits for the memory of a search of this client.
     ///
     /// # Errors

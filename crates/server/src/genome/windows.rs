@@ -2,6 +2,7 @@
 //!
 //! Its content is the same for all queries; nothing that blinds an answer is here.
 
+use crate::monitor::CacheUse;
 use oboro_genome_server::{GenomeError, HaplotypePanel, Reference, Window};
 use quick_cache::{Weighter, sync};
 use std::ops::Range;
@@ -120,6 +121,16 @@ impl Windows {
             None => prepare()?,
         };
         Ok((window, origin))
+    }
+
+    /// How it is used.
+    pub(crate) fn used(&self) -> CacheUse {
+        let used = |cache: &sync::Cache<_, _, _>| CacheUse {
+            bytes: cache.weight(),
+            hits: cache.hits(),
+            misses: cache.misses(),
+        };
+        self.0.as_ref().map(used).unwrap_or_default()
     }
 
     /// Drops all cached windows.

@@ -157,7 +157,7 @@ pub(super) enum Action {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct StreamId(u64);
 
-/// The reads of a stream so far.
+/// Reads so far, of a stream or of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reads {
     /// Bytes of panels as they are on disk.
@@ -170,6 +170,21 @@ pub struct Reads {
     pub masks: u64,
 }
 
+/// The panels of a store in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Residency {
+    /// Bytes of panels that may be in memory; the largest number if everything that is used stays there.
+    pub capacity: u64,
+    /// Bytes of panels that are in memory, or being loaded.
+    pub used: u64,
+    /// Streams of panels for queries.
+    pub streams: usize,
+    /// Those of them that wait for memory.
+    pub waiting: usize,
+    /// The reads of all streams since the store was opened.
+    pub reads: Reads,
+}
+
 /// [`Reads`] as they are counted.
 #[derive(Debug, Default)]
 pub(super) struct ReadCounters {
@@ -180,6 +195,23 @@ pub(super) struct ReadCounters {
 }
 
 impl ReadCounters {
+    /// A panel was read from disk if it has bytes there, or else expanded.
+    fn loaded(&self, read: Option<u64>) {
+        match read {
+            Some(bytes) => {
+                self.bytes.fetch_add(bytes, Ordering::Relaxed);
+                self.panels.fetch_add(1, Ordering::Relaxed);
+            }
+            None => {
+                self.masks.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn found(&self) {
+        self.found.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(super) fn get(&self) -> Reads {
         let [bytes, panels, found, masks] = [&self.bytes, &self.panels, &self.found, &self.masks]
             .map(|counter| counter.load(Ordering::Relaxed));
@@ -344,6 +376,8 @@ pub(super) struct Ledger {
     waiting: VecDeque<StreamId>,
     opened: u64,
     clock: i64,
+    /// Of all streams that there ever were.
+    reads: ReadCounters,
 }
 
 impl Ledger {
@@ -358,11 +392,23 @@ impl Ledger {
             waiting: VecDeque::new(),
             opened: 0,
             clock: 0,
+            reads: ReadCounters::default(),
         }
     }
 
     pub(super) fn capacity(&self) -> u64 {
         self.capacity
+    }
+
+    /// What there is at the moment, and what was read until now.
+    pub(super) fn residency(&self) -> Residency {
+        Residency {
+            capacity: self.capacity,
+            used: self.used,
+            streams: self.streams.len(),
+            waiting: self.waiting.len(),
+            reads: self.reads.get(),
+        }
     }
 
     #[cfg(test)]
@@ -449,16 +495,9 @@ impl Ledger {
             return Vec::new();
         };
         if let Some(stream) = self.streams.get_mut(&by) {
-            match read {
-                Some(bytes) => {
-                    stream.reads.bytes.fetch_add(bytes, Ordering::Relaxed);
-                    stream.reads.panels.fetch_add(1, Ordering::Relaxed);
-                }
-                None => {
-                    stream.reads.masks.fetch_add(1, Ordering::Relaxed);
-                }
-            }
+            stream.reads.loaded(read);
         }
+        self.reads.loaded(read);
         let mut arrived = Vec::new();
         for (id, unit) in waiting {
             if let Some(stream) = self.streams.get_mut(&id)
@@ -664,7 +703,8 @@ impl Ledger {
                 stream.loaded += bytes;
                 stream.loading += bytes;
             } else {
-                stream.reads.found.fetch_add(1, Ordering::Relaxed);
+                stream.reads.found();
+                self.reads.found();
             }
         }
         if let Some(unit) = stream.go_on() {

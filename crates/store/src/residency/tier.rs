@@ -6,7 +6,9 @@
 //! [ledger](super::ledger) decides which panels are loaded: they are read, checked and unpacked, or expanded from their
 //! seeds, by the [reader](super::reader)'s threads. A caller opens a [`Stream`] and is told as its units arrive.
 
-use super::ledger::{Action, Key, Ledger, PanelKey, Plan, ReadCounters, Reads, StreamId, WorkUnit};
+use super::ledger::{
+    Action, Key, Ledger, PanelKey, Plan, ReadCounters, Reads, Residency, StreamId, WorkUnit,
+};
 use super::permits::Permits;
 use super::reader::{Expand, Read, Reader, Work};
 use crate::error::{ResidencyError, StoreError};
@@ -316,6 +318,11 @@ impl Tier {
     /// The bytes of panels that may be in memory at a time.
     fn capacity(&self) -> u64 {
         self.state.lock().ledger.capacity()
+    }
+
+    /// What is in memory.
+    pub(crate) fn residency(&self) -> Residency {
+        self.state.lock().ledger.residency()
     }
 
     /// Adds a segment of an owner; none of its panels is read yet.

@@ -21,11 +21,12 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tokio_stream::StreamExt;
 
 /// Bytes of panels in flight at a time.
@@ -98,9 +99,47 @@ pub(crate) struct Objects {
     /// What the names of these objects begin with below the prefix: nothing, or directories and a slash.
     below: String,
     in_flight: Arc<Semaphore>,
+    traffic: Arc<Traffic>,
     /// Held by the one object that is being written from a file.
     turn: Arc<Semaphore>,
     runtime: Arc<Requests>,
+}
+
+/// Requests so far, those of all prefixes together.
+#[derive(Debug, Default)]
+struct Traffic {
+    requests: AtomicU64,
+    failed: AtomicU64,
+    fetched: AtomicU64,
+}
+
+/// Requests to object storage since the store was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Requested {
+    /// All of them; what a request repeats by itself is not counted.
+    pub requests: u64,
+    /// Those that storage did not answer, or refused.
+    pub failed: u64,
+    /// Bytes that were received.
+    pub fetched_bytes: u64,
+}
+
+impl Traffic {
+    /// Counts a request that ended in this way.
+    fn count<T>(&self, ended: Result<T, ObjectError>) -> Result<T, ObjectError> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        if let Err(ObjectError::Unreachable(_)) = ended {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+        }
+        ended
+    }
+
+    /// The same of one that fetches bytes.
+    fn count_bytes(&self, ended: Result<Vec<u8>, ObjectError>) -> Result<Vec<u8>, ObjectError> {
+        let bytes = ended.as_ref().map_or(0, |it| it.len() as u64);
+        self.fetched.fetch_add(bytes, Ordering::Relaxed);
+        self.count(ended)
+    }
 }
 
 /// The threads of requests; there until it is dropped.
@@ -179,6 +218,7 @@ impl Objects {
             url: url.into(),
             below: String::new(),
             in_flight: Arc::new(Semaphore::new((IN_FLIGHT / PERMIT) as usize)),
+            traffic: Arc::default(),
             turn: Arc::new(Semaphore::new(1)),
             runtime: Arc::new(Requests(Some(runtime))),
         })
@@ -192,6 +232,7 @@ impl Objects {
             url: self.url.clone(),
             below: format!("{}{below}", self.below),
             in_flight: Arc::clone(&self.in_flight),
+            traffic: Arc::clone(&self.traffic),
             turn: Arc::clone(&self.turn),
             runtime: Arc::clone(&self.runtime),
         }
@@ -256,14 +297,16 @@ impl Objects {
     /// A whole object and its version.
     pub(crate) fn get(&self, name: &str) -> Result<(Vec<u8>, UpdateVersion), ObjectError> {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
-        self.wait(async move { get(&*store, &path).await })
-            .map_err(|error| ObjectError::of(&error))
+        let got = self.wait(async move { get(&*store, &path).await });
+        self.traffic
+            .count(got.map_err(|error| ObjectError::of(&error)))
     }
 
     /// A range of an object, all of it.
     pub(crate) fn get_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ObjectError> {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
-        self.wait(async move { get_range(&*store, &path, range).await })
+        let got = self.wait(async move { get_range(&*store, &path, range).await });
+        self.traffic.count_bytes(got)
     }
 
     /// Gets a range of an object and passes it to `then` on a thread where that may take its time. Does not block.
@@ -274,11 +317,11 @@ impl Objects {
         then: impl FnOnce(Result<Vec<u8>, ObjectError>) + Send + 'static,
     ) {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
-        let in_flight = Arc::clone(&self.in_flight);
+        let (in_flight, traffic) = (Arc::clone(&self.in_flight), Arc::clone(&self.traffic));
         let permits = (range.end - range.start).min(IN_FLIGHT).div_ceil(PERMIT) as u32;
         self.runtime().spawn(async move {
             let permit = in_flight.acquire_many_owned(permits).await;
-            let bytes = get_range(&*store, &path, range).await;
+            let bytes = traffic.count_bytes(get_range(&*store, &path, range).await);
             tokio::task::spawn_blocking(move || {
                 then(bytes);
                 drop(permit);
@@ -290,7 +333,7 @@ impl Objects {
     pub(crate) fn put_file(&self, name: &str, mut file: File) -> Result<(), ObjectError> {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
         let turn = Arc::clone(&self.turn);
-        self.wait(async move {
+        let put = self.wait(async move {
             let _turn = turn.acquire().await;
             let unread = |error: std::io::Error| ObjectError::Unreachable(error.to_string());
             let length = file.metadata().map_err(unread)?.len();
@@ -329,14 +372,47 @@ impl Objects {
                 }
             }
             upload.finish().await.map(drop).map_err(failed)
-        })
+        });
+        self.traffic.count(put)
     }
 
     /// Writes a small object, replacing one that exists.
     pub(crate) fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), ObjectError> {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
-        self.wait(async move { store.put(&path, bytes.into()).await.map(drop) })
-            .map_err(|error| ObjectError::of(&error))
+        let put = self.wait(async move { store.put(&path, bytes.into()).await.map(drop) });
+        self.traffic
+            .count(put.map_err(|error| ObjectError::of(&error)))
+    }
+
+    /// Asks for an object that need not exist, to see whether storage answers, which it has some seconds for.
+    pub(crate) fn probe(&self) -> Result<(), ObjectError> {
+        let (store, path) = (Arc::clone(&self.store), self.path("probe"));
+        let found = self.wait(async move { timeout(LENGTH_TIME, store.head(&path)).await });
+        let answered = match found {
+            Ok(found) => found.map_err(|error| ObjectError::of(&error)),
+            Err(_) => Err(ObjectError::Unreachable(format!(
+                "no answer within {} s",
+                LENGTH_TIME.as_secs()
+            ))),
+        };
+        match self.traffic.count(answered) {
+            Ok(_) | Err(ObjectError::Missing) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What was requested so far, for all prefixes.
+    pub(crate) fn requested(&self) -> Requested {
+        let Traffic {
+            requests,
+            failed,
+            fetched,
+        } = &*self.traffic;
+        Requested {
+            requests: requests.load(Ordering::Relaxed),
+            failed: failed.load(Ordering::Relaxed),
+            fetched_bytes: fetched.load(Ordering::Relaxed),
+        }
     }
 
     /// Writes an object if it still is as it `was`, or absent; returns what it is now.
@@ -353,7 +429,7 @@ impl Objects {
     /// The names of all objects below `name`, and their lengths.
     pub(crate) fn list(&self, name: &str) -> Result<Vec<(String, u64)>, ObjectError> {
         let (store, path, prefix) = (Arc::clone(&self.store), self.path(name), self.path(""));
-        self.wait(async move {
+        let listed = self.wait(async move {
             let mut listed = store.list(Some(&path));
             let mut names = Vec::new();
             while let Some(meta) = listed.next().await {
@@ -364,14 +440,15 @@ impl Objects {
                 }
             }
             Ok(names)
-        })
+        });
+        self.traffic.count(listed)
     }
 
     /// Removes objects; missing ones are fine.
     pub(crate) fn delete(&self, names: Vec<String>) -> Result<(), ObjectError> {
         let paths: Vec<_> = names.iter().map(|name| Ok(self.path(name))).collect();
         let store = Arc::clone(&self.store);
-        self.wait(async move {
+        let deleted = self.wait(async move {
             let mut deleted = store.delete_stream(Box::pin(tokio_stream::iter(paths)));
             while let Some(one) = deleted.next().await {
                 match one.map_err(|error| ObjectError::of(&error)) {
@@ -380,7 +457,8 @@ impl Objects {
                 }
             }
             Ok(())
-        })
+        });
+        self.traffic.count(deleted)
     }
 }
 
@@ -426,7 +504,7 @@ async fn get_range(
 /// The length of an object, if the server answers soon. A range beyond the end is refused by every server in its own
 /// words.
 async fn length(store: &dyn ObjectStore, path: &ObjectPath) -> Option<u64> {
-    let found = tokio::time::timeout(LENGTH_TIME, store.head(path)).await;
+    let found = timeout(LENGTH_TIME, store.head(path)).await;
     Some(found.ok()?.ok()?.size)
 }
 

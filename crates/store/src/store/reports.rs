@@ -39,6 +39,26 @@ pub struct Published {
     pub rewrote: Vec<Digest>,
 }
 
+/// What there is of a store in memory and in its cache, and what was read since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreState {
+    /// Panels in memory.
+    pub residency: Residency,
+    /// The cache of object storage, if data are there.
+    pub cache: Option<CacheState>,
+}
+
+/// The cache of what was fetched from object storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheState {
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// The most that there may be.
+    pub limit: u64,
+    /// Requests to object storage.
+    pub requested: Requested,
+}
+
 /// What a store holds.
 #[derive(Debug, Default)]
 pub struct Listing {

@@ -38,7 +38,14 @@ async fn take(mut answer: Streaming<v1::CountReply>) -> Result<(), Status> {
 
 #[test]
 fn many_tiny_datasets_are_cheap_and_so_are_listings_that_nobody_reads() {
-    let scene = Scene::new("--max-calls-per-second 100000 --queue-timeout 0");
+    // Of more files than these none stays open between questions.
+    let (connections, files) = (300, 200);
+    let scene = Scene::served(super::MEMORY, |operator, lean| {
+        operator.serve_after(
+            &format!("ulimit -n {}", connections + files + 256),
+            &format!("{lean} --max-connections {connections} --max-calls-per-second 100000 --queue-timeout 0"),
+        )
+    });
     let (flood, token) = tenant(&scene, "flood");
     let runtime = Runtime::new().unwrap();
     let datasets = scaled(1_008, 10);
@@ -58,7 +65,7 @@ fn many_tiny_datasets_are_cheap_and_so_are_listings_that_nobody_reads() {
         let answer = runtime.block_on(asked).unwrap();
         runtime.block_on(take(answer.into_inner())).unwrap();
     }
-    scene.holds(2, 5 * datasets);
+    scene.holds(2 + files, 5 * datasets);
     // Those of one client that are not read take its places; others are refused.
     let (listings, each) = (scaled(20_000, 0), 100);
     let unread: Vec<Connection> = (0..listings / each)
@@ -70,7 +77,7 @@ fn many_tiny_datasets_are_cheap_and_so_are_listings_that_nobody_reads() {
         .collect();
     let refused: usize = unread.iter().map(Connection::refused).sum();
     assert_eq!(refused, listings - 16);
-    scene.holds(unread.len() + 2, 5 * datasets + listings);
+    scene.holds(unread.len() + 2 + files, 5 * datasets + listings);
     drop(unread);
     until("the flood's own listing is answered again", || {
         let list = with_token(v1::ListDatasetsRequest::default(), &token);

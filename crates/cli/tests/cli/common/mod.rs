@@ -6,6 +6,7 @@
 
 pub mod calls;
 pub mod cgroup;
+pub mod http;
 pub mod http2;
 pub mod plaintext;
 pub mod proxy;
@@ -118,6 +119,11 @@ impl Home {
             fs::create_dir_all(target.parent().unwrap()).unwrap();
             fs::copy(&file, target).unwrap();
         }
+    }
+
+    /// Copies a file of another home.
+    pub fn copy_from(&self, other: &Self, name: &str) {
+        self.write(name, other.read(name));
     }
 
     /// Starts `oboro` with the words of `line` as arguments.
@@ -431,6 +437,7 @@ pub fn says(message: &str, phrases: &[&str]) {
 pub struct Server {
     process: Process,
     url: String,
+    monitor: Option<SocketAddr>,
 }
 
 impl Server {
@@ -445,6 +452,10 @@ impl Server {
         Self {
             process,
             url: value["listening"].as_str().unwrap().to_owned(),
+            monitor: value["monitor"].as_str().map(|it| {
+                let (_, address) = it.split_once("://").unwrap();
+                address.parse().unwrap()
+            }),
         }
     }
 
@@ -455,6 +466,11 @@ impl Server {
     pub fn address(&self) -> SocketAddr {
         let (_, address) = self.url.split_once("://").unwrap();
         address.parse().unwrap()
+    }
+
+    /// Where operators look.
+    pub fn monitor(&self) -> SocketAddr {
+        self.monitor.unwrap()
     }
 
     /// Its process id.

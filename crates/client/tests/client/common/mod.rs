@@ -27,6 +27,8 @@ pub fn serve(data: &Path, moment_cache: u64) -> Running {
         genome: oboro_server::GenomeOptions::default(),
         memory: None,
         pin: None,
+        monitor: None,
+        audit: None,
     };
     let server = runtime.block_on(Server::bind(options)).unwrap();
     let url = format!("http://{}", server.address());

@@ -109,6 +109,11 @@ impl Cache {
         (Arc::clone(&self.prefix), dataset, number)
     }
 
+    /// The bytes of all files, and the limit on them.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        (self.space.state.lock().bytes, self.space.limit)
+    }
+
     /// The source of the bytes.
     pub(crate) fn objects(&self) -> &Objects {
         &self.objects

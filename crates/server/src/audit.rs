@@ -1,0 +1,414 @@
+//! The audit log: who did what to which dataset, a line of JSON for each call that was begun.
+//!
+//! A thread of its own writes, so that a slow disk holds up no call. While lines cannot be written, or too many wait, no call
+//! is begun: what is done is in the log, or not done. The file is renamed when it is large enough, and may be renamed by
+//! others; there is nothing in it of what datasets contain.
+
+use crate::clients::Client;
+use crate::metering::whole_lines;
+use crate::status::{RETRY_SOON, busy};
+use oboro_format::DatasetId;
+use oboro_format::FormatError;
+use oboro_format::files::io_error;
+use parking_lot::Mutex;
+use serde::Serialize;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use tonic::{Code, Status};
+
+/// Lines that wait to be written; with more, no call is begun.
+const MOST_WAITING: usize = 4096;
+/// The time until a line that could not be written is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Where the audit log is, and how much of it is kept.
+#[derive(Debug, Clone)]
+pub struct AuditOptions {
+    /// The file that lines are added to.
+    pub path: PathBuf,
+    /// The file is renamed before it has more bytes.
+    pub bytes: u64,
+    /// Renamed files that are kept, as `PATH.1`, the last one, to `PATH.N`.
+    pub keep: u32,
+}
+
+/// What a call turns out to be about.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Subject(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    caller: Option<String>,
+    credential: Option<(&'static str, String)>,
+    peer: Option<SocketAddr>,
+    name: Option<String>,
+    dataset: Option<DatasetId>,
+}
+
+impl Subject {
+    /// Who calls, what proves it, and from where.
+    pub(crate) fn is_by(
+        &self,
+        client: &Client,
+        credential: Option<(&'static str, String)>,
+        peer: Option<SocketAddr>,
+    ) {
+        let mut known = self.0.lock();
+        known.caller = Some(match client {
+            Client::Named(name) => name.to_string(),
+            Client::Connected(_) => String::new(),
+        });
+        known.credential = credential;
+        known.peer = peer;
+    }
+
+    /// What the caller calls it.
+    pub(crate) fn is_about(&self, name: &str) {
+        if !name.is_empty() {
+            self.0.lock().name = Some(name.to_owned());
+        }
+    }
+
+    pub(crate) fn is_dataset(&self, dataset: DatasetId) {
+        self.0.lock().dataset = Some(dataset);
+    }
+}
+
+/// How a call went.
+pub(crate) struct Ended<'a> {
+    pub(crate) request: &'a str,
+    pub(crate) call: &'static str,
+    pub(crate) outcome: Code,
+    pub(crate) time: Duration,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    time: String,
+    request: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    call: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dataset: Option<String>,
+    outcome: String,
+    milliseconds: u64,
+}
+
+/// An audit log that is open.
+pub struct Audit {
+    lines: Option<Sender<String>>,
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: AtomicUsize,
+    is_failing: AtomicBool,
+}
+
+impl Audit {
+    /// Opens the log, which is created if there is none.
+    ///
+    /// # Errors
+    /// A file that cannot be opened or written.
+    pub fn open(options: AuditOptions) -> Result<Self, FormatError> {
+        let mut file = Rotated::open(options)?;
+        let state = Arc::<State>::default();
+        let (lines, received) = channel();
+        let of_thread = Arc::clone(&state);
+        let thread = thread::Builder::new().name("audit".to_owned());
+        let thread = thread.spawn(move || write_all(&received, &mut file, &of_thread));
+        Ok(Self {
+            lines: Some(lines),
+            state,
+            thread: Some(thread.map_err(io_error("start the thread of", Path::new("audit log")))?),
+        })
+    }
+
+    /// Whether what is done now will be in the log.
+    ///
+    /// # Errors
+    /// It may not: nothing is to be done.
+    pub(crate) fn check(&self) -> Result<(), Status> {
+        if !self.is_failing() {
+            return Ok(());
+        }
+        Err(busy(
+            "this server cannot write its audit log, and does nothing that would not be in it; its operator has to look at the disk",
+            RETRY_SOON,
+        ))
+    }
+
+    /// Whether lines cannot be written, or not as fast as they come.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.state.is_failing.load(Ordering::Relaxed)
+            || self.state.waiting.load(Ordering::Relaxed) > MOST_WAITING
+    }
+
+    /// Adds the line of a call.
+    pub(crate) fn ended(&self, subject: &Subject, ended: &Ended<'_>) {
+        let known = subject.0.lock();
+        let credential = |kind| {
+            let found = known.credential.as_ref().filter(|it| it.0 == kind);
+            found.map(|it| &*it.1)
+        };
+        let line = Line {
+            time: OffsetDateTime::now_utc()
+                .format(&Rfc3339)
+                .unwrap_or_default(),
+            request: ended.request,
+            caller: known.caller.as_deref(),
+            token: credential("token"),
+            certificate: credential("certificate"),
+            address: known.peer.map(|it| it.to_string()),
+            call: ended.call,
+            name: known.name.as_deref(),
+            dataset: known.dataset.map(|it| it.to_string()),
+            outcome: format!("{:?}", ended.outcome),
+            milliseconds: u64::try_from(ended.time.as_millis()).unwrap_or(u64::MAX),
+        };
+        let line = serde_json::to_string(&line).expect("strings and numbers are JSON");
+        self.state.waiting.fetch_add(1, Ordering::Relaxed);
+        let lines = self.lines.as_ref().expect("there until it is dropped");
+        lines.send(line + "\n").expect("the thread ends after this");
+    }
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        self.lines = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Writes lines until there will be no more. One that cannot be written is tried until it can, or until the server ends.
+fn write_all(lines: &Receiver<String>, file: &mut Rotated, state: &State) {
+    while let Ok(line) = lines.recv() {
+        while let Err(error) = file.add(&line) {
+            if !state.is_failing.swap(true, Ordering::Relaxed) {
+                tracing::error!(%error, "the audit log cannot be written; no call is begun until it can");
+            }
+            thread::sleep(AGAIN);
+        }
+        if state.is_failing.swap(false, Ordering::Relaxed) {
+            tracing::info!("the audit log is written again");
+        }
+        state.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A file that is renamed when it is full.
+struct Rotated {
+    options: AuditOptions,
+    file: File,
+    bytes: u64,
+}
+
+impl Rotated {
+    fn open(options: AuditOptions) -> Result<Self, FormatError> {
+        let (file, bytes) = open(&options.path)?;
+        Ok(Self {
+            options,
+            file,
+            bytes,
+        })
+    }
+
+    fn add(&mut self, line: &str) -> Result<(), FormatError> {
+        let path = &self.options.path;
+        if !is_at(&self.file, path) {
+            (self.file, self.bytes) = open(path)?;
+        }
+        if self.bytes > 0 && self.bytes + line.len() as u64 > self.options.bytes {
+            self.rotate()?;
+        }
+        let path = &self.options.path;
+        let written = self.file.write_all(line.as_bytes());
+        if let Err(error) = written {
+            // What is there of the line is removed, or else the next time the file is opened.
+            let _ = self.file.set_len(self.bytes);
+            let _ = self.file.seek(SeekFrom::Start(self.bytes));
+            return Err(io_error("write", path)(error));
+        }
+        self.bytes += line.len() as u64;
+        Ok(())
+    }
+
+    /// Renames the file, and those before it.
+    fn rotate(&mut self) -> Result<(), FormatError> {
+        let path = &self.options.path;
+        self.file.sync_all().map_err(io_error("write", path))?;
+        let keep = self.options.keep;
+        for number in (0..keep).rev() {
+            let from = if number == 0 {
+                path.clone()
+            } else {
+                numbered(path, number)
+            };
+            match fs::rename(&from, numbered(path, number + 1)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(io_error("rename", &from)(error));
+                }
+                _ => {}
+            }
+        }
+        if keep == 0 {
+            fs::remove_file(path).map_err(io_error("remove", path))?;
+        }
+        (self.file, self.bytes) = open(path)?;
+        Ok(())
+    }
+}
+
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    name.into()
+}
+
+/// Opens a file to add lines to, and its length. What a crash left of a line is removed.
+fn open(path: &Path) -> Result<(File, u64), FormatError> {
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true).create(true).truncate(false);
+    let opened = options.mode(0o600).open(path);
+    let mut file = opened.map_err(io_error("open", path))?;
+    let length = whole_lines(&mut file).and_then(|length| {
+        file.set_len(length)?;
+        file.seek(SeekFrom::Start(length))
+    });
+    Ok((file, length.map_err(io_error("read", path))?))
+}
+
+/// Whether a file is still the one that has this name.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let (here, there) = (
+        file.metadata().map(identity),
+        fs::metadata(path).map(identity),
+    );
+    here.ok()
+        .zip(there.ok())
+        .is_some_and(|(here, there)| here == there)
+}
+
+/// What a server says that cannot write, for its own conditions.
+pub(crate) fn problem(audit: Option<&Audit>) -> Option<String> {
+    let is_failing = audit.is_some_and(Audit::is_failing);
+    is_failing.then(|| "the audit log cannot be written, and no call is begun".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+    use tempfile::TempDir;
+
+    fn options(directory: &TempDir, bytes: u64) -> AuditOptions {
+        AuditOptions {
+            path: directory.path().join("audit.jsonl"),
+            bytes,
+            keep: 2,
+        }
+    }
+
+    fn ended(request: &str) -> Ended<'_> {
+        Ended {
+            request,
+            call: "DeleteDataset",
+            outcome: Code::Ok,
+            time: Duration::from_millis(7),
+        }
+    }
+
+    #[test]
+    fn a_line_says_who_did_what_to_which_dataset() {
+        let directory = TempDir::new().unwrap();
+        let options = options(&directory, 1 << 20);
+        // A crash left half a line.
+        fs::write(&options.path, "{}\n{\"time\":").unwrap();
+        let audit = Audit::open(options.clone()).unwrap();
+        let subject = Subject::default();
+        let alice = Client::Named("alice".into());
+        let token = Some(("token", "0f3a".to_owned()));
+        subject.is_by(&alice, token, Some("192.0.2.1:9".parse().unwrap()));
+        subject.is_about("bob/rows");
+        subject.is_dataset(DatasetId([7; 16]));
+        audit.ended(&subject, &ended("ab-1"));
+        drop(audit);
+        let text = fs::read_to_string(&options.path).unwrap();
+        let line: Value = serde_json::from_str(text.strip_prefix("{}\n").unwrap()).unwrap();
+        let said = |key: &str| line[key].as_str().unwrap();
+        assert_eq!((said("caller"), said("token")), ("alice", "0f3a"));
+        assert_eq!((said("call"), said("name")), ("DeleteDataset", "bob/rows"));
+        assert_eq!(said("dataset"), "07".repeat(16));
+        assert_eq!((said("request"), said("outcome")), ("ab-1", "Ok"));
+        assert_eq!(said("address"), "192.0.2.1:9");
+        assert_eq!(line["milliseconds"], 7);
+        let mode = fs::metadata(&options.path).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o644, "it was there before");
+    }
+
+    #[test]
+    fn full_files_are_renamed_and_the_oldest_go() {
+        let directory = TempDir::new().unwrap();
+        let options = options(&directory, 10);
+        let mut file = Rotated::open(options.clone()).unwrap();
+        for number in 0..9 {
+            file.add(&format!("line {number}\n")).unwrap();
+        }
+        let read = |path: &Path| fs::read_to_string(path).unwrap();
+        assert_eq!(read(&options.path), "line 8\n");
+        assert_eq!(read(&numbered(&options.path, 1)), "line 7\n");
+        assert_eq!(read(&numbered(&options.path, 2)), "line 6\n");
+        assert!(!numbered(&options.path, 3).exists());
+        // Another program renames it.
+        fs::rename(&options.path, directory.path().join("elsewhere")).unwrap();
+        file.add("line 9\n").unwrap();
+        assert_eq!(read(&options.path), "line 9\n");
+        assert_eq!(fs::metadata(&options.path).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn nothing_is_begun_while_lines_cannot_be_written() {
+        let directory = TempDir::new().unwrap();
+        let options = options(&directory, 1 << 20);
+        let audit = Audit::open(options.clone()).unwrap();
+        audit.check().unwrap();
+        fs::remove_file(&options.path).unwrap();
+        fs::create_dir(&options.path).unwrap();
+        audit.ended(&Subject::default(), &ended("1"));
+        while !audit.is_failing() {
+            thread::yield_now();
+        }
+        assert!(audit.check().unwrap_err().message().contains("audit log"));
+        fs::remove_dir(&options.path).unwrap();
+        while audit.is_failing() {
+            thread::yield_now();
+        }
+        drop(audit);
+        let text = fs::read_to_string(&options.path).unwrap();
+        assert!(text.contains("\"request\":\"1\""), "{text}");
+    }
+}

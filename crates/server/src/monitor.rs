@@ -1,0 +1,284 @@
+//! What operators see from outside: metrics, probes and a page, on a listener of their own.
+//!
+//! It answers HTTP/1.1 to few callers at a time, each for a few seconds: whoever reaches it can slow down others who look,
+//! and no call. On loopback probes and metrics need no token; beyond it there is TLS, and only `/livez` and `/readyz` answer
+//! to everyone.
+
+mod metrics;
+mod page;
+mod process;
+mod readiness;
+mod sources;
+
+pub(crate) use metrics::CallTimes;
+pub(crate) use readiness::Readiness;
+use sources::SAMPLE;
+pub(crate) use sources::{CacheUse, Sources};
+
+use crate::auth::Authentication;
+use crate::listen::MonitorOptions;
+use crate::tls::Certificates;
+use axum::extract::{RawQuery, Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Extension, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use metrics::Metrics;
+use oboro_format::Role;
+use parking_lot::Mutex;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::{interval, sleep, timeout};
+use tonic::Status;
+use tonic::codegen::http::uri::Authority;
+use tonic::codegen::http::{HeaderMap, HeaderValue, StatusCode, header};
+
+/// Pages load the style, and nothing else from anywhere.
+const POLICY: &str = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// Connections at a time.
+const MOST: usize = 64;
+/// From a connection's acceptance to its end.
+const LONGEST: Duration = Duration::from_secs(30);
+/// How long a caller may take to send the headers of a request.
+const HEADERS: Duration = Duration::from_secs(5);
+/// The pause after the system could not accept a connection.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How often it is seen how much each namespace stores.
+const STORED: Duration = Duration::from_secs(60);
+
+/// The socket on which operators look.
+pub(crate) struct Monitor {
+    listener: TcpListener,
+    tls: Option<Arc<Certificates>>,
+    is_near: bool,
+    pub(crate) by_namespace: bool,
+}
+
+/// The other end of a connection.
+#[derive(Clone, Copy)]
+struct Peer(SocketAddr);
+
+/// What requests are answered from.
+struct Seen {
+    metrics: Mutex<Metrics>,
+    sources: Arc<Sources>,
+    authentication: Arc<Authentication>,
+    /// Whether only this machine can connect.
+    is_near: bool,
+}
+
+impl Monitor {
+    /// Opens the socket; beyond loopback it has TLS.
+    ///
+    /// # Errors
+    /// An address that is in use, or is not this machine's.
+    pub(crate) async fn bind(
+        options: MonitorOptions,
+        tls: Option<Arc<Certificates>>,
+    ) -> io::Result<Self> {
+        process::started();
+        let address = options.listen;
+        let is_near = address.ip().is_loopback();
+        Ok(Self {
+            listener: TcpListener::bind(address).await?,
+            tls: tls.filter(|_| !is_near),
+            is_near,
+            by_namespace: options.by_namespace,
+        })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers. Does not end.
+    pub(crate) async fn serve(self, sources: Arc<Sources>) {
+        let seen = Arc::new(Seen {
+            metrics: Mutex::new(Metrics::new(&sources)),
+            authentication: Arc::clone(&sources.authentication),
+            sources: Arc::clone(&sources),
+            is_near: self.is_near,
+        });
+        let router = Router::new()
+            .route("/livez", get(|| async { "ok\n" }))
+            .route("/readyz", get(readyz))
+            .route("/metrics", get(metrics_page))
+            .route("/", get(page::show))
+            .route(
+                "/style.css",
+                get(|| async { ([(header::CONTENT_TYPE, "text/css")], page::STYLE) }),
+            )
+            .layer(from_fn_with_state(Arc::clone(&seen), check_host_and_harden))
+            .with_state(seen);
+        tokio::join!(
+            self.accept(router),
+            watch_stored(&sources),
+            watch_use(&sources)
+        );
+    }
+
+    async fn accept(self, router: Router) {
+        let places = Arc::new(Semaphore::new(MOST));
+        let acceptor = self.tls.map(|tls| tls.http1_acceptor());
+        loop {
+            let Ok((stream, peer)) = self.listener.accept().await else {
+                sleep(PAUSE).await;
+                continue;
+            };
+            // Whoever is too many is told by the closed connection.
+            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                continue;
+            };
+            let router = router.clone().layer(Extension(Peer(peer)));
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let answered = async {
+                    match acceptor {
+                        None => answer(stream, router).await,
+                        Some(acceptor) => {
+                            if let Ok(stream) = acceptor.accept(stream).await {
+                                answer(stream, router).await;
+                            }
+                        }
+                    }
+                };
+                let _ = timeout(LONGEST, answered).await;
+                drop(place);
+            });
+        }
+    }
+}
+
+/// Answers the requests of one connection.
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
+    let answered = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .await;
+    if let Err(error) = answered {
+        tracing::debug!(%error, "a connection of an operator failed");
+    }
+}
+
+/// Notes how much is stored, from time to time. Does not end.
+async fn watch_stored(sources: &Arc<Sources>) {
+    let mut ticks = interval(STORED);
+    loop {
+        ticks.tick().await;
+        let store = sources.store.clone();
+        if let Ok(stored) = tokio::task::spawn_blocking(move || store.stored()).await {
+            *sources.stored.lock() = stored;
+        }
+    }
+}
+
+/// Notes what is used, from time to time. Does not end.
+async fn watch_use(sources: &Sources) {
+    let mut ticks = interval(Duration::from_secs(SAMPLE.into()));
+    loop {
+        ticks.tick().await;
+        sources.sample();
+    }
+}
+
+/// Refuses browsers that were led here under another name, and has them load and keep nothing, whatever a page holds.
+async fn check_host_and_harden(
+    State(seen): State<Arc<Seen>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let host = request.headers().get(header::HOST);
+    let host = host.and_then(|it| it.to_str().ok());
+    // Without TLS a name of the web can be made to mean this machine.
+    if seen.is_near && !host.is_some_and(is_of_this_machine) {
+        let told = "ask for localhost or an address of loopback\n";
+        return (StatusCode::MISDIRECTED_REQUEST, told).into_response();
+    }
+    let mut answer = next.run(request).await;
+    let headers = answer.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
+/// Whether a host, with or without a port, is loopback.
+fn is_of_this_machine(host: &str) -> bool {
+    let authority: Option<Authority> = host.parse().ok();
+    authority.is_some_and(|it| {
+        let name = it.host();
+        let address = name.trim_matches(['[', ']']).parse::<IpAddr>();
+        name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|it| it.is_loopback())
+    })
+}
+
+/// `/readyz`: 200 if all conditions hold, else 503; a line for each. `?exclude=NAME`, any number of times or with commas,
+/// leaves conditions out.
+async fn readyz(State(seen): State<Arc<Seen>>, RawQuery(asked): RawQuery) -> Response {
+    let asked = asked.unwrap_or_default();
+    let excluded = asked
+        .split('&')
+        .filter_map(|it| it.strip_prefix("exclude="));
+    let excluded: Vec<&str> = excluded.flat_map(|it| it.split(',')).collect();
+    let conditions = seen.sources.readiness.conditions();
+    let asked = conditions.iter().filter(|it| !excluded.contains(&it.name));
+    let (mut status, mut text) = (StatusCode::OK, String::new());
+    for condition in asked {
+        match &condition.problem {
+            None => text += &format!("[+] {}\n", condition.name),
+            Some(problem) => {
+                status = StatusCode::SERVICE_UNAVAILABLE;
+                text += &format!("[-] {}: {problem}\n", condition.name);
+            }
+        }
+    }
+    (status, text).into_response()
+}
+
+/// Has browsers ask for a token.
+fn unauthorized(refusal: &Status) -> Response {
+    let challenge =
+        "Basic realm=\"Oboro: any name, and a token as the password\", charset=\"UTF-8\"";
+    let headers = [(header::WWW_AUTHENTICATE, challenge)];
+    let told = format!("{}\n", refusal.message());
+    (StatusCode::UNAUTHORIZED, headers, told).into_response()
+}
+
+/// `/metrics`
+async fn metrics_page(
+    State(seen): State<Arc<Seen>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    headers: HeaderMap,
+) -> Response {
+    if !seen.is_near {
+        match seen.authentication.viewer(&headers, peer).await {
+            Ok(caller) if caller.roles.has(Role::Operate) => {}
+            Ok(_) => {
+                let told = "metrics are for tokens with the role operate\n";
+                return (StatusCode::FORBIDDEN, told).into_response();
+            }
+            Err(refusal) => return unauthorized(&refusal),
+        }
+    }
+    let text = tokio::task::spawn_blocking(move || seen.metrics.lock().text()).await;
+    let Ok(Ok(text)) = text else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}

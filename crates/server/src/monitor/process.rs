@@ -1,0 +1,66 @@
+//! Metrics of the process, under the names that all programs have them under.
+
+use super::metrics::Families;
+use rustix::param::page_size;
+use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
+use std::fmt;
+use std::fs;
+use std::sync::LazyLock;
+use std::time::SystemTime;
+
+/// When the process was first asked, which is while it starts.
+static STARTED: LazyLock<f64> = LazyLock::new(|| {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0.0, |it| it.as_secs_f64())
+});
+
+/// Notes when the process started.
+pub(super) fn started() {
+    LazyLock::force(&STARTED);
+}
+
+/// The descriptors that are open, and how many may be; `None` where the system does not say.
+pub(super) fn descriptors() -> Option<(u64, Option<u64>)> {
+    let open = fs::read_dir("/proc/self/fd").ok()?.count() as u64;
+    // One of them is for the directory.
+    Some((open.saturating_sub(1), getrlimit(Resource::Nofile).current))
+}
+
+/// Bytes of address space, and of memory.
+fn memory() -> Option<[u64; 2]> {
+    let pages = fs::read_to_string("/proc/self/statm").ok()?;
+    let mut pages = pages.split(' ').map(|it| it.parse::<u64>());
+    let mut bytes = || Some(pages.next()?.ok()? * page_size() as u64);
+    Some([bytes()?, bytes()?])
+}
+
+pub(super) fn tell(families: &mut Families<'_>) -> fmt::Result {
+    let cpu = clock_gettime(ClockId::ProcessCPUTime);
+    let cpu = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
+    let told = (
+        "process_cpu_seconds",
+        "Time of all threads, in user and system mode",
+    );
+    families.counter(told, cpu)?;
+    let told = (
+        "process_start_time_seconds",
+        "When the process started, in seconds since 1970",
+    );
+    families.gauge(told, *STARTED)?;
+    if let Some([address_space, resident]) = memory() {
+        let told = ("process_virtual_memory_bytes", "Address space");
+        families.gauge(told, address_space)?;
+        let told = ("process_resident_memory_bytes", "Memory");
+        families.gauge(told, resident)?;
+    }
+    if let Some((open, most)) = descriptors() {
+        families.gauge(("process_open_fds", "Open descriptors"), open)?;
+        let most = most.map_or(f64::INFINITY, |it| it as f64);
+        families.gauge(
+            ("process_max_fds", "The most descriptors that there may be"),
+            most,
+        )?;
+    }
+    Ok(())
+}
