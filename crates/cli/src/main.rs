@@ -80,6 +80,9 @@ enum Command {
     Usage(commands::usage::Arguments),
     /// Copy what a store has published, its genomes too, even while a server has it open.
     Backup(commands::backup::Arguments),
+    /// Look after the store of a server that is stopped.
+    #[command(subcommand)]
+    Store(commands::store::Command),
     /// Search genomes on a server with queries that it cannot read.
     #[command(subcommand)]
     Genome(commands::genome::Command),
@@ -113,6 +116,7 @@ fn main() -> ExitCode {
         Command::Scrub(arguments) => commands::scrub::run(&arguments, output),
         Command::Usage(arguments) => commands::usage::run(&arguments, output),
         Command::Backup(arguments) => commands::backup::run(&arguments, output),
+        Command::Store(command) => commands::store::run(&command, output),
         Command::Genome(command) => commands::genome::run(&command, output),
     };
     match outcome {

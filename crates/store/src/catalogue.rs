@@ -67,6 +67,13 @@ const MOVE_ROWS: &str = "
     DROP TABLE upload_1;
     DROP TABLE tombstone_1;";
 
+/// A catalogue that was brought to this version.
+pub(crate) struct Upgraded {
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+    pub(crate) image: Vec<u8>,
+}
+
 /// The tables that hold manifests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Table {
@@ -146,6 +153,9 @@ pub(crate) struct Catalogue {
 }
 
 impl Catalogue {
+    /// The version before this one.
+    pub(crate) const FIRST: i64 = FIRST_VERSION;
+
     /// Opens the catalogue, creating an empty one if there is none.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
         Self::open_file(path).map_err(|error| match error {
@@ -160,6 +170,7 @@ impl Catalogue {
         let mut connection = Connection::open(path)?;
         connection.pragma_update(None, "synchronous", "EXTRA")?;
         let content = check_is_ours(&connection, path)?;
+        check_is_present(content, path)?;
         // Whoever sweeps by a catalogue must be able to trust it.
         check_integrity(&connection)?;
         prepare(&mut connection, content)?;
@@ -179,6 +190,55 @@ impl Catalogue {
         prepare(&mut copy, content)?;
         check_columns(&copy)?;
         Ok(Self::of(copy, path)?)
+    }
+
+    /// The bytes of a catalogue in a file, as of the last change that was complete.
+    pub(crate) fn image(path: &Path) -> Result<Vec<u8>, StoreError> {
+        // Not read-only: a transaction that a crash cut short is rolled back first.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut file = Connection::open_with_flags(path, flags)?;
+        check_is_ours(&file, path)?;
+        check_integrity(&file)?;
+        Ok(file.serialize(MAIN_DB)?.to_vec())
+    }
+
+    /// The catalogue that an image of any version is in this one, in memory; with the image of that, if it was another.
+    pub(crate) fn of_image(
+        image: &[u8],
+        from: &Path,
+    ) -> Result<(Self, Option<Upgraded>), StoreError> {
+        let mut connection = Connection::open_in_memory()?;
+        connection.deserialize_read_exact(MAIN_DB, image, image.len(), false)?;
+        let content = check_is_ours(&connection, from)?;
+        check_integrity(&connection)?;
+        prepare(&mut connection, content)?;
+        check_columns(&connection)?;
+        let upgraded = match content {
+            Content::First => Some(Upgraded {
+                from: FIRST_VERSION,
+                to: SCHEMA_VERSION,
+                image: connection.serialize(MAIN_DB)?.to_vec(),
+            }),
+            Content::Nothing | Content::Present => None,
+        };
+        Ok((Self::of(connection, from)?, upgraded))
+    }
+
+    /// What a catalogue says, but for when uploads were begun: the same for two that differ in nothing else.
+    pub(crate) fn said(&self) -> Result<Vec<(String, DatasetId, Vec<u8>)>, StoreError> {
+        let mut said = Vec::new();
+        for table in Table::ALL {
+            let rows = self.all(table)?.into_iter();
+            said.extend(
+                rows.map(|it| (format!("{} {}", table.name(), it.name), it.id, it.manifest)),
+            );
+        }
+        let mut statement = self.ask("SELECT id FROM tombstone ORDER BY id")?;
+        let ids = statement.query_map([], |row| row.get::<_, [u8; 16]>(0))?;
+        for id in ids {
+            said.push(("tombstone".to_owned(), DatasetId(id?), Vec::new()));
+        }
+        Ok(said)
     }
 
     fn of(connection: Connection, path: &Path) -> rusqlite::Result<Self> {
@@ -473,6 +533,7 @@ impl Catalogue {
         let mut theirs = Connection::open_in_memory()?;
         theirs.deserialize_read_exact(MAIN_DB, image, image.len(), true)?;
         let content = check_is_ours(&theirs, Path::new(from))?;
+        check_is_present(content, Path::new(from))?;
         check_integrity(&theirs)?;
         prepare(&mut theirs, content)?;
         let theirs = Self::of(theirs, Path::new(from))?;
@@ -660,6 +721,19 @@ fn check_is_ours(connection: &Connection, path: &Path) -> Result<Content, StoreE
         .into());
     }
     Ok(content)
+}
+
+/// Refuses a catalogue of an earlier version: nothing is changed unasked.
+fn check_is_present(content: Content, path: &Path) -> Result<(), StoreError> {
+    if content != Content::First {
+        return Ok(());
+    }
+    Err(CatalogueError::Older {
+        path: path.into(),
+        found: FIRST_VERSION,
+        known: SCHEMA_VERSION,
+    }
+    .into())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use oboro_arena::ArenaError;
 use oboro_format::wording::{
     ACCESS_GRANT, BACKUP, CACHE, DATA, DATASETS_DELETED, DELETE_NOW, INSPECT_VERIFY, MAX_LEN,
-    MEMORY, SERVE, TOKEN_NEW, UNDELETE, UPLOAD_CANCEL,
+    MEMORY, SCRUB, SERVE, STORE_UPGRADE, TOKEN_NEW, UNDELETE, UPLOAD_CANCEL,
 };
 use oboro_format::{Corruption, DatasetId, Digest, ErrorKind, FormatError, MAX_CALLER_CHARS, Role};
 use std::io;
@@ -134,6 +134,32 @@ pub enum CatalogueError {
         problem.escape_debug()
     )]
     Damaged { problem: String },
+    #[error(
+        "the catalogue {} is of version {found}, that of an earlier Oboro; this one's is {known}. Upgrade the store with `{STORE_UPGRADE}`, which keeps a way back, or use the Oboro that wrote it.",
+        path.display()
+    )]
+    Older {
+        path: PathBuf,
+        found: i64,
+        known: i64,
+    },
+    #[error("there is nothing to go back to: {} was not upgraded, or the copy of what was before is gone. Restore a backup.", path.display())]
+    NotUpgraded { path: PathBuf },
+    #[error(
+        "what the store {} has came in part after its upgrade, and an earlier Oboro would not know it: {}. Delete that for ever if nobody needs it, or restore a backup that was made before the upgrade.",
+        path.display(),
+        changed.escape_debug()
+    )]
+    Changed { path: PathBuf, changed: String },
+    #[error(
+        "the store {} is not upgraded, since {} of what its catalogue names could not be found as it should be: {}. See with `{SCRUB}` of the Oboro that wrote it what is damaged, and restore it first.",
+        path.display(), problems.len(),
+        problems.first().map_or("", |it| it).escape_debug()
+    )]
+    Unsure {
+        path: PathBuf,
+        problems: Vec<String>,
+    },
     #[error(
         "the catalogue {} has schema version {found}, this Oboro knows {known}. Use the Oboro that \
          wrote it or a newer one.",
@@ -350,6 +376,12 @@ impl StoreError {
             Self::Catalogue(CatalogueError::Damaged { .. })
             | Self::DamagedNote { .. }
             | Self::DamagedGrants { .. } => ErrorKind::DataLoss,
+            Self::Catalogue(
+                CatalogueError::Older { .. }
+                | CatalogueError::NotUpgraded { .. }
+                | CatalogueError::Changed { .. }
+                | CatalogueError::Unsure { .. },
+            ) => ErrorKind::FailedPrecondition,
             Self::Catalogue(_) => ErrorKind::Internal,
             Self::Upload(error) => error.kind(),
             Self::Object(error) => error.kind(),

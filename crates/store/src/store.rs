@@ -50,6 +50,7 @@ pub use reports::{
     UploadStatus, Usage,
 };
 pub use scrub::{Scrub, ScrubbedPart};
+pub use upgrade::{Upgraded, undo_upgrade, upgrade};
 
 /// Bytes set aside so that a full disk can still take the changes of the catalogue that free space.
 const RESERVE_BYTES: usize = 256 << 10;
@@ -593,3 +594,4 @@ mod snapshots;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod upgrade;

@@ -17,6 +17,7 @@ pub mod row_ids;
 pub mod rules;
 pub mod scrub;
 pub mod serve;
+pub mod store;
 pub mod token;
 pub mod trust;
 pub mod upload;

@@ -1,7 +1,7 @@
 //! `oboro serve`
 
 use crate::Outcome;
-use crate::arguments::ThreadArguments;
+use crate::arguments::{ThreadArguments, location};
 use crate::output::{Failure, Output};
 use bytesize::ByteSize;
 use clap::{ValueEnum, value_parser};
@@ -9,7 +9,6 @@ use oboro_server::{
     Audit, AuditOptions, Certificates, ConnectionLimits, GenomeOptions, Limits, MonitorOptions,
     Options, Pin, Policy, Quota, Server, Tokens,
 };
-use oboro_store::Location;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use std::fmt::Write;
@@ -278,26 +277,6 @@ impl AuditArguments {
     }
 }
 
-impl Arguments {
-    fn location(&self) -> Result<Location, Failure> {
-        let url = self.data.to_str().filter(|data| data.contains("://"));
-        match (url, &self.cache) {
-            (None, None) => Ok(Location::Directory(self.data.clone())),
-            (None, Some(_)) => {
-                Err("--cache is for object storage; give its URL with --data, or leave --cache out".into())
-            }
-            (Some(_), None) => Err(
-                "object storage needs a directory here for uploads in progress and cached data; give one with --cache".into(),
-            ),
-            (Some(url), Some(cache)) => Ok(Location::Objects {
-                url: url.to_owned(),
-                cache: cache.as_path().into(),
-                cache_bytes: self.cache_size.map_or(u64::MAX, |size| size.as_u64()),
-            }),
-        }
-    }
-}
-
 #[derive(Clone, Copy, ValueEnum)]
 enum LogFormat {
     Text,
@@ -370,7 +349,11 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     raise_file_limit();
     let scheme = if tls.is_some() { "https" } else { "http" };
     let options = Options {
-        data: arguments.location()?,
+        data: location(
+            &arguments.data,
+            arguments.cache.as_deref(),
+            arguments.cache_size,
+        )?,
         listen: arguments.listen,
         tls: tls.clone(),
         tokens: tokens.clone(),

@@ -407,53 +407,6 @@ fn quotas_are_of_one_owner() {
 }
 
 #[test]
-fn a_store_of_the_first_version_keeps_its_datasets() {
-    let setting = Setting::new();
-    setting.publish(&setting.store.access(), "rows", &setting.bundle);
-    let home = setting._directory.path().join("store");
-    let Setting { store, .. } = setting;
-    drop(store);
-    let path = home.join(CATALOGUE);
-    let old = rusqlite::Connection::open(&path).unwrap();
-    old.execute_batch(
-        "CREATE TABLE d (id BLOB PRIMARY KEY NOT NULL, name TEXT NOT NULL UNIQUE, manifest BLOB NOT NULL) STRICT;
-         INSERT INTO d SELECT id, name, manifest FROM dataset;
-         DROP TABLE dataset; DROP TABLE upload; DROP TABLE deleted;
-         ALTER TABLE d RENAME TO dataset;
-         CREATE TABLE upload (id BLOB PRIMARY KEY NOT NULL, name TEXT NOT NULL UNIQUE, manifest BLOB NOT NULL) STRICT;
-         INSERT INTO upload SELECT x'05050505050505050505050505050505', 'late', manifest FROM dataset;
-         INSERT INTO tombstone VALUES (x'09090909090909090909090909090909');
-         PRAGMA user_version = 1;",
-    )
-    .unwrap();
-    drop(old);
-    let before = fs::read(&path).unwrap();
-    // Scrubbing changes nothing.
-    let mut scrub = Scrub::of_directory(&home).unwrap();
-    while let Some(part) = scrub.next_part().unwrap() {
-        let damage = part.damage.map(|it| it.name);
-        // Its manifest is that of another dataset.
-        assert!(damage.is_none_or(|it| it.as_deref() == Some("late")));
-    }
-    drop(scrub);
-    assert_eq!(fs::read(&path).unwrap(), before);
-    let store = Store::open(&home).unwrap();
-    let access = store.access();
-    assert_eq!(access.snapshot("rows").unwrap().manifest().dataset, ID);
-    let usage = access.usage().unwrap();
-    assert_eq!((usage.datasets, usage.uploads), (1, 1));
-    assert!(usage.bytes > access.list().unwrap().datasets[0].stored_bytes);
-    let catalogue = &store.namespace().state;
-    assert!(
-        catalogue
-            .lock()
-            .catalogue
-            .is_purged(DatasetId([9; 16]))
-            .unwrap()
-    );
-}
-
-#[test]
 fn who_may_delete_gains_no_other_role_by_bringing_back() {
     let setting = Setting::new();
     let bob = setting.of("bob");
