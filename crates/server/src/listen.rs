@@ -8,7 +8,7 @@ use crate::connections::{Accepted, Connections, accepted};
 use crate::counting::Counting;
 use crate::expiry::Watch;
 use crate::genome::{GenomeOptions, Genomes};
-use crate::health::{Watches, say_farewell};
+use crate::health::{Watches, say_farewell, say_not_serving};
 use crate::limits::{Admission, Limits};
 use crate::memory::{MemoryBudget, of_server};
 use crate::metering::Meter;
@@ -189,6 +189,7 @@ pub(crate) struct Answering {
     call_limits: Arc<CallLimits>,
     backend: Arc<dyn Backend<Snapshot>>,
     release_memory: fn(),
+    drain_delay: Duration,
 }
 
 impl Server {
@@ -227,6 +228,13 @@ impl Server {
         self
     }
 
+    /// Has calls and new connections answered for this long after the health service says `NOT_SERVING`, so that a load
+    /// balancer sends nobody here when the server stops listening. Zero unless given.
+    pub fn with_drain_delay(mut self, delay: Duration) -> Self {
+        self.answering.drain_delay = delay;
+        self
+    }
+
     /// When the counts of searches were copied into the backup that they were restored from, if searches are refused until
     /// the operator accepts these. Blocks.
     pub fn restored_budgets(&self) -> Option<String> {
@@ -248,8 +256,8 @@ impl Server {
         self.address
     }
 
-    /// Answers until `shutdown` completes; calls in flight then get some seconds to finish. The health service says
-    /// `SERVING`, without a token, until then.
+    /// Answers until `shutdown` completes and the drain delay is over; calls in flight then get some seconds to finish. The
+    /// health service says `SERVING`, without a token, until `shutdown` completes.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         let incoming = accepted(self.listener);
         self.answering.serve(incoming, shutdown).await;
@@ -300,6 +308,7 @@ impl Answering {
             cache: Arc::new(MomentCache::new(options.moment_cache)),
             backend: Arc::new(Cpu::new(topology.distances().clone())),
             release_memory: || {},
+            drain_delay: Duration::ZERO,
             call_limits: CallLimits::new(options.limits, memory.messages, &meter),
             budget,
         })
@@ -373,6 +382,11 @@ impl Answering {
                 WRITES,
                 "",
             ];
+            if !self.drain_delay.is_zero() {
+                say_not_serving(&health, &services).await;
+                tokio::time::sleep(self.drain_delay).await;
+                tracing::info!("the drain delay is over");
+            }
             say_farewell(&mut health, &services).await;
             stopping.notify_one();
         });

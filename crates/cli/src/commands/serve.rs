@@ -71,6 +71,10 @@ pub struct Arguments {
     /// The format of the log on standard error; OBORO_LOG sets the level (error, warn, info, debug).
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
+    /// Seconds for which calls and new connections are still answered after SIGTERM or SIGINT while the health service
+    /// says NOT_SERVING, so that a load balancer takes the server out first.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    drain_delay: u32,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -325,7 +329,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         .build()?;
     runtime.block_on(async {
         let server = Server::bind(options).await?;
-        let server = server.with_memory_release(crate::allocator::release_memory);
+        let server = server
+            .with_memory_release(crate::allocator::release_memory)
+            .with_drain_delay(Duration::from_secs(arguments.drain_delay.into()));
         let url = format!("{scheme}://{}", server.address());
         let mut value = json!({ "listening": url });
         let mut text = format!("listening on {url}");
