@@ -193,6 +193,17 @@ pub(crate) struct Answering {
 }
 
 impl Server {
+    /// Checks what can be checked without opening the socket or the store. Nothing is written.
+    ///
+    /// # Errors
+    /// Those of [`bind`](Self::bind), except for what another process holds and what is wrong with what is stored.
+    pub fn check(options: &Options) -> Result<(), ServeError> {
+        check_protection(options)?;
+        options.data.check()?;
+        of_server(options)?;
+        Ok(())
+    }
+
     /// Opens the socket and the store. The store comes last, so that a refusal leaves none behind.
     ///
     /// # Errors
@@ -201,11 +212,7 @@ impl Server {
     /// ciphertext.
     pub async fn bind(options: Options) -> Result<Self, ServeError> {
         let address = options.listen;
-        let names_clients =
-            |tls: &Arc<Certificates>| tls.name_clients() || options.tokens.is_some();
-        if !address.ip().is_loopback() && !options.tls.as_ref().is_some_and(names_clients) {
-            return Err(ServeError::Unprotected(address));
-        }
+        check_protection(&options)?;
         let listen = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         Ok(Self {
@@ -261,6 +268,17 @@ impl Server {
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         let incoming = accepted(self.listener);
         self.answering.serve(incoming, shutdown).await;
+    }
+}
+
+/// Refuses to let strangers in.
+fn check_protection(options: &Options) -> Result<(), ServeError> {
+    let names_clients = |tls: &Arc<Certificates>| tls.name_clients() || options.tokens.is_some();
+    let is_protected = options.tls.as_ref().is_some_and(names_clients);
+    if options.listen.ip().is_loopback() || is_protected {
+        Ok(())
+    } else {
+        Err(ServeError::Unprotected(options.listen))
     }
 }
 

@@ -6,6 +6,7 @@ mod architecture;
 mod clients;
 mod common;
 mod compatibility;
+mod configuration;
 mod cuts;
 mod damage;
 mod disks;

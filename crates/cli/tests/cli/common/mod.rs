@@ -14,6 +14,7 @@ use cgroup::MemoryGroup;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::env;
 use std::fs;
 use std::io::Read;
 use std::net::SocketAddr;
@@ -147,6 +148,11 @@ impl Home {
             "OBORO_SERVER",
         ] {
             command.env_remove(name);
+        }
+        for (name, _) in env::vars_os() {
+            if name.as_encoded_bytes().starts_with(b"OBORO_SERVE_") {
+                command.env_remove(name);
+            }
         }
         let mut child = command
             .envs(&*self.environment.borrow())
