@@ -9,6 +9,7 @@ mod compatibility;
 mod configuration;
 mod cuts;
 mod damage;
+mod deployment;
 mod disks;
 mod fairness;
 mod genome;

@@ -231,8 +231,13 @@ impl Home {
 
     /// Starts a server in a shell that has run another command before.
     pub fn serve_after(&self, before: &str, options: &str) -> Server {
+        self.serve_under(&format!("{before} && exec"), options)
+    }
+
+    /// Starts a server in a shell, after these words.
+    pub fn serve_under(&self, program: &str, options: &str) -> Server {
         let serve = serve("data");
-        Server::new(self.start_shell(&format!("{before} && exec \"$oboro\" {serve} {options}")))
+        Server::new(self.start_shell(&format!("{program} \"$oboro\" {serve} {options}")))
     }
 
     /// All files and directories here, with size and modification time.
