@@ -9,9 +9,11 @@ mod commands;
 #[cfg(test)]
 mod narrowing;
 mod output;
+mod settings;
 
 use clap::{Parser, Subcommand};
 use output::{Failure, Output};
+use settings::{Settings, Words};
 use std::process::ExitCode;
 
 /// Mine encrypted data on a machine that never sees it.
@@ -89,9 +91,22 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let Cli { json, command } = Cli::try_parse().unwrap_or_else(|error| output::misuse(&error));
-    let output = Output::new(json);
-    let outcome = match command {
+    let words = Words::of_this_process();
+    let output = Output::new(words.json());
+    let parsed = words.parse();
+    match parsed.and_then(|(command, settings)| run(command, &settings, output)) {
+        Ok(()) => ExitCode::SUCCESS,
+        // A reader that stops early (`oboro rules … | head`) is no failure.
+        Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(failure) => {
+            output.failure(&failure);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command, settings: &Settings, output: Output) -> Outcome {
+    match command {
         Command::Keygen(arguments) => commands::keygen::run(&arguments, output),
         Command::Generate(arguments) => commands::generate::run(&arguments, output),
         Command::Plan(arguments) => commands::plan::run(&arguments, output),
@@ -105,7 +120,7 @@ fn main() -> ExitCode {
         Command::Trust(command) => commands::trust::run(&command, output),
         Command::RowIds(arguments) => commands::row_ids::run(&arguments, output),
         Command::Rules(arguments) => commands::rules::run(&arguments, output),
-        Command::Serve(arguments) => commands::serve::run(&arguments, output),
+        Command::Serve(arguments) => commands::serve::run(&arguments, settings, output),
         Command::Token(command) => commands::token::run(&command, output),
         Command::Datasets(arguments) => commands::datasets::list(&arguments, output),
         Command::Delete(arguments) => commands::datasets::delete(&arguments, output),
@@ -118,15 +133,6 @@ fn main() -> ExitCode {
         Command::Backup(arguments) => commands::backup::run(&arguments, output),
         Command::Store(command) => commands::store::run(&command, output),
         Command::Genome(command) => commands::genome::run(&command, output),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        // A reader that stops early (`oboro rules … | head`) is no failure.
-        Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
-        Err(failure) => {
-            output.failure(&failure);
-            ExitCode::FAILURE
-        }
     }
 }
 

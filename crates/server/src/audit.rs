@@ -114,7 +114,7 @@ struct Line<'a> {
 }
 
 /// An audit log that is open.
-pub struct Audit {
+pub(crate) struct Audit {
     lines: Option<Sender<String>>,
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
@@ -131,7 +131,7 @@ impl Audit {
     ///
     /// # Errors
     /// A file that cannot be opened or written.
-    pub fn open(options: AuditOptions) -> Result<Self, FormatError> {
+    pub(crate) fn open(options: AuditOptions) -> Result<Self, FormatError> {
         let mut file = Rotated::open(options)?;
         let state = Arc::<State>::default();
         let (lines, received) = channel();

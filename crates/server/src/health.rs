@@ -48,13 +48,20 @@ impl Middleware for Watches {
     }
 }
 
+/// Tells watchers of these services, and whoever asks, that the server is about to stop.
+pub(crate) async fn say_not_serving(health: &HealthReporter, services: &[&str]) {
+    for service in services {
+        let stopping = ServingStatus::NotServing;
+        health.set_service_status(service, stopping).await;
+    }
+}
+
 /// Tells watchers of these services that nothing is served any more and ends their calls, which the server would
 /// otherwise wait for; whoever asks again is told the same.
 pub(crate) async fn say_farewell(health: &mut HealthReporter, services: &[&str]) {
+    say_not_serving(health, services).await;
     for service in services {
-        let stopped = ServingStatus::NotServing;
-        health.set_service_status(service, stopped).await;
         health.clear_service_status(service).await;
-        health.set_service_status(service, stopped).await;
     }
+    say_not_serving(health, services).await;
 }

@@ -54,7 +54,7 @@ mod whole;
 mod worker;
 mod writes;
 
-pub use audit::{Audit, AuditOptions};
+pub use audit::AuditOptions;
 pub use connections::ConnectionLimits;
 pub use genome::GenomeOptions;
 pub use limits::Limits;

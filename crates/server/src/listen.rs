@@ -1,6 +1,6 @@
 //! The server: what answers calls, the socket that they come from, and the refusal to expose it unprotected.
 
-use crate::audit::Audit;
+use crate::audit::{Audit, AuditOptions};
 use crate::auth::Authentication;
 use crate::cache::MomentCache;
 use crate::call_limits::CallLimits;
@@ -9,7 +9,7 @@ use crate::connections::{Accepted, Connections, accepted};
 use crate::counting::Counting;
 use crate::expiry::Watch;
 use crate::genome::{GenomeOptions, Genomes};
-use crate::health::{Watches, say_farewell};
+use crate::health::{Watches, say_farewell, say_not_serving};
 use crate::limits::{Admission, Limits};
 use crate::memory::{MemoryBudget, of_server};
 use crate::metering::Meter;
@@ -25,11 +25,11 @@ use crate::whole::homes;
 use crate::writes::{WRITES, Writes};
 use oboro_arena::{CpuAssignment, Topology};
 use oboro_engine::{Backend, Cpu};
-use oboro_format::leave_descriptors;
 use oboro_format::wording::{
     CLIENT_CA, GENOME_CACHE, LISTEN, MAX_QUERIES, MEMORY, MOMENT_CACHE, MONITOR, SERVER_TOKENS,
     THREADS, TLS_CERT, TLS_KEY, Value,
 };
+use oboro_format::{FormatError, leave_descriptors};
 use oboro_genome_server::Budgets;
 use oboro_protocol::MAX_MESSAGE_BYTES;
 use oboro_protocol::v1::{genome_server::GenomeServer, mining_server::MiningServer};
@@ -93,7 +93,7 @@ pub struct Options {
     /// Where operators look at metrics, and whether these tell of each namespace.
     pub monitor: Option<MonitorOptions>,
     /// Where it is written who did what to which dataset.
-    pub audit: Option<Arc<Audit>>,
+    pub audit: Option<AuditOptions>,
 }
 
 /// Where operators look.
@@ -163,6 +163,8 @@ pub enum ServeError {
         source: io::Error,
     },
     #[error(transparent)]
+    Audit(FormatError),
+    #[error(transparent)]
     Store(#[from] StoreError),
     #[error(
         "cannot listen on {address}: {source}; choose another port with {LISTEN}, or stop the program that has it"
@@ -220,9 +222,21 @@ pub(crate) struct Answering {
     call_limits: Arc<CallLimits>,
     backend: Arc<dyn Backend<Snapshot>>,
     release_memory: fn(),
+    drain_delay: Duration,
 }
 
 impl Server {
+    /// Checks what can be checked without opening the socket or the store. Nothing is written.
+    ///
+    /// # Errors
+    /// Those of [`bind`](Self::bind), except for what another process holds and what is wrong with what is stored.
+    pub fn check(options: &Options) -> Result<(), ServeError> {
+        check_protection(options)?;
+        options.data.check()?;
+        of_server(options)?;
+        Ok(())
+    }
+
     /// Opens the socket and the store. The store comes last, so that a refusal leaves none behind.
     ///
     /// # Errors
@@ -231,11 +245,7 @@ impl Server {
     /// ciphertext.
     pub async fn bind(options: Options) -> Result<Self, ServeError> {
         let address = options.listen;
-        let names_clients =
-            |tls: &Arc<Certificates>| tls.name_clients() || options.tokens.is_some();
-        if !address.ip().is_loopback() && !options.tls.as_ref().is_some_and(names_clients) {
-            return Err(ServeError::Unprotected(address));
-        }
+        check_protection(&options)?;
         let listen = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let monitor = match options.monitor {
@@ -260,6 +270,13 @@ impl Server {
     /// allocator that keeps free memory needs this.
     pub fn with_memory_release(mut self, release: fn()) -> Self {
         self.answering.release_memory = release;
+        self
+    }
+
+    /// Has calls and new connections answered for this long after the health service says `NOT_SERVING`, so that a load
+    /// balancer sends nobody here when the server stops listening. Zero unless given.
+    pub fn with_drain_delay(mut self, delay: Duration) -> Self {
+        self.answering.drain_delay = delay;
         self
     }
 
@@ -289,8 +306,8 @@ impl Server {
         self.monitor.as_ref()?.address().ok()
     }
 
-    /// Answers until `shutdown` completes; calls in flight then get some seconds to finish. The health service says
-    /// `SERVING`, without a token, until then.
+    /// Answers until `shutdown` completes and the drain delay is over; calls in flight then get some seconds to finish. The
+    /// health service says `SERVING`, without a token, until `shutdown` completes.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         let incoming = accepted(self.listener);
         self.answering.serve(incoming, self.monitor, shutdown).await;
@@ -300,12 +317,24 @@ impl Server {
 /// Opens the socket for operators.
 async fn bind_monitor(monitor: MonitorOptions, options: &Options) -> Result<Monitor, ServeError> {
     let address = monitor.listen;
-    let is_protected = options.tls.is_some() && options.tokens.is_some();
-    if !address.ip().is_loopback() && !is_protected {
-        return Err(ServeError::UnprotectedMonitor(address));
-    }
     let bound = Monitor::bind(monitor, options.tls.clone()).await;
     bound.map_err(|source| ServeError::Monitor { address, source })
+}
+
+/// Refuses to let strangers in.
+fn check_protection(options: &Options) -> Result<(), ServeError> {
+    let names_clients = |tls: &Arc<Certificates>| tls.name_clients() || options.tokens.is_some();
+    let is_protected = options.tls.as_ref().is_some_and(names_clients);
+    if !options.listen.ip().is_loopback() && !is_protected {
+        return Err(ServeError::Unprotected(options.listen));
+    }
+    // Operators present tokens.
+    let is_protected = options.tls.is_some() && options.tokens.is_some();
+    let monitor = options.monitor.map(|it| it.listen);
+    match monitor.filter(|it| !it.ip().is_loopback() && !is_protected) {
+        Some(monitor) => Err(ServeError::UnprotectedMonitor(monitor)),
+        None => Ok(()),
+    }
 }
 
 impl Answering {
@@ -339,6 +368,8 @@ impl Answering {
             wake,
         ));
         leave_descriptors(options.limits.connections.all);
+        let audit = options.audit.map(Audit::open).transpose();
+        let audit = audit.map_err(ServeError::Audit)?;
         Ok(Self {
             connections: Connections::new(options.limits.connections, options.tls.clone()),
             tls: options.tls,
@@ -346,13 +377,14 @@ impl Answering {
             store,
             pool,
             data: options.data,
-            audit: options.audit,
+            audit: audit.map(Arc::new),
             genome: options.genome,
             limits: options.limits,
             meter: Arc::clone(&meter),
             cache: Arc::new(MomentCache::new(options.moment_cache)),
             backend: Arc::new(Cpu::new(topology.distances().clone())),
             release_memory: || {},
+            drain_delay: Duration::ZERO,
             call_limits: CallLimits::new(options.limits, memory.messages, &meter),
             budget,
         })
@@ -437,6 +469,11 @@ impl Answering {
                 WRITES,
                 "",
             ];
+            if !self.drain_delay.is_zero() {
+                say_not_serving(&health, &services).await;
+                tokio::time::sleep(self.drain_delay).await;
+                tracing::info!("the drain delay is over");
+            }
             say_farewell(&mut health, &services).await;
             stopping.notify_one();
         });

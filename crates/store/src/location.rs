@@ -1,9 +1,12 @@
 //! Where a store is: in a directory of this machine, or in object storage with a local directory as its cache; and the
 //! layout of that directory.
 
+use crate::error::StoreError;
 use crate::residency::Tier;
-use crate::source::object::Objects;
-use oboro_format::DatasetId;
+use crate::source::object::{Named, Objects};
+use crate::store::{check_is_cache, check_is_no_cache};
+use oboro_format::{DatasetId, FormatError};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The file of the catalogue.
@@ -78,11 +81,45 @@ impl Location {
         }
     }
 
+    /// Whether a store can be there, as far as that shows without writing or sending anything.
+    ///
+    /// # Errors
+    /// A path through something that is no directory, a cache given as a store or the other way round, a URL that cannot be
+    /// used, invalid settings (`AWS_*`).
+    pub fn check(&self) -> Result<(), StoreError> {
+        check_directory(self.home())?;
+        match self {
+            Self::Directory(directory) => check_is_no_cache(directory),
+            Self::Objects { url, cache, .. } => {
+                check_is_cache(cache, url.trim_end_matches('/'))?;
+                if let Named::Directory(directory) = Named::by(url)? {
+                    check_directory(directory)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
     /// Bytes of read buffers for a store there.
     pub fn read_buffers(&self) -> u64 {
         match self {
             Self::Directory(_) => Tier::BUFFERS,
             Self::Objects { .. } => Tier::BUFFERS + Objects::BUFFERS,
         }
+    }
+}
+
+/// Refuses a path that is no directory and cannot become one.
+fn check_directory(path: &Path) -> Result<(), StoreError> {
+    // Of what does not exist yet, the directory that it would be made in counts.
+    let existing = path.ancestors().find(|it| it.exists());
+    match existing.map(fs::read_dir) {
+        Some(Err(source)) => Err(FormatError::Io {
+            action: "use the directory",
+            path: path.into(),
+            source,
+        }
+        .into()),
+        _ => Ok(()),
     }
 }

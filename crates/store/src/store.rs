@@ -24,7 +24,8 @@ use oboro_format::{
     Segment, forget_cached, is_caller, is_name,
 };
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use remote::{Remote, check_is_no_cache};
+use remote::Remote;
+pub(crate) use remote::{check_is_cache, check_is_no_cache};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -3,11 +3,12 @@
 use crate::Outcome;
 use crate::arguments::{ThreadArguments, location};
 use crate::output::{Failure, Output};
+use crate::settings::Settings;
 use bytesize::ByteSize;
 use clap::{ValueEnum, value_parser};
 use oboro_server::{
-    Audit, AuditOptions, Certificates, ConnectionLimits, GenomeOptions, Limits, MonitorOptions,
-    Options, Pin, Policy, Quota, Server, Tokens,
+    AuditOptions, Certificates, ConnectionLimits, GenomeOptions, Limits, MonitorOptions, Options,
+    Pin, Policy, Quota, Server, Tokens,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
@@ -20,7 +21,20 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(clap::Args)]
+#[command(
+    after_help = "Every flag but --config and --check-config can also be set in the file, without the dashes before it \
+    (max-queries = 32, genome-counts = true), or in the environment (OBORO_SERVE_MAX_QUERIES=32). The command line takes \
+    precedence over the environment, and the environment over the file."
+)]
 pub struct Arguments {
+    // It is read before the others, by settings.rs.
+    /// Read settings from this file, in TOML; OBORO_SERVE_CONFIG names it as well.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Check the settings, the files that they name and where the data are, print each setting in force with its source,
+    /// and exit. Nothing is written, and no port is opened.
+    #[arg(long)]
+    check_config: bool,
     /// Where datasets are stored: a directory, or object storage as s3://BUCKET/PREFIX (settings in AWS_*
     /// variables) or file:///DIRECTORY.
     #[arg(long, value_name = "DIR|URL")]
@@ -74,6 +88,10 @@ pub struct Arguments {
     /// The format of the log on standard error; OBORO_LOG sets the level (error, warn, info, debug).
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
+    /// Seconds for which calls and new connections are still answered after SIGTERM or SIGINT while the health service
+    /// says NOT_SERVING, so that a load balancer takes the server out first.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    drain_delay: u32,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -219,6 +237,35 @@ impl GenomeArguments {
     }
 }
 
+impl Arguments {
+    /// What to serve, with the certificates and tokens in the files that are named.
+    fn options(&self) -> Result<Options, Failure> {
+        let tls = match (&self.tls_cert, &self.tls_key) {
+            (Some(certificate), Some(key)) => {
+                let clients = self.client_ca.as_deref();
+                Some(Arc::new(Certificates::open(certificate, key, clients)?))
+            }
+            _ => None,
+        };
+        let tokens = self.tokens.as_deref().map(Tokens::open).transpose()?;
+        Ok(Options {
+            data: location(&self.data, self.cache.as_deref(), self.cache_size)?,
+            listen: self.listen,
+            tls,
+            tokens: tokens.map(Arc::new),
+            threads: self.threads.count(),
+            limits: self.limits.limits(),
+            policy: self.keeping.policy(),
+            moment_cache: self.moment_cache.as_u64(),
+            memory: self.memory.map(|memory| memory.as_u64()),
+            genome: self.genome.options(),
+            pin: self.pin.map(Pin::from),
+            monitor: self.monitor.options(),
+            audit: self.audit.options(),
+        })
+    }
+}
+
 /// Where operators look.
 #[derive(clap::Args)]
 struct MonitorArguments {
@@ -264,16 +311,12 @@ struct AuditArguments {
 }
 
 impl AuditArguments {
-    fn open(&self) -> Result<Option<Arc<Audit>>, Failure> {
-        let Some(path) = self.audit_log.clone() else {
-            return Ok(None);
-        };
-        let options = AuditOptions {
+    fn options(&self) -> Option<AuditOptions> {
+        self.audit_log.clone().map(|path| AuditOptions {
             path,
             bytes: self.audit_log_size.as_u64(),
             keep: self.audit_log_keep,
-        };
-        Ok(Some(Arc::new(Audit::open(options)?)))
+        })
     }
 }
 
@@ -335,44 +378,30 @@ fn raise_file_limit() {
     }
 }
 
-pub fn run(arguments: &Arguments, output: Output) -> Outcome {
+/// Serves, or says what would be served.
+pub fn run(arguments: &Arguments, settings: &Settings, output: Output) -> Outcome {
     log(arguments.log_format);
-    let tls = match (&arguments.tls_cert, &arguments.tls_key) {
-        (Some(certificate), Some(key)) => {
-            let clients = arguments.client_ca.as_deref();
-            Some(Arc::new(Certificates::open(certificate, key, clients)?))
-        }
-        _ => None,
-    };
-    let tokens = arguments.tokens.as_deref().map(Tokens::open).transpose()?;
-    let tokens = tokens.map(Arc::new);
+    let options = arguments.options()?;
+    if arguments.check_config {
+        Server::check(&options)?;
+        return output.result(&settings.json(), || settings.text());
+    }
+    let delay = Duration::from_secs(arguments.drain_delay.into());
+    serve(options, delay, output)
+}
+
+fn serve(options: Options, drain_delay: Duration, output: Output) -> Outcome {
     raise_file_limit();
+    let (tls, tokens) = (options.tls.clone(), options.tokens.clone());
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let options = Options {
-        data: location(
-            &arguments.data,
-            arguments.cache.as_deref(),
-            arguments.cache_size,
-        )?,
-        listen: arguments.listen,
-        tls: tls.clone(),
-        tokens: tokens.clone(),
-        threads: arguments.threads.count(),
-        limits: arguments.limits.limits(),
-        policy: arguments.keeping.policy(),
-        moment_cache: arguments.moment_cache.as_u64(),
-        memory: arguments.memory.map(|memory| memory.as_u64()),
-        genome: arguments.genome.options(),
-        pin: arguments.pin.map(Pin::from),
-        monitor: arguments.monitor.options(),
-        audit: arguments.audit.open()?,
-    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
         let server = Server::bind(options).await?;
-        let server = server.with_memory_release(crate::allocator::release_memory);
+        let server = server
+            .with_memory_release(crate::allocator::release_memory)
+            .with_drain_delay(drain_delay);
         let url = format!("{scheme}://{}", server.address());
         let mut value = json!({ "listening": url });
         let mut text = format!("listening on {url}");

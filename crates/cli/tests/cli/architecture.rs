@@ -36,7 +36,8 @@ const WITH_ALLOCATOR: &str = "oboro";
 const MOST_PACKAGES: usize = 270
     + 5 // time, time-core, deranged, num-conv, powerfmt: the last days of tokens, and times in messages
     + 6 // x509-cert, der, der_derive, const-oid, flagset, spki: names and ends of certificates
-    + 9; // askama with its parser (winnow, rustc-hash), prometheus-client (dtoa): metrics and the page for operators
+    + 8 // askama with its parser (rustc-hash), prometheus-client (dtoa): metrics and the page for operators
+    + 5; // toml, toml_parser, toml_datetime, serde_spanned, winnow: the file with a server's settings
 
 /// The only crate whose code touches secrets.
 const SECRETS: &str = "oboro-rlwe";

@@ -346,3 +346,44 @@ fn health_is_told_to_anyone_and_ends_with_the_service() {
         ended.stderr
     );
 }
+
+#[test]
+fn a_server_that_drains_answers_but_says_that_it_does_not_serve() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    // Longer than any test waits.
+    let server = operator.serve("--drain-delay 86400");
+    owner.talk_to(server.url());
+    let runtime = Runtime::new().unwrap();
+    let mut client = HealthClient::new(channel(&runtime, &server));
+    let about = |service: &str| HealthCheckRequest {
+        service: service.to_owned(),
+    };
+    runtime.block_on(async {
+        let mut watch = client.watch(about("")).await.unwrap().into_inner();
+        let mut told = async || watch.message().await.unwrap().unwrap().status();
+        assert_eq!(told().await, ServingStatus::Serving);
+        server.terminate();
+        assert_eq!(told().await, ServingStatus::NotServing);
+    });
+    // A new connection, of an owner and of a probe.
+    owner.json("datasets");
+    let mut client = HealthClient::new(channel(&runtime, &server));
+    runtime.block_on(async {
+        for service in ["", "oboro.v1.Mining"] {
+            let health = client.check(about(service)).await.unwrap().into_inner();
+            assert_eq!(health.status(), ServingStatus::NotServing);
+        }
+    });
+    server.terminate();
+    assert_eq!(server.ended().code, Some(1));
+}
+
+#[test]
+fn a_server_that_has_drained_ends() {
+    let operator = Home::new();
+    let server = operator.serve("--drain-delay 1");
+    server.terminate();
+    let ended = server.ended();
+    assert_eq!(ended.code, Some(0));
+    says(&ended.stderr, &["the drain delay is over"]);
+}

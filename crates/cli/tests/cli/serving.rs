@@ -422,7 +422,7 @@ fn tokens_are_made_listed_and_revoked_while_a_server_runs() {
 
 /// Writes the CA certificate `NAME-ca.pem`, and `NAME.crt` and `NAME.key` for this machine, signed
 /// by it.
-fn certificates(home: &Home, name: &str) {
+pub fn certificates(home: &Home, name: &str) {
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority_key = KeyPair::generate().unwrap();

@@ -8,7 +8,7 @@ mod cache;
 pub(crate) use cache::{Cache, object_of, segment_of};
 
 use crate::error::{ObjectStorageError, ResidencyError, StoreError};
-use object_store::aws::AmazonS3Builder;
+use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
 use object_store::{
@@ -20,6 +20,7 @@ use std::error::Error;
 use std::fs::{self, File};
 use std::io::Read;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -145,6 +146,60 @@ impl Traffic {
 /// The threads of requests; there until it is dropped.
 struct Requests(Option<Runtime>);
 
+/// What a URL names.
+pub(crate) enum Named<'a> {
+    /// A bucket, and what names in it begin with.
+    Bucket {
+        store: Box<AmazonS3>,
+        prefix: &'a str,
+    },
+    /// A directory of this machine.
+    Directory(&'a Path),
+}
+
+impl<'a> Named<'a> {
+    /// By `s3://BUCKET/PREFIX` or `file:///DIRECTORY`. Nothing is looked for there yet.
+    ///
+    /// # Errors
+    /// Another URL, invalid settings (`AWS_*`).
+    pub(crate) fn by(url: &'a str) -> Result<Self, StoreError> {
+        match url.trim_end_matches('/').split_once("://") {
+            Some(("s3", rest)) => {
+                let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+                if bucket.is_empty() {
+                    return Err(refused(url, "it names no bucket"));
+                }
+                ObjectPath::parse(prefix).map_err(|error| refused(url, error))?;
+                // A provider that is installed already will do.
+                let _ = rustls::crypto::ring::default_provider().install_default();
+                let builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
+                let store = builder.with_retry(retries()).build();
+                let store = Box::new(store.map_err(|error| refused(url, error))?);
+                Ok(Self::Bucket { store, prefix })
+            }
+            Some(("file", directory)) if directory.starts_with('/') => {
+                Ok(Self::Directory(Path::new(directory)))
+            }
+            _ => Err(refused(url, "it is neither of s3: nor of file:")),
+        }
+    }
+}
+
+/// The objects in a directory, which is made if it is not there.
+fn made(directory: &Path, url: &str) -> Result<LocalFileSystem, StoreError> {
+    fs::create_dir_all(directory).map_err(|error| refused(url, error))?;
+    let store = LocalFileSystem::new_with_prefix(directory);
+    Ok(store.map_err(|error| refused(url, error))?.with_fsync(true))
+}
+
+fn refused(url: &str, reason: impl ToString) -> StoreError {
+    ObjectStorageError::ObjectsUrl {
+        url: url.trim_end_matches('/').into(),
+        reason: reason.to_string(),
+    }
+    .into()
+}
+
 impl Objects {
     /// Bytes that requests in flight take: received pieces, what they are assembled into, and what is written.
     pub(crate) const BUFFERS: u64 = 2 * IN_FLIGHT + CHUNKS_AT_A_TIME as u64 * CHUNK;
@@ -155,41 +210,11 @@ impl Objects {
     /// # Errors
     /// Another URL, invalid settings (`AWS_*`), a directory that cannot be made.
     pub(crate) fn open(url: &str, threads: &Arc<[CpuAssignment]>) -> Result<Self, StoreError> {
-        let refused = |reason: String| {
-            ObjectStorageError::ObjectsUrl {
-                url: url.into(),
-                reason,
-            }
-            .into()
+        let (store, prefix): (Arc<dyn ObjectStore>, &str) = match Named::by(url)? {
+            Named::Bucket { store, prefix } => (Arc::new(*store), prefix),
+            Named::Directory(directory) => (Arc::new(made(directory, url)?), ""),
         };
         let url = url.trim_end_matches('/');
-        let (store, prefix): (Arc<dyn ObjectStore>, &str) = match url.split_once("://") {
-            Some(("s3", rest)) => {
-                let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-                if bucket.is_empty() {
-                    return Err(refused("it names no bucket".into()));
-                }
-                // A provider that is installed already will do.
-                let _ = rustls::crypto::ring::default_provider().install_default();
-                let builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
-                let store = builder.with_retry(retries()).build();
-                (
-                    Arc::new(store.map_err(|error| refused(error.to_string()))?),
-                    prefix,
-                )
-            }
-            Some(("file", directory)) if directory.starts_with('/') => {
-                let store = fs::create_dir_all(directory)
-                    .map_err(|error| error.to_string())
-                    .and_then(|()| {
-                        LocalFileSystem::new_with_prefix(directory)
-                            .map_err(|error| error.to_string())
-                    });
-                (Arc::new(store.map_err(refused)?.with_fsync(true)), "")
-            }
-            _ => return Err(refused("it is neither of s3: nor of file:".into())),
-        };
-        ObjectPath::parse(prefix).map_err(|error| refused(error.to_string()))?;
         Self::of(store, prefix, url, threads)
             .map_err(|source| ResidencyError::Reader { source }.into())
     }

@@ -49,7 +49,7 @@ fn marked(directory: &Path) -> Option<String> {
 }
 
 /// Refuses a directory that is a cache.
-pub(super) fn check_is_no_cache(directory: &Path) -> Result<(), StoreError> {
+pub(crate) fn check_is_no_cache(directory: &Path) -> Result<(), StoreError> {
     match marked(directory) {
         None => Ok(()),
         Some(url) => Err(ObjectStorageError::IsCache {
@@ -60,8 +60,8 @@ pub(super) fn check_is_no_cache(directory: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Makes a directory the cache of the objects at `url`, which it may be already.
-fn mark(directory: &Path, url: &str) -> Result<(), StoreError> {
+/// Refuses a directory that is a store of its own, or the cache of other objects than those at `url`.
+pub(crate) fn check_is_cache(directory: &Path, url: &str) -> Result<(), StoreError> {
     match marked(directory) {
         Some(marked) if marked == url => Ok(()),
         Some(url) => Err(ObjectStorageError::IsCache {
@@ -74,12 +74,18 @@ fn mark(directory: &Path, url: &str) -> Result<(), StoreError> {
             url: url.into(),
         }
         .into()),
-        None => Ok(replace(
-            &directory.join(MARKER),
-            url.as_bytes(),
-            Durability::Durable,
-        )?),
+        None => Ok(()),
     }
+}
+
+/// Makes a directory the cache of the objects at `url`, which it may be already.
+fn mark(directory: &Path, url: &str) -> Result<(), StoreError> {
+    check_is_cache(directory, url)?;
+    if marked(directory).is_none() {
+        let marker = directory.join(MARKER);
+        replace(&marker, url.as_bytes(), Durability::Durable)?;
+    }
+    Ok(())
 }
 
 impl Remote {

@@ -16,6 +16,7 @@ use cgroup::MemoryGroup;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::env;
 use std::fs;
 use std::io::Read;
 use std::net::SocketAddr;
@@ -155,6 +156,11 @@ impl Home {
         ] {
             command.env_remove(name);
         }
+        for (name, _) in env::vars_os() {
+            if name.as_encoded_bytes().starts_with(b"OBORO_SERVE_") {
+                command.env_remove(name);
+            }
+        }
         let mut child = command
             .envs(&*self.environment.borrow())
             .current_dir(self.directory.path())
@@ -232,8 +238,13 @@ impl Home {
 
     /// Starts a server in a shell that has run another command before.
     pub fn serve_after(&self, before: &str, options: &str) -> Server {
+        self.serve_under(&format!("{before} && exec"), options)
+    }
+
+    /// Starts a server in a shell, after these words.
+    pub fn serve_under(&self, program: &str, options: &str) -> Server {
         let serve = serve("data");
-        Server::new(self.start_shell(&format!("{before} && exec \"$oboro\" {serve} {options}")))
+        Server::new(self.start_shell(&format!("{program} \"$oboro\" {serve} {options}")))
     }
 
     /// All files and directories here, with size and modification time.
