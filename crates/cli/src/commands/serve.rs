@@ -269,12 +269,9 @@ impl Arguments {
 /// Where operators look.
 #[derive(clap::Args)]
 struct MonitorArguments {
-    /// Show metrics (/metrics, for Prometheus) and answer probes (/livez, /readyz) by HTTP at this address. Beyond loopback
-    /// that needs TLS, and metrics want a token with the role operate.
-    #[arg(
-        long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true,
-        default_missing_value = "127.0.0.1:7172"
-    )]
+    /// Show metrics (/metrics, for Prometheus), answer probes (/livez, /readyz) and show a page (/) by HTTP at this address, such
+    /// as 127.0.0.1:7172. Beyond loopback that needs TLS, and metrics want a token with the role operate.
+    #[arg(long, value_name = "ADDRESS:PORT")]
     monitor: Option<SocketAddr>,
     /// Have metrics by namespace, too: what each used and stores.
     #[arg(long, requires = "monitor")]

@@ -52,6 +52,8 @@ fn values(operator: &Home) -> BTreeMap<String, Value> {
             ("data", _) => objects.clone().into(),
             ("cache", _) => "cache".into(),
             ("listen", _) => "127.0.0.1:0".into(),
+            ("monitor", _) => "127.0.0.1:0".into(),
+            ("audit-log", _) => "audit.jsonl".into(),
             ("tls-cert", _) => "tls.crt".into(),
             ("tls-key", _) => "tls.key".into(),
             ("client-ca", _) => "tls-ca.pem".into(),

@@ -71,6 +71,7 @@ fn the_settings_beside_the_unit_are_accepted() {
     let here = |name: &str| operator.path(name).display().to_string();
     let settings = SETTINGS
         .replace("/var/lib/oboro", &here("data"))
+        .replace("/var/log/oboro", &here("log"))
         .replace("/etc/oboro/tokens", &here("tokens"));
     operator.write("oboro.toml", settings);
     // As the unit sets them.
