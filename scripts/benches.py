@@ -42,6 +42,7 @@ BENCHES = {
     "bench-ray": Bench("ray", None, "--quick"),
     # Builds another library, and what both need with other features.
     "bench-ring": Bench("ring", None),
+    "bench-scrape": Bench("scrape", "--quick"),
     "bench-ssd": Bench("ssd", f"--quick --mode streaming --limit 120MB {SHAPE}", "--quick"),
     # Of bench-ssd, what differs in its budgets.
     "bench-ssd-budgets": Bench("ssd", None, "--quick"),

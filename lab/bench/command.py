@@ -15,6 +15,8 @@ class Oboro:
     def __init__(self, binary: Path, work: Path) -> None:
         self.binary = binary
         self.work = work
+        # Where the server that is served last shows its metrics.
+        self.monitor = ""
         self.environment = {"OBORO_KEY": str(work / "oboro.key"), "OBORO_LOG": "warn"}
 
     def run(self, *arguments: str | Path) -> Any:
@@ -37,7 +39,9 @@ class Oboro:
         ) as server:
             try:
                 assert server.stdout is not None
-                self.environment["OBORO_SERVER"] = json.loads(server.stdout.readline())["listening"]
+                told = json.loads(server.stdout.readline())
+                self.environment["OBORO_SERVER"] = told["listening"]
+                self.monitor = told.get("monitor", "")
                 yield server.pid
             finally:
                 server.terminate()
