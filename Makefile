@@ -24,7 +24,7 @@ PYTEST =
 STEP =
 FORCE =
 
-.PHONY: help demo demo-genome docs bench-smoke bench-full bench-abuse bench-alloc bench-engine bench-genome bench-growth bench-mining bench-numa bench-python bench-ray bench-ring bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-abuse test-lab test-rust test-alloc test-alloc-long test-faults test-growth test-numa test-package test-python test-ray test-s3 fuzz nightly lint lint-rust lint-python lint-shell lint-c fmt build build-lab clean
+.PHONY: help demo demo-genome docs bench-smoke bench-full bench-abuse bench-alloc bench-engine bench-genome bench-growth bench-mining bench-numa bench-python bench-ray bench-ring bench-scrape bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-abuse test-lab test-rust test-alloc test-alloc-long test-faults test-growth test-numa test-package test-previous test-python test-ray test-s3 fuzz nightly lint lint-rust lint-python lint-shell lint-c fmt build build-lab clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -82,6 +82,9 @@ bench-full: ## Run every bench, those that take long with --quick, and check wha
 
 bench-abuse: build ## What an owner notices while others abuse the server; BENCH=--quick for a minute
 	$(PYTHON) lab/bench/abuse.py --oboro "$(OBORO)" $(BENCH)
+
+bench-scrape: build ## What it costs a server to show its metrics; BENCH=--quick for seconds
+	$(PYTHON) lab/bench/scrape.py --oboro "$(OBORO)" $(BENCH)
 
 bench-alloc: | setup-alloc ## Compare fcmalloc with other allocators; BENCH=--quick for minutes
 	$(MAKE) -C fcmalloc >&2
@@ -178,6 +181,10 @@ on-four-nodes:
 	$(MAKE) --directory fcmalloc check-numa
 
 # scripts/s3-server.sh prints the path of the server. It ends with 77 where there is none.
+test-previous: | setup-test ## Run the tests with the program of the previous release, which is built from its commit
+	@previous=$$(scripts/previous.sh) && \
+	    OBORO_PREVIOUS="$$previous" cargo test --workspace --locked --test cli previous::
+
 test-s3: | setup-test ## Run the tests about object storage against an S3 server
 	@if server=$$($(S3_SERVER)); then \
 	    OBORO_S3_SERVER="$$server" cargo test --workspace --locked --test cli objects::; \

@@ -56,6 +56,7 @@ LONG_ALLOC = QEMU | {"spin": "spin", "valgrind": "valgrind"}
 STEPS = [
     Step("s3", ["make", "test-s3"], 15, {"go": "golang-go"}),
     Step("ray", ["make", "test-ray"], 20),
+    Step("previous", ["make", "test-previous"], 40),
     Step("package", ["make", "test-package"], 20),
     Step("numa", ["make", "test-numa"], 30, QEMU),
     Step("alloc-long", ["make", "test-alloc-long"], 60, LONG_ALLOC),

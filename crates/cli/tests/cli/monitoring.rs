@@ -50,8 +50,12 @@ fn metrics_tell_what_happens_and_of_no_dataset() {
     let server = operator.serve(&format!("--tokens tokens {MONITOR} --monitor-namespaces"));
     let ward = uploaded(&operator, &server, "ward");
     mine(&ward, "ward");
-    ward.write("wrong", operator.token("other"));
-    operator.done("token revoke other");
+    let token = operator.token("other");
+    let (begins, last) = token.split_at(token.len() - 1);
+    ward.write(
+        "wrong",
+        format!("{begins}{}", if last == "0" { "1" } else { "0" }),
+    );
     ward.run("datasets --token-file wrong");
     let told = metrics(&server);
     let calls = |call: &str, outcome: &str| {
@@ -65,7 +69,7 @@ fn metrics_tell_what_happens_and_of_no_dataset() {
     for (name, least) in [
         ("oboro_ready{condition=\"disk\"}", 1.0),
         ("oboro_connections_accepted_total", 3.0),
-        ("oboro_callers_refused_total{reason=\"revoked\"}", 1.0),
+        ("oboro_callers_refused_total{reason=\"unknown\"}", 1.0),
         ("oboro_panels_total{from=\"storage\"}", 1.0),
         ("oboro_memory_bytes{part=\"panels\"}", 1.0),
         ("oboro_memory_bytes{part=\"moments\"}", 1.0),
@@ -393,6 +397,11 @@ impl Prometheus {
 
     /// How many series an expression returns; `None` as long as the server is not ready.
     fn query(&self, expression: &str) -> Option<usize> {
+        Some(self.series(expression)?.len())
+    }
+
+    /// The series that an expression returns.
+    fn series(&self, expression: &str) -> Option<Vec<Value>> {
         let query: String = expression
             .bytes()
             .map(|byte| format!("%{byte:02X}"))
@@ -400,8 +409,7 @@ impl Prometheus {
         let page = chunked(self.address, &format!("/api/v1/query?query={query}"))?;
         let answer: Value = serde_json::from_str(&page).ok()?;
         assert_eq!(answer["status"], "success", "{expression}: {answer}");
-        let series = answer["data"]["result"].as_array().unwrap();
-        Some(series.len())
+        answer["data"]["result"].as_array().cloned()
     }
 }
 
@@ -522,6 +530,50 @@ fn every_panel_and_rule_has_series_when_prometheus_scrapes_a_busy_server() {
         .output()
         .unwrap();
     assert!(checked.status.success(), "{checked:?}");
+}
+
+/// From docs/operations.md: a machine is lost, its backup is served by another, and one of its tenants is too loud.
+#[test]
+fn an_operators_drill() {
+    let lost = Home::new();
+    lost.token("first");
+    let server = lost.serve("--tokens tokens");
+    let [quiet, loud] = ["quiet", "loud"].map(|name| uploaded(&lost, &server, name));
+    lost.done("backup data copy");
+    server.kill();
+
+    let machine = Home::new();
+    machine.copy_tree(&lost, "copy");
+    machine.copy_from(&lost, "tokens");
+    let settings = "data = 'copy'\ntokens = 'tokens'\nlisten = '127.0.0.1:0'\nmonitor = '127.0.0.1:0'\n\
+                    monitor-namespaces = true\naudit-log = 'audit.jsonl'\nmoment-cache = 0\nmax-calls-per-second = 10000\n";
+    machine.write("oboro.toml", settings);
+    machine.json("scrub copy");
+    machine.json("serve --check-config --config oboro.toml");
+    let server = machine.serve_with("--config oboro.toml");
+    assert_eq!(get(server.monitor(), "/readyz", &[]).status, 200);
+    for (owner, name) in [(&quiet, "quiet"), (&loud, "loud")] {
+        owner.talk_to(server.url());
+        mine(owner, name);
+    }
+    if !has("prometheus") {
+        return;
+    }
+    let prometheus = Prometheus::start(&machine, &server);
+    let panel = panels()
+        .into_iter()
+        .find(|it| it.contains("oboro_namespace_compute_seconds"));
+    let panel = panel
+        .unwrap()
+        .replace("[1m]", "[10s]")
+        .replace("topk(10", "topk(1");
+    until("the dashboard names the loud one", || {
+        mine(&loud, "loud");
+        let loudest = prometheus.series(&panel)?;
+        (loudest.first()?["metric"]["namespace"] == "loud").then_some(())
+    });
+    let listed = String::from_utf8(machine.read("audit.jsonl")).unwrap();
+    assert!(listed.lines().filter(|it| it.contains("\"loud\"")).count() > 1);
 }
 
 #[test]

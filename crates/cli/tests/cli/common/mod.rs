@@ -50,6 +50,8 @@ fn serve(data: &str) -> String {
 /// The working directory of an owner or of a server's operator. Commands run in it, so their
 /// arguments can be plain names.
 pub struct Home {
+    /// The command.
+    oboro: PathBuf,
     directory: TempDir,
     environment: RefCell<BTreeMap<String, String>>,
 }
@@ -57,7 +59,13 @@ pub struct Home {
 impl Home {
     /// An empty directory.
     pub fn new() -> Self {
+        Self::running(Path::new(env!("CARGO_BIN_EXE_oboro")))
+    }
+
+    /// The same for another release's command.
+    pub fn running(oboro: &Path) -> Self {
         Self {
+            oboro: oboro.into(),
             directory: tempfile::tempdir().unwrap(),
             environment: RefCell::default(),
         }
@@ -110,16 +118,7 @@ impl Home {
 
     /// Copies a file or a whole directory within this home.
     pub fn copy(&self, from: &str, to: &str) {
-        for file in files(&self.path(from)) {
-            let name = file.strip_prefix(self.path(from)).unwrap();
-            let target = if name == Path::new("") {
-                self.path(to)
-            } else {
-                self.path(to).join(name)
-            };
-            fs::create_dir_all(target.parent().unwrap()).unwrap();
-            fs::copy(&file, target).unwrap();
-        }
+        copy(&self.path(from), &self.path(to));
     }
 
     /// Copies a file of another home.
@@ -127,9 +126,14 @@ impl Home {
         self.write(name, other.read(name));
     }
 
+    /// Copies a file of another home, or a directory with all that is in it.
+    pub fn copy_tree(&self, other: &Self, name: &str) {
+        copy(&other.path(name), &self.path(name));
+    }
+
     /// Starts `oboro` with the words of `line` as arguments.
     pub fn start(&self, line: &str) -> Process {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_oboro"));
+        let mut command = Command::new(&self.oboro);
         command.args(line.split_whitespace());
         self.spawn(command)
     }
@@ -137,9 +141,7 @@ impl Home {
     /// Starts a shell script in which `$oboro` is the command.
     pub fn start_shell(&self, script: &str) -> Process {
         let mut command = Command::new("sh");
-        command
-            .args(["-c", script])
-            .env("oboro", env!("CARGO_BIN_EXE_oboro"));
+        command.args(["-c", script]).env("oboro", &self.oboro);
         self.spawn(command)
     }
 
@@ -231,6 +233,11 @@ impl Home {
         Server::new(self.start(&format!("{} {options}", serve(data))))
     }
 
+    /// Starts a server with these options and no others.
+    pub fn serve_with(&self, options: &str) -> Server {
+        Server::new(self.start(&format!("serve {options} --json")))
+    }
+
     /// Starts a server in a control group.
     pub fn serve_in(&self, group: &MemoryGroup, options: &str) -> Server {
         self.serve_after(&group.entering(), options)
@@ -275,6 +282,20 @@ impl Home {
             .collect();
         assert_eq!(found.len(), 1, "{file} below {name}: {found:?}");
         found.remove(0)
+    }
+}
+
+/// Copies a file, or a directory with all that is in it.
+fn copy(from: &Path, to: &Path) {
+    for file in files(from) {
+        let name = file.strip_prefix(from).unwrap();
+        let target = if name == Path::new("") {
+            to.to_owned()
+        } else {
+            to.join(name)
+        };
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::copy(&file, target).unwrap();
     }
 }
 

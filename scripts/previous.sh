@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Builds the `oboro` of the last release that docs/compatibility.md names, from its commit, and prints the path.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+commit=$(sed -n 's/^| [0-9.]* | [0-9-]* | `\([0-9a-f]\{40\}\)` |$/\1/p' docs/compatibility.md | tail -n 1)
+[[ -n $commit ]] || { echo 'error: docs/compatibility.md names no release' >&2; exit 1; }
+tree=$PWD/target/previous/$commit
+oboro=$tree/target/debug/oboro
+if [[ ! -x $oboro ]]; then
+    rm -rf "$tree"
+    mkdir -p "$tree"
+    git archive "$commit" | tar -x -C "$tree"
+    (cd "$tree" && CARGO_TARGET_DIR=$tree/target cargo build --locked -p oboro --bin oboro >&2)
+fi
+echo "$oboro"
