@@ -74,6 +74,7 @@ impl Subject {
 
     /// What the caller calls it.
     pub(crate) fn is_about(&self, name: &str) {
+        tracing::debug!(name, "is about");
         if !name.is_empty() {
             self.0.lock().name = Some(name.to_owned());
         }

@@ -415,16 +415,17 @@ fn serve(options: Options, drain_delay: Duration, output: Output) -> Outcome {
             let _ = write!(text, "; metrics and probes on {url}");
             value["monitor"] = url.into();
         }
-        output.result(&value, || format!("{text}\n"))?;
+        // Whoever has read that it listens may send signals.
         let mut hangup = signal(SignalKind::hangup())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        output.result(&value, || format!("{text}\n"))?;
         tokio::spawn(async move {
             while hangup.recv().await.is_some() {
                 tokens.iter().for_each(|it| it.refresh());
                 tls.iter().for_each(|it| it.refresh());
             }
         });
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
         server
             .serve(async move {
                 tokio::select! {

@@ -354,7 +354,7 @@ fn a_server_that_drains_answers_but_says_that_it_does_not_serve() {
     let server = operator.serve("--drain-delay 86400");
     owner.talk_to(server.url());
     let runtime = Runtime::new().unwrap();
-    let mut client = HealthClient::new(channel(&runtime, &server));
+    let mut client = HealthClient::new(runtime.block_on(connect(&server)));
     let about = |service: &str| HealthCheckRequest {
         service: service.to_owned(),
     };
@@ -367,7 +367,7 @@ fn a_server_that_drains_answers_but_says_that_it_does_not_serve() {
     });
     // A new connection, of an owner and of a probe.
     owner.json("datasets");
-    let mut client = HealthClient::new(channel(&runtime, &server));
+    let mut client = HealthClient::new(runtime.block_on(connect(&server)));
     runtime.block_on(async {
         for service in ["", "oboro.v1.Mining"] {
             let health = client.check(about(service)).await.unwrap().into_inner();

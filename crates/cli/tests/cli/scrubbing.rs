@@ -128,7 +128,11 @@ const SEGMENT: u64 = 64 * 4096;
 
 /// Starts a scrub that takes three quarters of a minute, and waits until it is in progress.
 fn slow_scrub(owner: &Home, server: &Server) -> Process {
-    let begun = || server.log().matches("scrubs name").count();
+    let begun = || {
+        let log = server.log();
+        let begins = |line: &&str| line.contains("Scrub") && line.contains("is about");
+        log.lines().filter(begins).count()
+    };
     let before = begun();
     let scrub = owner.start(&format!("scrub --server {} --rate 1MiB", server.url()));
     until("the scrub is in progress", || {

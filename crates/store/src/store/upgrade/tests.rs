@@ -123,7 +123,7 @@ fn a_store_of_the_first_version_is_upgraded_when_it_is_asked_for_and_can_go_back
             matches!(locked, StoreError::Format(FormatError::Locked { .. })),
             "{locked}"
         );
-        drop(store);
+        drop((access, store));
 
         let undone = undo_upgrade(&old.location).unwrap();
         assert_eq!((undone.from, undone.to), (3, 1));
