@@ -3,7 +3,11 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-commit=$(sed -n 's/^| [0-9.]* | [0-9-]* | `\([0-9a-f]\{40\}\)` |$/\1/p' docs/compatibility.md | tail -n 1)
+release='^\| [0-9.]+ \| [0-9-]+ \| .([0-9a-f]{40}). \|$'
+commit=
+while read -r line; do
+    [[ $line =~ $release ]] && commit=${BASH_REMATCH[1]}
+done <docs/compatibility.md
 [[ -n $commit ]] || { echo 'error: docs/compatibility.md names no release' >&2; exit 1; }
 tree=$PWD/target/previous/$commit
 oboro=$tree/target/debug/oboro

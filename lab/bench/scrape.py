@@ -1,8 +1,8 @@
-"""What it costs a server to show its metrics: its processor time for a scrape, as a share of a core at
-Prometheus' usual interval.
+"""What it costs a server to show its metrics: its processor time for a scrape, as a share of a
+core at Prometheus' usual interval.
 
-Prints one JSON object a setting, the summary last. Run by `make bench-scrape`. The server has as many
-namespaces as each setting says, all of which have called; metrics are by namespace.
+Prints one JSON object a setting, the summary last. Run by `make bench-scrape`. The server has as
+many namespaces as each setting says, all of which have called; metrics are by namespace.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def processor_seconds(process: int) -> float:
 
 
 def scraped(url: str, process: int, scrapes: int) -> tuple[float, int]:
-    """Processor seconds of one scrape, less what the server takes when nobody asks, and its bytes."""
+    """Processor seconds of a scrape, less those of a server that nobody asks, and its bytes."""
     begun, idle = time.monotonic(), processor_seconds(process)
     time.sleep(2)
     idle = (processor_seconds(process) - idle) / (time.monotonic() - begun)
