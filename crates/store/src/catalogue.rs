@@ -224,6 +224,14 @@ impl Catalogue {
         Ok((Self::of(connection, from)?, upgraded))
     }
 
+    /// The catalogue that an image in object storage publishes, as servers have it beside their cache.
+    pub(crate) fn published_image(image: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let mut connection = Connection::open_in_memory()?;
+        connection.deserialize_read_exact(MAIN_DB, image, image.len(), false)?;
+        connection.execute_batch("DROP TABLE server")?;
+        Ok(connection.serialize(MAIN_DB)?.to_vec())
+    }
+
     /// What a catalogue says, but for when uploads were begun: the same for two that differ in nothing else.
     pub(crate) fn said(&self) -> Result<Vec<(String, DatasetId, Vec<u8>)>, StoreError> {
         let mut said = Vec::new();

@@ -6,7 +6,7 @@
 use crate::common::plaintext::random_baskets;
 use crate::common::{Home, Server, says};
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The previous release's command; says so if there is none.
 fn previous() -> Option<PathBuf> {
@@ -44,10 +44,16 @@ fn mines(owner: &Home, plaintext: &str) {
     }
 }
 
+fn load_genomes(operator: &Home, data: &str) {
+    operator.write("reference.fa", ">x\nACGTNAC\n>y\nGG\n");
+    operator.json(&format!(
+        "genome load --data {data} --reference pieces reference.fa"
+    ));
+}
+
 /// A server of a command, with genomes.
 fn serve(operator: &Home) -> Server {
-    operator.write("reference.fa", ">x\nACGTNAC\n>y\nGG\n");
-    operator.json("genome load --data data --reference pieces reference.fa");
+    load_genomes(operator, "data");
     operator.serve("")
 }
 
@@ -68,35 +74,35 @@ fn the_previous_client_works_with_this_server() {
 #[test]
 fn a_store_of_the_previous_server_is_upgraded_and_goes_back() {
     let Some(previous) = previous() else { return };
-    let (owner, operator) = (Home::with_key(), Home::running(&previous));
-    let server = serve(&operator);
-    works(&owner, &server);
-    server.terminate();
-    assert_eq!(server.ended().code, Some(0));
-    let upgraded = Home::new();
-    upgraded.copy_tree(&operator, "data");
-    let before = upgraded.contents("data");
-    let refused = upgraded.refused("serve --data data --listen 127.0.0.1:0");
-    says(&refused, &["oboro store upgrade"]);
-    upgraded.json("store upgrade data --dry-run");
-    upgraded.json("store upgrade data");
-    let server = upgraded.serve("");
-    owner.talk_to(server.url());
-    mines(&owner, "all.dat");
-    server.terminate();
-    assert_eq!(server.ended().code, Some(0));
-    upgraded.json("store upgrade data --undo");
-    let is_catalogue = |it: &&(PathBuf, Vec<u8>)| it.0.ends_with("catalogue.sqlite");
-    let after = upgraded.contents("data");
-    assert_eq!(
-        after.iter().find(is_catalogue),
-        before.iter().find(is_catalogue)
-    );
-    let back = Home::running(&previous);
-    back.copy_tree(&upgraded, "data");
-    let server = back.serve("");
-    owner.talk_to(server.url());
-    mines(&owner, "all.dat");
+    let this = Path::new(env!("CARGO_BIN_EXE_oboro"));
+    for is_remote in [false, true] {
+        let (owner, operator) = (Home::with_key(), Home::running(&previous));
+        let (data, cache) = if is_remote {
+            let url = format!("file://{}", operator.path("objects").display());
+            (url, "--cache cache")
+        } else {
+            ("data".to_owned(), "")
+        };
+        let genomes = if is_remote { "cache" } else { "data" };
+        let served = |work: &dyn Fn(&Server)| {
+            let server = operator.serve_from(&data, cache);
+            owner.talk_to(server.url());
+            work(&server);
+            server.terminate();
+            assert_eq!(server.ended().code, Some(0));
+        };
+        load_genomes(&operator, genomes);
+        served(&|server| works(&owner, server));
+        operator.run_by(this);
+        let refused = operator.run(&format!("serve --data {data} {cache} --listen 127.0.0.1:0"));
+        says(&refused.refusal(), &["oboro store upgrade"]);
+        operator.json(&format!("store upgrade {data} {cache} --dry-run"));
+        operator.json(&format!("store upgrade {data} {cache}"));
+        served(&|_| mines(&owner, "all.dat"));
+        operator.json(&format!("store upgrade {data} {cache} --undo"));
+        operator.run_by(&previous);
+        served(&|_| mines(&owner, "all.dat"));
+    }
 }
 
 #[test]

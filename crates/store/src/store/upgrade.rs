@@ -94,7 +94,7 @@ pub fn undo_upgrade(location: &Location) -> Result<Upgraded, StoreError> {
     let Image { from, to, .. } = upgraded.ok_or_else(|| CatalogueError::NotUpgraded {
         path: store.name("").into(),
     })?;
-    store.forget_copy()?;
+    store.undo_copy(&kept)?;
     store.replace(kept, found.version)?;
     store.remove(&kept_name(from))?;
     Ok(Upgraded {
@@ -198,20 +198,22 @@ impl Closed {
         Ok(())
     }
 
-    /// Removes the local copy, of which the earlier Oboro makes its own, unless uploads are in progress in it.
-    fn forget_copy(&self) -> Result<(), StoreError> {
+    /// Brings the local copy back to what was published before, unless uploads are in progress in it.
+    fn undo_copy(&self, kept: &[u8]) -> Result<(), StoreError> {
         let Some((path, image)) = self.copy()? else {
             return Ok(());
         };
-        let uploads = Catalogue::of_image(&image, &path)?.0.count(Table::Upload)?;
+        let (now, _) = Catalogue::of_image(&image, &path)?;
+        let uploads = now.count(Table::Upload)?;
         if uploads > 0 {
             return Err(CatalogueError::Changed {
-                path: path.clone(),
+                path,
                 changed: format!("{uploads} uploads in progress"),
             }
             .into());
         }
-        Ok(remove_if_there(&path)?)
+        let published = Catalogue::published_image(kept)?;
+        Ok(replace(&path, &published, Durability::Durable)?)
     }
 
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {

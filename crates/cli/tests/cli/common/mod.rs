@@ -51,7 +51,7 @@ fn serve(data: &str) -> String {
 /// arguments can be plain names.
 pub struct Home {
     /// The command.
-    oboro: PathBuf,
+    oboro: RefCell<PathBuf>,
     directory: TempDir,
     environment: RefCell<BTreeMap<String, String>>,
 }
@@ -65,7 +65,7 @@ impl Home {
     /// The same for another release's command.
     pub fn running(oboro: &Path) -> Self {
         Self {
-            oboro: oboro.into(),
+            oboro: RefCell::new(oboro.into()),
             directory: tempfile::tempdir().unwrap(),
             environment: RefCell::default(),
         }
@@ -76,6 +76,11 @@ impl Home {
         let home = Self::new();
         home.done("keygen");
         home
+    }
+
+    /// Has another release's command, or this one's, run here from now on.
+    pub fn run_by(&self, oboro: &Path) {
+        *self.oboro.borrow_mut() = oboro.into();
     }
 
     /// Makes commands use this server from now on.
@@ -133,7 +138,7 @@ impl Home {
 
     /// Starts `oboro` with the words of `line` as arguments.
     pub fn start(&self, line: &str) -> Process {
-        let mut command = Command::new(&self.oboro);
+        let mut command = Command::new(&*self.oboro.borrow());
         command.args(line.split_whitespace());
         self.spawn(command)
     }
@@ -141,7 +146,9 @@ impl Home {
     /// Starts a shell script in which `$oboro` is the command.
     pub fn start_shell(&self, script: &str) -> Process {
         let mut command = Command::new("sh");
-        command.args(["-c", script]).env("oboro", &self.oboro);
+        command
+            .args(["-c", script])
+            .env("oboro", &*self.oboro.borrow());
         self.spawn(command)
     }
 
