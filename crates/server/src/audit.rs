@@ -1,24 +1,25 @@
 //! The audit log: who did what to which dataset, a line of JSON for each call that was begun.
 //!
 //! A thread of its own writes, so that a slow disk holds up no call. While lines cannot be written, or too many wait, no call
-//! is begun: what is done is in the log, or not done. The file is renamed when it is large enough, and may be renamed by
+//! is begun. The file is renamed when it is large enough, and may be renamed by
 //! others; there is nothing in it of what datasets contain.
 
 use crate::clients::Client;
 use crate::metering::whole_lines;
-use crate::status::{RETRY_SOON, busy};
+use crate::status::{RETRY_SOON, unavailable};
 use oboro_format::DatasetId;
 use oboro_format::FormatError;
-use oboro_format::files::io_error;
-use parking_lot::Mutex;
+use oboro_format::files::{io_error, parent};
+use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
+use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -42,6 +43,20 @@ pub struct AuditOptions {
     pub keep: u32,
 }
 
+impl AuditOptions {
+    /// Checks that there could be such a file. Nothing is written.
+    pub(crate) fn check(&self) -> Result<(), FormatError> {
+        let directory = parent(&self.path);
+        let found = fs::metadata(directory).map_err(io_error("find the directory", directory))?;
+        let is_directory = |it: fs::Metadata| it.is_dir();
+        if found.is_dir() && !fs::metadata(&self.path).is_ok_and(is_directory) {
+            return Ok(());
+        }
+        let error = std::io::ErrorKind::IsADirectory.into();
+        Err(io_error("write", &self.path)(error))
+    }
+}
+
 /// What a call turns out to be about.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Subject(Arc<Mutex<Known>>);
@@ -53,35 +68,41 @@ struct Known {
     peer: Option<SocketAddr>,
     name: Option<String>,
     dataset: Option<DatasetId>,
+    detail: Option<Value>,
 }
 
 impl Subject {
     /// Who calls, what proves it, and from where.
-    pub(crate) fn is_by(
+    pub(crate) fn set_caller(
         &self,
         client: &Client,
         credential: Option<(&'static str, String)>,
         peer: Option<SocketAddr>,
     ) {
         let mut known = self.0.lock();
-        known.caller = Some(match client {
-            Client::Named(name) => name.to_string(),
-            Client::Connected(_) => String::new(),
-        });
+        known.caller = match client {
+            Client::Named(name) => Some(name.to_string()),
+            Client::Connected(_) => None,
+        };
         known.credential = credential;
         known.peer = peer;
     }
 
     /// What the caller calls it.
-    pub(crate) fn is_about(&self, name: &str) {
+    pub(crate) fn set_name(&self, name: &str) {
         tracing::debug!(name, "is about");
         if !name.is_empty() {
             self.0.lock().name = Some(name.to_owned());
         }
     }
 
-    pub(crate) fn is_dataset(&self, dataset: DatasetId) {
+    pub(crate) fn set_dataset(&self, dataset: DatasetId) {
         self.0.lock().dataset = Some(dataset);
+    }
+
+    /// What else the call says that others have to know.
+    pub(crate) fn set_detail(&self, detail: Value) {
+        self.0.lock().detail = Some(detail);
     }
 }
 
@@ -110,6 +131,8 @@ struct Line<'a> {
     name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dataset: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'a Value>,
     outcome: String,
     milliseconds: u64,
 }
@@ -124,7 +147,11 @@ pub(crate) struct Audit {
 #[derive(Debug, Default)]
 struct State {
     waiting: AtomicUsize,
-    is_failing: AtomicBool,
+    /// Why the next line cannot be written.
+    problem: Mutex<Option<String>>,
+    /// Whether there will be no more lines.
+    closing: Mutex<bool>,
+    closed: Condvar,
 }
 
 impl Audit {
@@ -151,19 +178,22 @@ impl Audit {
     /// # Errors
     /// It may not: nothing is to be done.
     pub(crate) fn check(&self) -> Result<(), Status> {
-        if !self.is_failing() {
+        if self.problem().is_none() {
             return Ok(());
         }
-        Err(busy(
-            "this server cannot write its audit log, and does nothing that would not be in it; its operator has to look at the disk",
+        Err(unavailable(
+            "this server cannot write its audit log and therefore accepts no calls; try again later, or tell its operator",
             RETRY_SOON,
         ))
     }
 
-    /// Whether lines cannot be written, or not as fast as they come.
-    pub(crate) fn is_failing(&self) -> bool {
-        self.state.is_failing.load(Ordering::Relaxed)
-            || self.state.waiting.load(Ordering::Relaxed) > MOST_WAITING
+    /// Why lines cannot be written, or not as fast as they come.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let waiting = self.state.waiting.load(Ordering::Relaxed);
+        let problem = self.state.problem.lock().clone();
+        problem.or_else(|| {
+            (waiting > MOST_WAITING).then(|| format!("{waiting} lines wait to be written"))
+        })
     }
 
     /// Adds the line of a call.
@@ -185,6 +215,7 @@ impl Audit {
             call: ended.call,
             name: known.name.as_deref(),
             dataset: known.dataset.map(|it| it.to_string()),
+            detail: known.detail.as_ref(),
             outcome: format!("{:?}", ended.outcome),
             milliseconds: u64::try_from(ended.time.as_millis()).unwrap_or(u64::MAX),
         };
@@ -198,22 +229,30 @@ impl Audit {
 impl Drop for Audit {
     fn drop(&mut self) {
         self.lines = None;
+        *self.state.closing.lock() = true;
+        self.state.closed.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// Writes lines until there will be no more. One that cannot be written is tried until it can, or until the server ends.
+/// Writes lines until there will be no more. One that cannot be written is tried again until then.
 fn write_all(lines: &Receiver<String>, file: &mut Rotated, state: &State) {
     while let Ok(line) = lines.recv() {
         while let Err(error) = file.add(&line) {
-            if !state.is_failing.swap(true, Ordering::Relaxed) {
+            let mut closing = state.closing.lock();
+            if *closing {
+                let lost = state.waiting.load(Ordering::Relaxed);
+                tracing::error!(%error, lost, "calls are missing from the audit log");
+                return;
+            }
+            if state.problem.lock().replace(error.to_string()).is_none() {
                 tracing::error!(%error, "the audit log cannot be written; no call is begun until it can");
             }
-            thread::sleep(AGAIN);
+            state.closed.wait_for(&mut closing, AGAIN);
         }
-        if state.is_failing.swap(false, Ordering::Relaxed) {
+        if state.problem.lock().take().is_some() {
             tracing::info!("the audit log is written again");
         }
         state.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -314,16 +353,12 @@ fn is_at(file: &File, path: &Path) -> bool {
         .is_some_and(|(here, there)| here == there)
 }
 
-/// What a server says that cannot write, for its own conditions.
-pub(crate) fn problem(audit: Option<&Audit>) -> Option<String> {
-    let is_failing = audit.is_some_and(Audit::is_failing);
-    is_failing.then(|| "the audit log cannot be written, and no call is begun".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Instant;
     use tempfile::TempDir;
 
     fn options(directory: &TempDir, bytes: u64) -> AuditOptions {
@@ -349,13 +384,15 @@ mod tests {
         let options = options(&directory, 1 << 20);
         // A crash left half a line.
         fs::write(&options.path, "{}\n{\"time\":").unwrap();
+        let readable = Permissions::from_mode(0o640);
+        fs::set_permissions(&options.path, readable).unwrap();
         let audit = Audit::open(options.clone()).unwrap();
         let subject = Subject::default();
         let alice = Client::Named("alice".into());
         let token = Some(("token", "0f3a".to_owned()));
-        subject.is_by(&alice, token, Some("192.0.2.1:9".parse().unwrap()));
-        subject.is_about("bob/rows");
-        subject.is_dataset(DatasetId([7; 16]));
+        subject.set_caller(&alice, token, Some("192.0.2.1:9".parse().unwrap()));
+        subject.set_name("bob/rows");
+        subject.set_dataset(DatasetId([7; 16]));
         audit.ended(&subject, &ended("ab-1"));
         drop(audit);
         let text = fs::read_to_string(&options.path).unwrap();
@@ -368,7 +405,7 @@ mod tests {
         assert_eq!(said("address"), "192.0.2.1:9");
         assert_eq!(line["milliseconds"], 7);
         let mode = fs::metadata(&options.path).unwrap().mode();
-        assert_eq!(mode & 0o777, 0o644, "it was there before");
+        assert_eq!(mode & 0o777, 0o640, "it was there before");
     }
 
     #[test]
@@ -400,16 +437,34 @@ mod tests {
         fs::remove_file(&options.path).unwrap();
         fs::create_dir(&options.path).unwrap();
         audit.ended(&Subject::default(), &ended("1"));
-        while !audit.is_failing() {
-            thread::yield_now();
-        }
-        assert!(audit.check().unwrap_err().message().contains("audit log"));
+        until(|| audit.problem().is_some());
+        let refused = audit.check().unwrap_err();
+        assert_eq!(refused.code(), Code::Unavailable);
+        assert!(audit.problem().unwrap().contains("directory"));
         fs::remove_dir(&options.path).unwrap();
-        while audit.is_failing() {
-            thread::yield_now();
-        }
+        until(|| audit.problem().is_none());
         drop(audit);
         let text = fs::read_to_string(&options.path).unwrap();
         assert!(text.contains("\"request\":\"1\""), "{text}");
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_written_keeps_no_server_from_ending() {
+        let directory = TempDir::new().unwrap();
+        let options = options(&directory, 1 << 20);
+        let audit = Audit::open(options.clone()).unwrap();
+        fs::remove_file(&options.path).unwrap();
+        fs::create_dir(&options.path).unwrap();
+        audit.ended(&Subject::default(), &ended("1"));
+        until(|| audit.problem().is_some());
+        drop(audit);
+    }
+
+    fn until(condition: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while !condition() {
+            assert!(Instant::now() < deadline, "waited too long");
+            thread::sleep(Duration::from_millis(2));
+        }
     }
 }

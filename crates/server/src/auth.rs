@@ -111,7 +111,7 @@ impl Authentication {
         match credential {
             Ok(credential) => Ok(Caller::named(&credential.name, credential.roles)),
             // Browsers ask for the password when they are told so.
-            Err(Refusal::Missing) => Err(Status::unauthenticated("a token is wanted")),
+            Err(Refusal::Missing) => Err(Status::unauthenticated("a token is required")),
             Err(refusal) => {
                 let (status, wait) = self.refuse(&refusal, Some(peer));
                 tokio::time::sleep(wait).await;
@@ -175,7 +175,7 @@ impl Middleware for Arc<Authentication> {
             caller.subject = subject.clone();
             let proof = credential.as_ref();
             let proof = proof.map(|it| (it.kind.name(), it.id.to_string()));
-            subject.is_by(&caller.client, proof, peer);
+            subject.set_caller(&caller.client, proof, peer);
         }
         request.extensions_mut().insert(caller);
         let Some(credential) = credential else {

@@ -1,6 +1,7 @@
 //! Limits on the calls of a client: how many it makes a second, how many run at a time, and how much of what they send is in
 //! memory; clients take shared. Queries wait for their places where they are handled (`limits`), scrubs are refused theirs (`scrubbing`).
 
+use crate::audit::Audit;
 use crate::blocking;
 use crate::calls::Begun;
 use crate::clients::{Caller, Client};
@@ -37,11 +38,18 @@ pub(crate) struct CallLimits {
     uploads: Arc<Shares>,
     messages: Arc<Shares>,
     meter: Arc<Meter>,
+    audit: Option<Arc<Audit>>,
 }
 
 impl CallLimits {
-    /// With this much memory for messages that are received; `meter` counts calls and bytes.
-    pub(crate) fn new(limits: Limits, messages: u64, meter: &Arc<Meter>) -> Arc<Self> {
+    /// With this much memory for messages that are received; `meter` counts calls and bytes. While `audit` cannot be written,
+    /// no call is begun.
+    pub(crate) fn new(
+        limits: Limits,
+        messages: u64,
+        meter: &Arc<Meter>,
+        audit: Option<&Arc<Audit>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             limits,
             rate: RateLimit::new(limits.calls_per_second),
@@ -49,6 +57,7 @@ impl CallLimits {
             uploads: Shares::new(UPLOADS),
             messages: Shares::new(Rule::Bytes { all: messages }),
             meter: Arc::clone(meter),
+            audit: audit.cloned(),
         })
     }
 
@@ -101,6 +110,9 @@ impl Middleware for Arc<CallLimits> {
         let shared = Arc::clone(self);
         let request = request.map(|body| shared.meter.request(&client, body));
         if let Err(refusal) = shared.count(&client) {
+            return Box::pin(async move { Ok(refusal.into_http()) });
+        }
+        if let Some(Err(refusal)) = shared.audit.as_ref().map(|it| it.check()) {
             return Box::pin(async move { Ok(refusal.into_http()) });
         }
         Begun::of(&request);
@@ -181,7 +193,7 @@ mod tests {
 
     fn service(limits: Limits) -> Behind<Arc<CallLimits>, Endless> {
         let meter = Arc::new(Meter::new(OffsetDateTime::UNIX_EPOCH));
-        Behind::new(&CallLimits::new(limits, 1000, &meter), Endless)
+        Behind::new(&CallLimits::new(limits, 1000, &meter, None), Endless)
     }
 
     #[tokio::test(start_paused = true)]

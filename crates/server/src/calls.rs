@@ -98,10 +98,6 @@ impl Middleware for Arc<Calls> {
             // Unless it ends in another way.
             outcome: Code::Cancelled,
         };
-        if let Some(Err(refusal)) = self.audit.as_ref().map(|it| it.check()) {
-            call.outcome = refusal.code();
-            return Box::pin(async move { Ok(refusal.into_http()) });
-        }
         let response = span.in_scope(|| next(request));
         Box::pin(async move {
             let mut response = response.instrument(span).await?;

@@ -46,7 +46,7 @@ pub(crate) async fn fetch(
     wanted.record(&Span::current());
     caller
         .subject
-        .is_dataset(wanted.snapshot.manifest().dataset);
+        .set_dataset(wanted.snapshot.manifest().dataset);
     let (outbox, space) = (Arc::new(Parts::new()), Arc::new(Notify::new()));
     let limit = counting.limits.query_time;
     let advice = "ask for fewer columns at once";

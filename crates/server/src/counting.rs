@@ -75,7 +75,7 @@ impl Counting {
         let begin = move || Ok((CountSpec::new(&access, &limits, request)?, permit));
         let (spec, permit) = blocking(begin).await?;
         spec.record(&Span::current());
-        caller.subject.is_dataset(spec.snapshot.manifest().dataset);
+        caller.subject.set_dataset(spec.snapshot.manifest().dataset);
         let query = Arc::new(CountQuery::new(
             caller.client,
             spec,

@@ -240,7 +240,7 @@ impl Shared {
 
     /// The collection that a caller means, if its roles allow what it wants.
     fn named(&self, caller: &Caller, name: &str, role: Role) -> Result<Named, Status> {
-        caller.subject.is_about(name);
+        caller.subject.set_name(name);
         let access = self.store.access_of(&caller.namespace, caller.roles);
         let resolved = access.resolve(name, role).map_err(|error| match error {
             // What others have is as absent as what nobody has.

@@ -162,6 +162,10 @@ pub enum ServeError {
         address: SocketAddr,
         source: io::Error,
     },
+    #[error(
+        "metrics cannot be shown on {0}, where calls are answered; choose another port with {MONITOR}"
+    )]
+    SamePort(SocketAddr),
     #[error(transparent)]
     Audit(FormatError),
     #[error(transparent)]
@@ -232,6 +236,9 @@ impl Server {
     /// Those of [`bind`](Self::bind), except for what another process holds and what is wrong with what is stored.
     pub fn check(options: &Options) -> Result<(), ServeError> {
         check_protection(options)?;
+        if let Some(audit) = &options.audit {
+            audit.check().map_err(ServeError::Audit)?;
+        }
         options.data.check()?;
         of_server(options)?;
         Ok(())
@@ -331,6 +338,9 @@ fn check_protection(options: &Options) -> Result<(), ServeError> {
     // Operators present tokens.
     let is_protected = options.tls.is_some() && options.tokens.is_some();
     let monitor = options.monitor.map(|it| it.listen);
+    if let Some(monitor) = monitor.filter(|it| *it == options.listen && it.port() != 0) {
+        return Err(ServeError::SamePort(monitor));
+    }
     match monitor.filter(|it| !it.ip().is_loopback() && !is_protected) {
         Some(monitor) => Err(ServeError::UnprotectedMonitor(monitor)),
         None => Ok(()),
@@ -369,7 +379,7 @@ impl Answering {
         ));
         leave_descriptors(options.limits.connections.all);
         let audit = options.audit.map(Audit::open).transpose();
-        let audit = audit.map_err(ServeError::Audit)?;
+        let audit = audit.map_err(ServeError::Audit)?.map(Arc::new);
         Ok(Self {
             connections: Connections::new(options.limits.connections, options.tls.clone()),
             tls: options.tls,
@@ -377,7 +387,6 @@ impl Answering {
             store,
             pool,
             data: options.data,
-            audit: audit.map(Arc::new),
             genome: options.genome,
             limits: options.limits,
             meter: Arc::clone(&meter),
@@ -385,7 +394,8 @@ impl Answering {
             backend: Arc::new(Cpu::new(topology.distances().clone())),
             release_memory: || {},
             drain_delay: Duration::ZERO,
-            call_limits: CallLimits::new(options.limits, memory.messages, &meter),
+            call_limits: CallLimits::new(options.limits, memory.messages, &meter, audit.as_ref()),
+            audit,
             budget,
         })
     }

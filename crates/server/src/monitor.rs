@@ -1,6 +1,6 @@
 //! What operators see from outside: metrics, probes and a page, on a listener of their own.
 //!
-//! It answers HTTP/1.1 to few callers at a time, each for a few seconds: whoever reaches it can slow down others who look,
+//! It answers HTTP/1.1 to few callers at a time, one request a connection: whoever reaches it can slow down others who look,
 //! and no call. On loopback probes and metrics need no token; beyond it there is TLS, and only `/livez` and `/readyz` answer
 //! to everyone.
 
@@ -162,6 +162,8 @@ impl Monitor {
 async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
     let answered = http1::Builder::new()
         .timer(TokioTimer::new())
+        // Its time is that of one request.
+        .keep_alive(false)
         .header_read_timeout(HEADERS)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
         .await;
@@ -201,7 +203,7 @@ async fn check_host_and_harden(
     let host = host.and_then(|it| it.to_str().ok());
     // Without TLS a name of the web can be made to mean this machine.
     if seen.is_near && !host.is_some_and(is_of_this_machine) {
-        let told = "ask for localhost or an address of loopback\n";
+        let told = "use localhost or a loopback address\n";
         return (StatusCode::MISDIRECTED_REQUEST, told).into_response();
     }
     let mut answer = next.run(request).await;
@@ -230,12 +232,21 @@ fn is_of_this_machine(host: &str) -> bool {
 /// `/readyz`: 200 if all conditions hold, else 503; a line for each. `?exclude=NAME`, any number of times or with commas,
 /// leaves conditions out.
 async fn readyz(State(seen): State<Arc<Seen>>, RawQuery(asked): RawQuery) -> Response {
-    let asked = asked.unwrap_or_default();
+    let asked = asked
+        .unwrap_or_default()
+        .replace("%2C", ",")
+        .replace("%2c", ",");
     let excluded = asked
         .split('&')
         .filter_map(|it| it.strip_prefix("exclude="));
     let excluded: Vec<&str> = excluded.flat_map(|it| it.split(',')).collect();
     let conditions = seen.sources.readiness.conditions();
+    let is_known = |name: &&str| conditions.iter().any(|it| it.name == *name);
+    if let Some(unknown) = excluded.iter().find(|it| !is_known(it)) {
+        let known = conditions.map(|it| it.name).join(", ");
+        let told = format!("there is no condition {unknown:?}; conditions are {known}\n");
+        return (StatusCode::BAD_REQUEST, told).into_response();
+    }
     let asked = conditions.iter().filter(|it| !excluded.contains(&it.name));
     let (mut status, mut text) = (StatusCode::OK, String::new());
     for condition in asked {
@@ -277,6 +288,7 @@ async fn metrics_page(
     }
     let text = tokio::task::spawn_blocking(move || seen.metrics.lock().text()).await;
     let Ok(Ok(text)) = text else {
+        tracing::error!("metrics could not be gathered");
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     let kind = "text/plain; version=0.0.4; charset=utf-8";

@@ -16,6 +16,7 @@ use oboro_protocol::{PROTOCOL, dataset_id, v1, v1::mining_server::Mining};
 use oboro_store::{
     Access, DeletedInfo, Grant, Listing, SegmentReceiver, StoreError, UploadInfo, Usage,
 };
+use serde_json::json;
 use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{Span, field};
@@ -75,7 +76,11 @@ impl Service {
             name,
             roles,
         } = request.into_inner();
-        caller.subject.is_about(&name);
+        caller.subject.set_name(&name);
+        caller.subject.set_detail(json!({
+            "grantee": grantee,
+            "roles": Roles::from_bits(roles).map(|it| it.to_string()),
+        }));
         let roles = Roles::from_bits(roles).filter(|it| !it.is_empty());
         let roles = roles.ok_or_else(|| {
             let known = Role::GRANTABLE.map(Role::name).join(", ");
@@ -128,7 +133,7 @@ impl Mining for Service {
     ) -> Result<Response<v1::UploadStatus>, Status> {
         let caller = caller(&request)?;
         let v1::BeginUploadRequest { name, manifest } = request.into_inner();
-        caller.subject.is_about(&name);
+        caller.subject.set_name(&name);
         if let Ok(manifest) = Manifest::decode(&manifest) {
             record(&caller, manifest.dataset);
             self.check_size(&manifest)?;
@@ -162,7 +167,7 @@ impl Mining for Service {
                     let dataset =
                         dataset_id(&start.dataset).map_err(|error| status::of_field(&error))?;
                     record(&caller, dataset);
-                    caller.subject.is_about(&start.name);
+                    caller.subject.set_name(&start.name);
                     self.with_access(&caller, move |access| {
                         let access = of_upload(access, &start.name)?;
                         access.receive_segment(dataset, start.index, start.offset)
@@ -201,7 +206,7 @@ impl Mining for Service {
         let v1::PublishRequest { dataset, name } = request.into_inner();
         let dataset = dataset_id(&dataset).map_err(|error| status::of_field(&error))?;
         record(&caller, dataset);
-        caller.subject.is_about(&name);
+        caller.subject.set_name(&name);
         let release_memory = self.release_memory;
         let (published, identity) = self
             .with_access(&caller, move |access| {
@@ -226,7 +231,7 @@ impl Mining for Service {
     ) -> Result<Response<v1::CancelUploadReply>, Status> {
         let caller = caller(&request)?;
         let name = request.into_inner().name;
-        caller.subject.is_about(&name);
+        caller.subject.set_name(&name);
         let cancelled = self.with_access(&caller, move |it| it.cancel_upload(&name));
         record(&caller, cancelled.await?);
         Ok(Response::new(v1::CancelUploadReply {}))
@@ -261,7 +266,8 @@ impl Mining for Service {
     ) -> Result<Response<v1::DeleteDatasetReply>, Status> {
         let caller = caller(&request)?;
         let v1::DeleteDatasetRequest { name, at_once } = request.into_inner();
-        caller.subject.is_about(&name);
+        caller.subject.set_name(&name);
+        caller.subject.set_detail(json!({ "now": at_once }));
         let delete = move |access: &Access| {
             if at_once {
                 access.delete_now(&name)
@@ -279,7 +285,7 @@ impl Mining for Service {
     ) -> Result<Response<v1::UndeleteDatasetReply>, Status> {
         let caller = caller(&request)?;
         let v1::UndeleteDatasetRequest { name, new_name } = request.into_inner();
-        caller.subject.is_about(&name);
+        caller.subject.set_name(&name);
         let new_name = (!new_name.is_empty()).then_some(new_name);
         let dataset = self
             .with_access(&caller, move |it| it.undelete(&name, new_name.as_deref()))
@@ -295,7 +301,7 @@ impl Mining for Service {
     ) -> Result<Response<v1::PlacementReply>, Status> {
         let caller = caller(&request)?;
         let name = request.into_inner().name;
-        caller.subject.is_about(&name);
+        caller.subject.set_name(&name);
         let report = self
             .with_access(&caller, move |access| access.snapshot(&name)?.placement())
             .await?;
@@ -324,7 +330,7 @@ impl Mining for Service {
     ) -> Result<Response<Self::CountStream>, Status> {
         let caller = caller(&request)?;
         let request = request.into_inner();
-        caller.subject.is_about(&request.name);
+        caller.subject.set_name(&request.name);
         let replies = self.counting.start(caller, request).await?;
         Ok(Response::new(replies))
     }
@@ -337,7 +343,7 @@ impl Mining for Service {
     ) -> Result<Response<Self::FetchColumnsStream>, Status> {
         let caller = caller(&request)?;
         let request = request.into_inner();
-        caller.subject.is_about(&request.name);
+        caller.subject.set_name(&request.name);
         let columns = columns::fetch(&self.counting, &caller, request).await?;
         Ok(Response::new(columns))
     }
@@ -351,7 +357,7 @@ impl Mining for Service {
         let caller = caller(&request)?;
         let access = self.counting.access_of(&caller);
         let request = request.into_inner();
-        caller.subject.is_about(&request.name);
+        caller.subject.set_name(&request.name);
         let replies = self
             .scrubbing
             .start(&caller.client, access, request)
@@ -390,7 +396,9 @@ impl Mining for Service {
     ) -> Result<Response<v1::EndQueryReply>, Status> {
         let caller = caller(&request)?;
         let queries = self.counting.admission.queries();
-        queries.end(&caller, request.into_inner().number)?;
+        let number = request.into_inner().number;
+        caller.subject.set_detail(json!({ "query": number }));
+        queries.end(&caller, number)?;
         Ok(Response::new(v1::EndQueryReply {}))
     }
 
@@ -461,6 +469,6 @@ fn usage(usage: Usage) -> v1::Usage {
 
 /// Logs the dataset that the call is about.
 fn record(caller: &Caller, dataset: DatasetId) {
-    caller.subject.is_dataset(dataset);
+    caller.subject.set_dataset(dataset);
     Span::current().record("dataset", field::display(dataset));
 }

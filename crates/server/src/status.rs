@@ -15,10 +15,19 @@ pub(crate) const RETRY_SOON: Duration = Duration::from_secs(1);
 
 /// The refusal of what may be asked again in the same way after this time: nothing of it was done.
 pub(crate) fn busy(told: impl Into<String>, after: Duration) -> Status {
+    for_now(Code::ResourceExhausted, told, after)
+}
+
+/// The same where the reason is not that others ask too much.
+pub(crate) fn unavailable(told: impl Into<String>, after: Duration) -> Status {
+    for_now(Code::Unavailable, told, after)
+}
+
+fn for_now(code: Code, told: impl Into<String>, after: Duration) -> Status {
     let mut metadata = MetadataMap::new();
     let milliseconds = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
     metadata.insert(RETRY_AFTER_KEY, milliseconds.max(1).into());
-    Status::with_metadata(Code::ResourceExhausted, told, metadata)
+    Status::with_metadata(code, told, metadata)
 }
 
 pub(crate) fn of_store(error: &StoreError) -> Status {

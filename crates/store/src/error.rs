@@ -135,7 +135,7 @@ pub enum CatalogueError {
     )]
     Damaged { problem: String },
     #[error(
-        "the catalogue {} is of version {found}, that of an earlier Oboro; this one's is {known}. Upgrade the store with `{STORE_UPGRADE}`, which keeps a way back, or use the Oboro that wrote it.",
+        "the catalogue {} has schema version {found}, from an earlier release; this one needs {known}. Run `{STORE_UPGRADE}`, which can be undone, or use the earlier release.",
         path.display()
     )]
     Older {
@@ -146,13 +146,13 @@ pub enum CatalogueError {
     #[error("there is nothing to go back to: {} was not upgraded, or the copy of what was before is gone. Restore a backup.", path.display())]
     NotUpgraded { path: PathBuf },
     #[error(
-        "what the store {} has came in part after its upgrade, and an earlier Oboro would not know it: {}. Delete that for ever if nobody needs it, or restore a backup that was made before the upgrade.",
+        "the upgrade of {} cannot be undone: the earlier release would lose what was changed since: {}. Restore a backup that was made before the upgrade if that is to be lost.",
         path.display(),
         changed.escape_debug()
     )]
     Changed { path: PathBuf, changed: String },
     #[error(
-        "the store {} is not upgraded, since {} of what its catalogue names could not be found as it should be: {}. See with `{SCRUB}` of the Oboro that wrote it what is damaged, and restore it first.",
+        "{} was not upgraded: {} of the segments and manifests that its catalogue names are missing or damaged, the first: {}. Check it with `{SCRUB}` of the earlier release, and restore them first.",
         path.display(), problems.len(),
         problems.first().map_or("", |it| it).escape_debug()
     )]

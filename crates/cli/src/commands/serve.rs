@@ -299,7 +299,8 @@ struct AuditArguments {
         long,
         value_name = "SIZE",
         default_value = "64MiB",
-        requires = "audit_log"
+        requires = "audit_log",
+        value_parser = audit_size
     )]
     audit_log_size: ByteSize,
     /// Renamed audit logs that are kept.
@@ -337,6 +338,15 @@ impl LimitArguments {
             search_bytes: self.max_search.as_u64(),
             connections: self.connections.limits(),
         }
+    }
+}
+
+fn audit_size(given: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = given.parse()?;
+    if size >= ByteSize::kib(4) {
+        Ok(size)
+    } else {
+        Err("give 4KiB or more".to_owned())
     }
 }
 

@@ -46,13 +46,13 @@ pub fn run(command: &Command, output: Output) -> Outcome {
         }),
         Some(it) if arguments.dry_run => output.result(&value(&it, false), || {
             format!(
-                "the upgrade would go well: the catalogue from version {} to {}\n",
+                "the upgrade would succeed: the catalogue from version {} to {}\n",
                 it.from, it.to
             )
         }),
         Some(it) => output.result(&value(&it, true), || {
             format!(
-                "the catalogue was brought from version {} to {}; as it was it is kept in {}, and --undo goes back to it\n",
+                "upgraded the catalogue from version {} to {}; the old one is kept as {}, and `oboro store upgrade --undo` restores it\n",
                 it.from, it.to, it.kept
             )
         }),

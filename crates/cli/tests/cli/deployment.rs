@@ -9,8 +9,8 @@ use std::process::{Command, Output};
 const UNIT: &str = include_str!("../../../../deploy/systemd/oboro.service");
 const SETTINGS: &str = include_str!("../../../../deploy/systemd/oboro.toml");
 
-/// The exposure that `systemd-analyze security` may report at most, times ten.
-const MOST_EXPOSURE: &str = "--threshold=20";
+/// The most tenths of exposure that `systemd-analyze security` may report.
+const MOST_EXPOSURE: &str = "--threshold=15";
 
 /// Runs `systemd-analyze` on the unit, which runs the command that is tested; `None` where there is none.
 fn analysed(operator: &Home, words: &[&str]) -> Option<Output> {
@@ -67,7 +67,9 @@ fn the_settings_beside_the_unit_are_accepted() {
     let operator = Home::new();
     certificates(&operator, "tls");
     operator.token("ward");
-    fs::create_dir(operator.path("data")).unwrap();
+    for directory in ["data", "log"] {
+        fs::create_dir(operator.path(directory)).unwrap();
+    }
     let here = |name: &str| operator.path(name).display().to_string();
     let settings = SETTINGS
         .replace("/var/lib/oboro", &here("data"))
@@ -90,10 +92,12 @@ fn the_filter_of_the_unit_lets_a_server_work() {
     let can_filter = operator
         .start_shell("exec python3 filtered.py oboro.service")
         .ended();
-    if can_filter.code != Some(0) {
+    // The second is of a shell that finds no Python.
+    if matches!(can_filter.code, Some(77 | 127)) {
         println!("skipped: no filter: {}", can_filter.stderr);
         return;
     }
+    assert_eq!(can_filter.code, Some(0), "{can_filter:?}");
     operator.write("reference.fa", ">x\nACGTNAC\n>y\nGG\n");
     operator.json("genome load --data data --reference pieces reference.fa");
     certificates(&operator, "tls");

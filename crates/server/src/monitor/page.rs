@@ -119,7 +119,10 @@ pub(super) async fn show(
     let page = tokio::task::spawn_blocking(move || page(&seen.sources, &caller).render()).await;
     match page {
         Ok(Ok(page)) => Html(page).into_response(),
-        _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        _ => {
+            tracing::error!("the page for operators could not be made");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! answer is a condition that does not hold.
 
 use super::process;
-use crate::audit::{self, Audit};
+use crate::audit::Audit;
 use crate::writes::Writes;
 use oboro_store::Store;
 use parking_lot::Mutex;
@@ -74,7 +74,11 @@ impl Readiness {
             let probed = tokio::task::spawn_blocking(move || store.probe()).await;
             *self.storage.lock() = Probe {
                 since: None,
-                problem: probed.ok().and_then(|it| Some(it.err()?.without_paths())),
+                problem: match probed {
+                    Ok(Ok(())) => None,
+                    Ok(Err(error)) => Some(error.without_paths()),
+                    Err(_) => Some("the probe of storage ended abnormally".to_owned()),
+                },
             };
         }
     }
@@ -89,7 +93,10 @@ impl Readiness {
         [
             condition("serving", stopping),
             condition("disk", writes),
-            condition("audit", audit::problem(self.audit.as_deref())),
+            condition(
+                "audit",
+                self.audit.as_ref().and_then(|it| audit_problem(it)),
+            ),
             condition("descriptors", descriptors()),
             condition("storage", self.storage.lock().problem()),
             condition("clock", self.clock(SystemTime::now())),
@@ -121,6 +128,13 @@ impl Probe {
         }
         self.problem.clone()
     }
+}
+
+fn audit_problem(audit: &Audit) -> Option<String> {
+    let problem = audit.problem()?;
+    Some(format!(
+        "the audit log cannot be written: {problem}; calls are refused until it can"
+    ))
 }
 
 fn descriptors() -> Option<String> {
@@ -158,7 +172,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn storage_that_hangs_is_a_problem_before_it_fails() {
         let readiness = readiness();
-        let storage = || readiness.conditions()[4].problem.clone();
+        let storage = || {
+            let conditions = readiness.conditions().into_iter();
+            conditions
+                .filter(|it| it.name == "storage")
+                .find_map(|it| it.problem)
+        };
         readiness.storage.lock().since = Some(Instant::now());
         tokio::time::advance(PATIENCE).await;
         assert_eq!(storage(), None);

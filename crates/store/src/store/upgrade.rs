@@ -10,7 +10,7 @@ use crate::error::ObjectStorageError;
 use crate::location::segment_path;
 use crate::source::object::{ObjectError, PutError, object_of};
 use object_store::UpdateVersion;
-use oboro_format::files::{Durability, replace};
+use oboro_format::files::{Durability, replace_keeping};
 
 /// What became of a store, or would become.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,6 +104,10 @@ pub fn undo_upgrade(location: &Location) -> Result<Upgraded, StoreError> {
     })
 }
 
+fn metadata(path: &Path) -> Result<fs::Metadata, StoreError> {
+    Ok(fs::metadata(path).map_err(io_error("look at", path))?)
+}
+
 /// The name of a catalogue as it was.
 fn kept_name(version: i64) -> String {
     format!("{CATALOGUE}.version-{version}")
@@ -193,7 +197,8 @@ impl Closed {
         if let Some((path, image)) = self.copy()?
             && let (_, Some(upgraded)) = Catalogue::of_image(&image, &path)?
         {
-            replace(&path, &upgraded.image, Durability::Durable)?;
+            let before = metadata(&path)?;
+            replace_keeping(&path, &upgraded.image, Durability::Durable, &before)?;
         }
         Ok(())
     }
@@ -213,7 +218,13 @@ impl Closed {
             .into());
         }
         let published = Catalogue::published_image(kept)?;
-        Ok(replace(&path, &published, Durability::Durable)?)
+        let before = metadata(&path)?;
+        Ok(replace_keeping(
+            &path,
+            &published,
+            Durability::Durable,
+            &before,
+        )?)
     }
 
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
@@ -237,7 +248,14 @@ impl Closed {
         match &self.home {
             Home::Directory(directory) => {
                 let path = directory.join(name);
-                Ok(replace(&path, &bytes, Durability::Durable)?)
+                // Whoever upgrades, the server's user has to own it.
+                let before = metadata(&directory.join(CATALOGUE))?;
+                Ok(replace_keeping(
+                    &path,
+                    &bytes,
+                    Durability::Durable,
+                    &before,
+                )?)
             }
             Home::Objects(objects, _) => {
                 let put = objects.put(name, bytes);

@@ -1,12 +1,15 @@
 """Runs a command under the filter of system calls of a unit of systemd, without systemd.
 
-Usage: filtered.py UNIT COMMAND..., or filtered.py UNIT alone to say whether this can be done here.
+Usage: filtered.py UNIT COMMAND..., or filtered.py UNIT alone to say whether this can be done here:
+it ends with 77 where a program or library is missing.
 systemd-analyze says which calls a set has, and libseccomp, which systemd uses as well, has the
 kernel refuse all others.
 """
 
 import ctypes
+import ctypes.util
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -85,6 +88,8 @@ def restrict(unit: str) -> None:
 
 
 if __name__ == "__main__":
+    if not (shutil.which("systemd-analyze") and ctypes.util.find_library("seccomp")):
+        sys.exit(77)
     restrict(Path(sys.argv[1]).read_text(encoding="utf-8"))
     if sys.argv[2:]:
         os.execvp(sys.argv[2], sys.argv[2:])
