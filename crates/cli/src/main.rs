@@ -9,6 +9,7 @@ mod commands;
 #[cfg(test)]
 mod narrowing;
 mod output;
+mod secret_command;
 mod settings;
 
 use clap::{Parser, Subcommand};
