@@ -49,6 +49,23 @@ pub struct PassphraseArguments {
     pub passphrase_command: Option<String>,
 }
 
+/// Where to get the passphrase of a record that a server keeps.
+#[derive(Args)]
+pub struct RecoveryPassphraseArguments {
+    /// Read the passphrase of the record kept at the server from the first line of this file, which
+    /// only you may read. Without it, OBORO_RECOVERY_PASSPHRASE or a prompt.
+    #[arg(long, value_name = "FILE")]
+    recovery_passphrase_file: Option<PathBuf>,
+    /// Take that passphrase from the first line that this shell command prints
+    /// [env: OBORO_RECOVERY_PASSPHRASE_COMMAND].
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        conflicts_with = "recovery_passphrase_file"
+    )]
+    recovery_passphrase_command: Option<String>,
+}
+
 /// The server to connect to.
 #[derive(Args)]
 pub struct ServerArguments {
@@ -282,6 +299,30 @@ impl PassphraseArguments {
             variables: ["OBORO_PASSPHRASE", "OBORO_PASSPHRASE_COMMAND"],
         };
         given.passphrase()
+    }
+}
+
+impl RecoveryPassphraseArguments {
+    /// The passphrase, asked for as often as `questions` if it is not given: the answers must be the same.
+    pub fn passphrase(&self, questions: &[&str]) -> Result<Passphrase, Failure> {
+        let given = PassphraseFrom {
+            file: self.recovery_passphrase_file.as_deref(),
+            command: self.recovery_passphrase_command.as_deref(),
+            option: "--recovery-passphrase-command",
+            variables: [
+                "OBORO_RECOVERY_PASSPHRASE",
+                "OBORO_RECOVERY_PASSPHRASE_COMMAND",
+            ],
+        };
+        if let Some(given) = given.passphrase()? {
+            return Ok(given);
+        }
+        let asked: Option<Vec<Passphrase>> = questions.iter().map(|it| prompt(it)).collect();
+        let mut asked = asked.ok_or("the record at the server takes a passphrase, and there is no terminal to ask for it at; give --recovery-passphrase-file, OBORO_RECOVERY_PASSPHRASE or --recovery-passphrase-command")?;
+        match asked.pop() {
+            Some(last) if !last.is_empty() && asked.iter().all(|it| **it == *last) => Ok(last),
+            _ => Err("the passphrases differ or are empty; nothing was done, try again".into()),
+        }
     }
 }
 

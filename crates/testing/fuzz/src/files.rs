@@ -2,7 +2,10 @@
 
 use crate::decoded;
 use oboro_client::decode_kept;
-use oboro_format::{Bundle, Digest, Manifest, Segment};
+use oboro_format::{
+    Bundle, Digest, Manifest, RecoveryContent, Segment, check_recovery, decode_recovery,
+    encode_recovery,
+};
 use oboro_mining::OwnerRecord;
 use oboro_ring::{Column, Limb, Parameters};
 use oboro_rlwe::{DatasetKey, MasterKey};
@@ -110,6 +113,22 @@ pub fn range(plain: &[u8]) -> Option<()> {
     let again = RANGE_KEY.seal_range(&range).expect("there is randomness");
     let again = RANGE_KEY.open("oboro range", &again);
     assert!(again.is_ok_and(|again| **again == *plain));
+    Some(())
+}
+
+/// A recovery copy without its digest, or else what one has sealed.
+pub fn recovery(bytes: &[u8]) -> Option<()> {
+    let copy = sealed(bytes);
+    let checked = check_recovery(&copy[..], copy.len() as u64);
+    if let Some((head, inner)) = decoded(decode_recovery(&copy)) {
+        assert_eq!(encode_recovery(&head, inner), copy);
+        assert!(checked.is_ok_and(|checked| checked == Ok(head)));
+        return Some(());
+    }
+    assert!(!checked.is_ok_and(|checked| checked.is_ok()));
+    let content = decoded(RecoveryContent::decode(bytes))?;
+    let again = content.encode(0).expect("it is not too long");
+    assert_eq!(RecoveryContent::decode(&again).ok(), Some(content));
     Some(())
 }
 
