@@ -528,8 +528,20 @@ const HARMLESS: &[(&str, &[&str])] = &[
         &["--ca", "--rate", "--server", "--token-file", "DIR|NAME"],
     ),
     (
+        "store upgrade",
+        &["--cache", "--dry-run", "--undo", "DIR|URL"],
+    ),
+    (
         "serve",
         &[
+            "--check-config",
+            "--config",
+            "--drain-delay",
+            "--audit-log",
+            "--audit-log-keep",
+            "--audit-log-size",
+            "--monitor",
+            "--monitor-namespaces",
             "--client-ca",
             "--keep-deleted",
             "--keep-uploads",
