@@ -1,6 +1,7 @@
 //! Arguments shared by several commands.
 
 use crate::output::{Failure, busy};
+use crate::secret_command::{MOST, output_of};
 use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
 use oboro_client::{Connection, Identity, Options};
@@ -17,17 +18,22 @@ use std::thread;
 /// The owner's key.
 #[derive(Args)]
 pub struct KeyArguments {
-    /// The master key file.
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "OBORO_KEY",
-        hide_env_values = true,
-        default_value = "oboro.key"
-    )]
-    pub key: PathBuf,
+    #[command(flatten)]
+    pub source: KeySource,
     #[command(flatten)]
     pub passphrase: PassphraseArguments,
+}
+
+/// Where the key is. What is given on the command line goes before the environment.
+#[derive(Args)]
+pub struct KeySource {
+    /// The master key file [env: OBORO_KEY] [default: oboro.key].
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// Take the bytes of the key file from what this shell command prints, as from a key management
+    /// service [env: OBORO_KEY_COMMAND].
+    #[arg(long, value_name = "COMMAND", conflicts_with = "key")]
+    pub key_command: Option<String>,
 }
 
 /// Where to get a passphrase if one is needed.
@@ -37,6 +43,27 @@ pub struct PassphraseArguments {
     /// Without it, OBORO_PASSPHRASE or a prompt.
     #[arg(long, value_name = "FILE")]
     pub passphrase_file: Option<PathBuf>,
+    /// Take the key's passphrase from the first line that this shell command prints, as from a
+    /// password manager [env: OBORO_PASSPHRASE_COMMAND].
+    #[arg(long, value_name = "COMMAND", conflicts_with = "passphrase_file")]
+    pub passphrase_command: Option<String>,
+}
+
+/// Where to get the passphrase of a record that a server keeps.
+#[derive(Args)]
+pub struct RecoveryPassphraseArguments {
+    /// Read the passphrase of the record kept at the server from the first line of this file, which
+    /// only you may read. Without it, OBORO_RECOVERY_PASSPHRASE or a prompt.
+    #[arg(long, value_name = "FILE")]
+    recovery_passphrase_file: Option<PathBuf>,
+    /// Take that passphrase from the first line that this shell command prints
+    /// [env: OBORO_RECOVERY_PASSPHRASE_COMMAND].
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        conflicts_with = "recovery_passphrase_file"
+    )]
+    recovery_passphrase_command: Option<String>,
 }
 
 /// The server to connect to.
@@ -175,46 +202,190 @@ impl ThreadArguments {
 }
 
 impl KeyArguments {
-    /// Reads the key file, prompting for its passphrase if it has one.
+    /// Reads the key, and its passphrase if it has one.
     pub fn load(&self) -> Result<MasterKey, Failure> {
-        self.passphrase.open(&self.key)
+        let key = self.source.given()?;
+        self.passphrase
+            .open(&key.unwrap_or_else(|| KeyFrom::File("oboro.key".into())))
+    }
+}
+
+/// A key file, or the command that prints one.
+pub enum KeyFrom {
+    File(PathBuf),
+    Command { command: String, setting: String },
+}
+
+impl KeyFrom {
+    /// From one of the two.
+    pub fn one_of(file: Option<&Path>, command: Option<&str>, setting: &str) -> Option<Self> {
+        let of_command = |command: &str| Self::Command {
+            command: command.to_owned(),
+            setting: setting.to_owned(),
+        };
+        let of_file = || file.map(|file| Self::File(file.to_owned()));
+        command.map(of_command).or_else(of_file)
+    }
+
+    fn load(&self, passphrase: impl FnOnce() -> Option<Passphrase>) -> Result<MasterKey, Failure> {
+        Ok(match self {
+            Self::File(path) => MasterKey::load(path, passphrase).map_err(remedied)?,
+            Self::Command { command, setting } => {
+                let bytes = output_of(command, setting)?;
+                let from = format!("what the command of {setting} prints");
+                MasterKey::from_file_bytes(from.as_ref(), &bytes, passphrase).map_err(remedied)?
+            }
+        })
+    }
+}
+
+fn remedied(error: KeyFileError) -> Failure {
+    match error {
+        KeyFileError::Foreign(_) => format!("{error} with `oboro keygen`").into(),
+        KeyFileError::PassphraseNeeded(_) => format!(
+            "{error} with --passphrase-file, OBORO_PASSPHRASE, --passphrase-command or at the prompt"
+        )
+        .into(),
+        error => error.into(),
+    }
+}
+
+impl KeySource {
+    /// From the command line or the environment, if either says.
+    pub fn given(&self) -> Result<Option<KeyFrom>, Failure> {
+        let given = KeyFrom::one_of(
+            self.key.as_deref(),
+            self.key_command.as_deref(),
+            "--key-command",
+        );
+        if given.is_some() {
+            return Ok(given);
+        }
+        let file = std::env::var_os("OBORO_KEY").map(PathBuf::from);
+        let command = environment("OBORO_KEY_COMMAND")?;
+        if file.is_some() && command.is_some() {
+            return Err(both("OBORO_KEY", "OBORO_KEY_COMMAND"));
+        }
+        let command = command.as_ref().map(|it| it.as_str());
+        Ok(KeyFrom::one_of(
+            file.as_deref(),
+            command,
+            "OBORO_KEY_COMMAND",
+        ))
     }
 }
 
 impl PassphraseArguments {
-    /// Reads a key file, prompting for its passphrase if it has one.
-    pub fn open(&self, key: &Path) -> Result<MasterKey, Failure> {
-        let given = self.given()?;
-        let loaded = MasterKey::load(key, || given.or_else(|| prompt("Passphrase: ")));
-        loaded.map_err(|error| match error {
-            KeyFileError::Foreign(_) => format!("{error} with `oboro keygen`").into(),
-            KeyFileError::PassphraseNeeded(_) => {
-                format!("{error} with --passphrase-file, OBORO_PASSPHRASE or at the prompt").into()
+    /// Reads a key, and its passphrase if it has one.
+    pub fn open(&self, key: &KeyFrom) -> Result<MasterKey, Failure> {
+        // A command may ask its user for something: it runs only if the key has a passphrase.
+        let mut failed = None;
+        let loaded = key.load(|| match self.given() {
+            Ok(given) => given.or_else(|| prompt("Passphrase: ")),
+            Err(failure) => {
+                failed = Some(failure);
+                None
             }
-            error => error.into(),
-        })
+        });
+        failed.map_or(loaded, Err)
     }
 
-    /// From the file or the environment, if either is set.
+    /// From the command line or the environment, if either says.
     pub fn given(&self) -> Result<Option<Passphrase>, Failure> {
-        if let Some(path) = &self.passphrase_file {
+        let given = PassphraseFrom {
+            file: self.passphrase_file.as_deref(),
+            command: self.passphrase_command.as_deref(),
+            option: "--passphrase-command",
+            variables: ["OBORO_PASSPHRASE", "OBORO_PASSPHRASE_COMMAND"],
+        };
+        given.passphrase()
+    }
+}
+
+impl RecoveryPassphraseArguments {
+    /// The passphrase, asked for as often as `questions` if it is not given: the answers must be the same.
+    pub fn passphrase(&self, questions: &[&str]) -> Result<Passphrase, Failure> {
+        let given = PassphraseFrom {
+            file: self.recovery_passphrase_file.as_deref(),
+            command: self.recovery_passphrase_command.as_deref(),
+            option: "--recovery-passphrase-command",
+            variables: [
+                "OBORO_RECOVERY_PASSPHRASE",
+                "OBORO_RECOVERY_PASSPHRASE_COMMAND",
+            ],
+        };
+        if let Some(given) = given.passphrase()? {
+            return Ok(given);
+        }
+        let asked: Option<Vec<Passphrase>> = questions.iter().map(|it| prompt(it)).collect();
+        let mut asked = asked.ok_or("the record at the server takes a passphrase, and there is no terminal to ask for it at; give --recovery-passphrase-file, OBORO_RECOVERY_PASSPHRASE or --recovery-passphrase-command")?;
+        match asked.pop() {
+            Some(last) if !last.is_empty() && asked.iter().all(|it| **it == *last) => Ok(last),
+            _ => Err("the passphrases differ or are empty; nothing was done, try again".into()),
+        }
+    }
+}
+
+/// What says where a passphrase is.
+struct PassphraseFrom<'a> {
+    file: Option<&'a Path>,
+    command: Option<&'a str>,
+    /// The option that gives the command.
+    option: &'a str,
+    /// The variables that have the passphrase, and the command.
+    variables: [&'a str; 2],
+}
+
+impl PassphraseFrom<'_> {
+    fn passphrase(&self) -> Result<Option<Passphrase>, Failure> {
+        if let Some(path) = self.file {
             let opened = match open_private(path) {
                 Err(PrivateFileError::Open(error)) => Err(error),
                 opened => Ok(opened?),
             };
             return first_line(opened, path, "passphrase").map(Some);
         }
-        match std::env::var("OBORO_PASSPHRASE") {
-            Ok(passphrase) if passphrase.is_empty() => {
-                Err("OBORO_PASSPHRASE is empty; set it to the passphrase, or unset it".into())
-            }
-            Ok(passphrase) => Ok(Some(passphrase.into())),
-            Err(std::env::VarError::NotPresent) => Ok(None),
-            Err(std::env::VarError::NotUnicode(_)) => Err(
-                "OBORO_PASSPHRASE is not UTF-8 text; set it anew, or use --passphrase-file".into(),
-            ),
+        if let Some(command) = self.command {
+            return first_line_of(command, self.option).map(Some);
+        }
+        let [plain, command] = self.variables;
+        match (environment(plain)?, environment(command)?) {
+            (Some(_), Some(_)) => Err(both(plain, command)),
+            (None, Some(line)) => first_line_of(&line, command).map(Some),
+            (given, None) => Ok(given),
         }
     }
+}
+
+/// The first line of what a command prints.
+fn first_line_of(command: &str, setting: &str) -> Result<Passphrase, Failure> {
+    let output = output_of(command, setting)?;
+    let text = std::str::from_utf8(&output).ok();
+    match text.and_then(|it| it.lines().next()) {
+        Some(line) if !line.is_empty() => Ok(line.to_owned().into()),
+        _ => Err(format!(
+            "what the command of {setting} prints has no text on its first line; it should print the passphrase there"
+        )
+        .into()),
+    }
+}
+
+/// A variable of the environment, if it is set.
+fn environment(name: &str) -> Result<Option<Passphrase>, Failure> {
+    match std::env::var(name) {
+        Ok(value) if value.is_empty() => {
+            Err(format!("{name} is empty; set it as it should be, or unset it").into())
+        }
+        Ok(value) => Ok(Some(value.into())),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(format!("{name} is not UTF-8 text; set it anew, or use a file").into())
+        }
+    }
+}
+
+fn both(one: &str, other: &str) -> Failure {
+    format!("{one} and {other} are both set; unset the one that is not meant").into()
 }
 
 impl ServerArguments {
@@ -258,7 +429,6 @@ pub fn prompt(question: &str) -> Option<Passphrase> {
 
 /// The first line of a small file: a token or a passphrase.
 fn first_line(file: io::Result<File>, path: &Path, what: &str) -> Result<Passphrase, Failure> {
-    const MOST: u64 = 4096;
     let failed = |problem: String| {
         Failure::from(format!(
             "cannot read the {what} file {}: {problem}; it should hold the {what} on its first line",
@@ -266,8 +436,8 @@ fn first_line(file: io::Result<File>, path: &Path, what: &str) -> Result<Passphr
         ))
     };
     // Allocated at once, so that growing leaves no copies in freed memory.
-    let mut text = Passphrase::new(String::with_capacity(MOST as usize));
-    file.and_then(|file| file.take(MOST).read_to_string(&mut text))
+    let mut text = Passphrase::new(String::with_capacity(MOST));
+    file.and_then(|file| file.take(MOST as u64).read_to_string(&mut text))
         .map_err(|error| failed(error.to_string()))?;
     match text.lines().next() {
         Some(line) if !line.is_empty() => Ok(line.to_owned().into()),

@@ -9,6 +9,7 @@ mod commands;
 #[cfg(test)]
 mod narrowing;
 mod output;
+mod secret_command;
 mod settings;
 
 use clap::{Parser, Subcommand};
@@ -45,6 +46,8 @@ enum Command {
     Rotate(commands::rewriting::RotateArguments),
     /// Send a dataset directory to a server; run again to resume.
     Upload(commands::upload::Arguments),
+    /// Make a lost dataset directory again, without ciphertext, of the record kept at the server.
+    Recover(commands::recover::Arguments),
     /// Find the frequent itemsets of an uploaded dataset.
     Mine(commands::mine::Arguments),
     /// Count the pairs of one item with each other item of an uploaded dataset.
@@ -115,6 +118,7 @@ fn run(command: Command, settings: &Settings, output: Output) -> Outcome {
         Command::Erase(arguments) => commands::rewriting::erase(&arguments, output),
         Command::Rotate(arguments) => commands::rewriting::rotate(&arguments, output),
         Command::Upload(arguments) => commands::upload::run(&arguments, output),
+        Command::Recover(arguments) => commands::recover::run(&arguments, output),
         Command::Mine(arguments) => commands::mine::run(&arguments, output),
         Command::Pairs(arguments) => commands::pairs::run(&arguments, output),
         Command::Trust(command) => commands::trust::run(&command, output),

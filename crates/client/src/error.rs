@@ -5,7 +5,7 @@ use oboro_format::wording::{
     ANSWERS, CA, CLIENT_CERT, CLIENT_KEY, FOCUS, MAX_LEN, MIN_SUPPORT, ROW_IDS, SERVE, TRUST_RESET,
     TRUST_SHOW,
 };
-use oboro_format::{Digest, FormatError};
+use oboro_format::{Corruption, Digest, FormatError};
 use oboro_genome::wire::WireError;
 use oboro_genome::{PlanError, SearchSpecError};
 use oboro_genome_client::{EncryptError, PatternError, ReadError};
@@ -14,7 +14,9 @@ use oboro_protocol::{
     FieldError, PROTOCOL, PROTOCOL_KEY, REQUEST_KEY, RETRY_AFTER_KEY, max_itemsets,
 };
 use oboro_ring::moment::RequestError;
-use oboro_rlwe::{CombineError, LONGEST_VERIFIED, PairsError, PrefixError, PrivateFileError};
+use oboro_rlwe::{
+    CombineError, LONGEST_VERIFIED, PairsError, PassphraseError, PrefixError, PrivateFileError,
+};
 use std::time::Duration;
 use thiserror::Error;
 use time::OffsetDateTime;
@@ -130,6 +132,37 @@ pub enum ClientError {
         "the server published root {published}, but the bundle has root {own}; the upload was altered: delete the dataset and upload again"
     )]
     WrongRoot { own: Digest, published: Digest },
+    #[error(
+        "the server keeps no records for recoveries: it is older than this Oboro; update it, or keep copies of the dataset's directory yourself"
+    )]
+    KeepsNoRecords,
+    #[error(
+        "the record that the server sent {0}; it was altered or damaged at the server: have its operator restore it from a backup"
+    )]
+    DamagedRecovery(Corruption),
+    #[error("the record that the server sent cannot be used: {0}")]
+    SealedRecovery(#[from] PassphraseError),
+    #[error(
+        "the server publishes version {published} with root {published_root} and sent the record of version {kept} with root {kept_root}: it is an older one, or the server lies; nothing was recovered: ask its operator to restore both from one backup"
+    )]
+    OtherRecovery {
+        published: u64,
+        published_root: Digest,
+        kept: u64,
+        kept_root: Digest,
+    },
+    #[error(
+        "the record that the server sent is of version {version} with root {kept}, and you noted root {noted}: the server went back to another state, or what you noted is not the newest; nothing was recovered: find out which from whoever runs the server"
+    )]
+    OtherRoot {
+        noted: Digest,
+        kept: Digest,
+        version: u64,
+    },
+    #[error(
+        "the record that the server sent for {asked:?} was kept for {kept:?}: the server confused them or lies, or the dataset was renamed; nothing was recovered: if it was renamed, give the root that you noted, which says which it is"
+    )]
+    OtherName { asked: String, kept: String },
     #[error(
         "the token cannot be sent: it must be printable ASCII without spaces, and stand alone on the first line of the token file"
     )]

@@ -17,6 +17,7 @@ mod kept_moments;
 mod levels;
 mod mine;
 mod moments;
+mod recovery;
 mod retries;
 mod row_ids;
 mod scrub;
@@ -37,6 +38,7 @@ pub use genome::{
 };
 pub use levels::{Level, LevelTrace, Route};
 pub use mine::{Answers, Found, KEPT_BYTES, Mined, Mining, Together, Unverified};
+pub use recovery::{Recovery, keep_record};
 pub use row_ids::{StoredRow, row_ids};
 pub use scrub::Scrubbing;
 pub use upload::{Uploaded, upload};

@@ -8,11 +8,12 @@
 use crate::codec::{Reader, Writer, unseal};
 use crate::error::{Corruption, FormatError};
 use crate::files::{
-    Durability, Lock, create_private_directory, io_error, lock, names, parent, remove_if_there,
-    rename, replace, sweep, sync_directory,
+    Durability, Lock, create_private_directory, exists, io_error, lock, names, parent,
+    remove_if_there, rename, replace, sweep, sync_directory,
 };
 use crate::id::Digest;
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
+use crate::recovery::RecoveryContent;
 use crate::segment::{Segment, SegmentDescription, SegmentWriter};
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
@@ -38,6 +39,11 @@ fn head_path(directory: &Path) -> PathBuf {
 
 fn note_path(directory: &Path) -> PathBuf {
     directory.join("failure")
+}
+
+/// Marks a bundle whose record is kept at the server.
+fn kept_path(directory: &Path) -> PathBuf {
+    directory.join("keep-record")
 }
 
 fn lock_path(directory: &Path) -> PathBuf {
@@ -393,6 +399,88 @@ impl Bundle {
         self.durability().sync_directory(&self.directory)
     }
 
+    /// Whether the record is to be kept at the server with each upload.
+    ///
+    /// # Errors
+    ///
+    /// A disk that fails.
+    pub fn keeps_record(&self) -> Result<bool, FormatError> {
+        exists(&kept_path(&self.directory))
+    }
+
+    /// Notes whether it is.
+    ///
+    /// # Errors
+    ///
+    /// A disk that fails.
+    pub fn set_keeps_record(&self, keeps: bool) -> Result<(), FormatError> {
+        let path = kept_path(&self.directory);
+        if keeps {
+            replace(&path, b"", self.durability())?;
+        } else {
+            remove_if_there(&path)?;
+        }
+        self.durability().sync_directory(&self.directory)
+    }
+
+    /// What of this version is not ciphertext, to be kept for a recovery under this name.
+    ///
+    /// # Errors
+    ///
+    /// Another version on the disk by now, files that are missing or damaged.
+    pub fn recovery_content(&self, name: &str) -> Result<RecoveryContent, FormatError> {
+        let present = self.present()?;
+        let mut digests: Vec<Digest> = names(&ranges_path(&self.directory))?
+            .iter()
+            .filter_map(|name| name.parse().ok())
+            .collect();
+        digests.sort_unstable();
+        let ranges: Result<_, _> = digests.into_iter().map(|it| self.read_range(it)).collect();
+        let content = RecoveryContent {
+            name: name.to_owned(),
+            head: encode_head(&present.manifest, &present.sealed),
+            note: self.note()?,
+            ranges: ranges?,
+        };
+        // Ranges are removed only after the head was replaced.
+        if self.present()?.manifest == self.manifest {
+            Ok(content)
+        } else {
+            Err(self.changed())
+        }
+    }
+
+    /// Makes a bundle again of what was kept of it, without its segments. `accept` says by the manifest, the sealed owner
+    /// record and the digests of the ranges whether it is to be, and returns the record that it gets.
+    ///
+    /// # Errors
+    ///
+    /// An existing directory, a head that is damaged, those of `accept`, a disk that fails: nothing is left then.
+    pub fn recover<E: From<FormatError>>(
+        directory: &Path,
+        content: &RecoveryContent,
+        accept: impl FnOnce(&Manifest, &[u8], &[Digest]) -> Result<Vec<u8>, E>,
+    ) -> Result<Self, E> {
+        let damaged = |corruption| FormatError::Damaged {
+            subject: "the head in the recovery copy".into(),
+            path: None,
+            corruption,
+        };
+        let (manifest, sealed) = decode_head(&content.head).map_err(damaged)?;
+        let manifest = Manifest::decode(manifest)?;
+        let mut writer = Self::create(directory)?;
+        for range in &content.ranges {
+            writer.write_range(range)?;
+        }
+        let sealed = accept(&manifest, sealed, &writer.written)?;
+        check_sealed(&sealed)?;
+        if let Some(note) = &content.note {
+            replace(&note_path(&writer.directory), note, Durability::Durable)?;
+        }
+        replace(&kept_path(&writer.directory), b"", Durability::Durable)?;
+        Ok(writer.publish(&manifest, &sealed)?)
+    }
+
     fn durability(&self) -> Durability {
         match self.temporary {
             None => Durability::Durable,
@@ -418,6 +506,14 @@ impl Bundle {
         FormatError::BundleChanged {
             path: self.directory.clone(),
         }
+    }
+}
+
+/// What was committed may not survive a power cut.
+fn unconfirmed(directory: &Path, error: FormatError) -> FormatError {
+    FormatError::Unconfirmed {
+        path: directory.into(),
+        cause: Box::new(error),
     }
 }
 
@@ -560,6 +656,21 @@ impl BundleWriter {
         ranges: &[Digest],
     ) -> Result<Bundle, FormatError> {
         self.check(manifest, sealed)?;
+        let bundle = self.publish(manifest, sealed)?;
+        // Best effort: the next version removes what is left.
+        let _ = keep_ranges(&bundle.directory, ranges);
+        if let Target::Next { older, .. } = &self.target
+            && manifest.extends(older).is_err()
+        {
+            // Nobody may read what was rewritten any more.
+            sweep_segments(&bundle.directory, manifest)
+                .map_err(|error| unconfirmed(&bundle.directory, error))?;
+        }
+        Ok(bundle)
+    }
+
+    /// Gives what was written its head: a new bundle its name, too.
+    fn publish(&mut self, manifest: &Manifest, sealed: &[u8]) -> Result<Bundle, FormatError> {
         let durability = self.durability();
         durability.sync_directory(&ranges_path(&self.directory))?;
         let head = encode_head(manifest, sealed);
@@ -578,19 +689,9 @@ impl BundleWriter {
         };
         // It is committed from here on, whatever happens to the rest.
         self.committed = true;
-        let unconfirmed = |error| FormatError::Unconfirmed {
-            path: directory.clone(),
-            cause: Box::new(error),
-        };
-        durability.sync_directory(changed).map_err(unconfirmed)?;
-        // Best effort: the next version removes what is left.
-        let _ = keep_ranges(&directory, ranges);
-        if let Target::Next { older, .. } = &self.target
-            && manifest.extends(older).is_err()
-        {
-            // Nobody may read what was rewritten any more.
-            sweep_segments(&directory, manifest).map_err(unconfirmed)?;
-        }
+        durability
+            .sync_directory(changed)
+            .map_err(|error| unconfirmed(&directory, error))?;
         Ok(Bundle {
             directory,
             manifest: manifest.clone(),

@@ -4,6 +4,7 @@
 //! sorts errors for callers that translate them.
 
 use crate::id::DatasetId;
+use crate::recovery::MAX_RECOVERY_BYTES;
 use oboro_ring::{Column, Limb};
 use std::io;
 use std::path::PathBuf;
@@ -157,6 +158,11 @@ pub enum FormatError {
         segment: usize,
         column: Column,
     },
+    #[error(
+        "what is to be kept for a recovery takes {bytes} bytes, and {MAX_RECOVERY_BYTES} is the most. Keep copies of the \
+         dataset's directory yourself instead."
+    )]
+    LargeRecovery { bytes: u64 },
     #[error("{what}. This is a mistake in the calling program.")]
     Misuse { what: String },
     #[error(
@@ -201,6 +207,7 @@ impl FormatError {
         match self {
             Self::Exists { .. } => ErrorKind::AlreadyExists,
             Self::NotHex { .. }
+            | Self::LargeRecovery { .. }
             | Self::NoPanel { .. }
             | Self::NoCells { .. }
             | Self::NoSegment { .. } => ErrorKind::InvalidArgument,

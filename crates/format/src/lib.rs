@@ -2,7 +2,8 @@
 //!
 //! A dataset is a list of *segments* of up to 64 blocks; in a segment each (limb, column) is one contiguous *panel*, the
 //! unit of checksum, I/O and caching. A [`Manifest`] describes one version of a dataset and names every byte of it
-//! through digests; its [`Manifest::root`] is what the owner remembers. A [`Bundle`] is a dataset on the owner's disk.
+//! through digests; its [`Manifest::root`] is what the owner remembers. A [`Bundle`] is a dataset on the owner's disk. A
+//! recovery copy is what of it is not ciphertext, sealed, for a server to keep.
 //!
 //! Nothing here is secret and nothing here can decrypt. There is no database and no object storage: those are the
 //! server's. Bytes are specified in `docs/formats.md`. The names of settings in messages are in [`wording`].
@@ -15,6 +16,7 @@ mod id;
 mod listing;
 mod manifest;
 mod names;
+mod recovery;
 mod roles;
 mod segment;
 #[cfg(any(test, feature = "testing"))]
@@ -27,6 +29,10 @@ pub use id::{DatasetId, Digest};
 pub use listing::{Damage, DatasetInfo, Scrubbed};
 pub use manifest::{MAX_COLUMNS, MAX_MANIFEST_BYTES, MAX_SEGMENTS, Manifest, SegmentEntry};
 pub use names::{MAX_CALLER_CHARS, MAX_NAME_CHARS, is_caller, is_name};
+pub use recovery::{
+    MAX_RECOVERY_BYTES, RecoveryContent, RecoveryHead, check_recovery, check_recovery_length,
+    decode_recovery, encode_recovery,
+};
 pub use roles::{Role, RoleError, Roles};
 pub use segment::{
     BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES, MAX_ROW_ID_BYTES, PanelReader, PartExtent, ReadError,

@@ -306,6 +306,8 @@ pub const DATASETS_DELETED: Action = Action::of_command("oboro datasets --delete
 pub const QUERIES_END: Action = Action::of_command("oboro queries end");
 /// Giving up an upload.
 pub const UPLOAD_CANCEL: Action = Action::of_command("oboro upload --cancel");
+/// Having the record of a dataset kept at the server.
+pub const UPLOAD_KEEP_RECORD: Action = Action::of_command("oboro upload --keep-record");
 /// Checking a bundle.
 pub const INSPECT_VERIFY: Action = Action::of_command("oboro inspect DIR --verify");
 /// Seeing whether a dataset's server answered falsely.

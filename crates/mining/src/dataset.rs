@@ -12,8 +12,8 @@ use crate::transactions::{MinSupport, TransactionsError};
 use oboro_format::files::free_bytes;
 use oboro_format::wording::{MAX_LEN, MIN_ITEM_SUPPORT, MISSING, NEW_ITEMS, ROW_IDS, TRUST_RESET};
 use oboro_format::{
-    BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, FormatError, MAX_ROW_ID_BYTES, Manifest,
-    segment_bytes,
+    BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, Digest, FormatError, MAX_ROW_ID_BYTES,
+    Manifest, RecoveryContent, RecoveryHead, segment_bytes,
 };
 use oboro_ring::{Column, Parameters, moment};
 use oboro_rlwe::{
@@ -352,6 +352,28 @@ impl Target<'_> {
     }
 }
 
+/// The key of a dataset.
+///
+/// # Errors
+/// Another master key.
+fn key_of(manifest: &Manifest, master: &MasterKey) -> Result<DatasetKey, DatasetError> {
+    let (given, wanted) = (master.check(), KeyCheck(manifest.key_check));
+    if given != wanted {
+        return Err(DatasetError::WrongKey {
+            dataset: manifest.dataset,
+            given,
+            wanted,
+        });
+    }
+    let (parameters, dataset) = (manifest.parameters.clone(), manifest.dataset.0);
+    Ok(DatasetKey::new(
+        master,
+        parameters,
+        dataset,
+        manifest.generation,
+    ))
+}
+
 impl Dataset {
     /// Encrypts `rows` into a new bundle, for itemsets of up to `max_len`.
     ///
@@ -430,22 +452,38 @@ impl Dataset {
         // Best effort, but nothing that was erased should stay after a crash.
         let _ = bundle.remove_leftovers();
         let manifest = bundle.manifest();
-        let (given, wanted) = (master.check(), KeyCheck(manifest.key_check));
-        if given != wanted {
-            return Err(DatasetError::WrongKey {
-                dataset: manifest.dataset,
-                given,
-                wanted,
-            });
-        }
-        let parameters = manifest.parameters.clone();
-        let key = DatasetKey::new(master, parameters, manifest.dataset.0, manifest.generation);
+        let key = key_of(manifest, master)?;
         let record = OwnerRecord::open(&key, manifest, bundle.sealed())?;
         Ok(Self {
             bundle,
             record,
             key,
         })
+    }
+
+    /// Makes the bundle of a dataset again, without its segments, of what its owner kept of the version with this root.
+    /// What was noted since then about the server's answers is not in it, so appends use new secrets.
+    ///
+    /// # Errors
+    /// An existing directory, the wrong key, content that is damaged or of another version; nothing is left behind.
+    pub fn recover(
+        directory: &Path,
+        content: &RecoveryContent,
+        head: &RecoveryHead,
+        master: &MasterKey,
+    ) -> Result<Self, DatasetError> {
+        Bundle::recover(directory, content, |manifest, sealed, ranges| {
+            let key = key_of(manifest, master)?;
+            let mut record = OwnerRecord::open(&key, manifest, sealed)?;
+            let lacks = |it: &Digest| !ranges.contains(it);
+            if RecoveryHead::of(manifest) != *head || record.ranges().iter().any(lacks) {
+                let what = "what was kept with it is of another version";
+                return Err(RecordError::Damaged(what.to_owned()).into());
+            }
+            record.renew_secrets();
+            Ok::<_, DatasetError>(record.seal(&key)?)
+        })?;
+        Self::open(directory, master)
     }
 
     /// Checks that these transactions can be appended, whatever the disk.

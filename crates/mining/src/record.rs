@@ -364,6 +364,11 @@ impl OwnerRecord {
         self.relied_on && self.secret_generation == self.next_secret_generation()
     }
 
+    /// Has what is appended from now on use new secrets: that the present ones are known to nobody else is not known.
+    pub(crate) fn renew_secrets(&mut self) {
+        self.secret_generation = self.next_secret_generation();
+    }
+
     fn next_secret_generation(&self) -> u32 {
         let generations = self.strata.iter().map(|it| it.secret_generation);
         generations.max().map_or(0, |it| it + 1)

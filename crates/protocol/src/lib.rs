@@ -64,6 +64,9 @@ pub const RETRY_AFTER_KEY: &str = "retry-after-ms";
 /// Bytes of a segment per message.
 pub const SEGMENT_CHUNK_BYTES: usize = 512 << 10;
 
+/// Bytes of a recovery copy per message: few enough for a message without memory of its own.
+pub const RECOVERY_CHUNK_BYTES: usize = 48 << 10;
+
 /// Bytes of moments per message, approximately: a message has at least one moment.
 pub const MOMENTS_CHUNK_BYTES: usize = 1 << 20;
 

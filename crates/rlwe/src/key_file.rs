@@ -4,9 +4,9 @@
 //! that an existing key is never replaced and a crash leaves no partial file.
 
 use crate::key::MasterKey;
+use crate::passphrase::{COST, Cost, Passphrase, wrapping_key};
 use crate::private_file::{PrivateFileError, open_private};
 use crate::seal::{NONCE_BYTES, TAG_BYTES, decrypt, encrypt};
-use argon2::{Algorithm, Argon2, Block, Params, Version};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -22,30 +22,6 @@ const SALT: std::ops::Range<usize> = 32..48;
 const NONCE: std::ops::Range<usize> = 48..48 + NONCE_BYTES;
 const SECRET: std::ops::Range<usize> = 72..72 + 32 + TAG_BYTES;
 const LENGTH: usize = SECRET.end;
-
-/// Argon2id costs of new files: the memory and passes of RFC 9106's second recommendation, on one lane, since the
-/// implementation computes lanes sequentially.
-const COST: Cost = Cost {
-    memory_kib: 64 << 10,
-    passes: 3,
-    lanes: 1,
-};
-/// Costs above these are refused: an altered file must not exhaust memory or time.
-const COST_LIMIT: Cost = Cost {
-    memory_kib: 1 << 20,
-    passes: 64,
-    lanes: 64,
-};
-
-/// A passphrase, wiped when dropped.
-pub type Passphrase = Zeroizing<String>;
-
-#[derive(Clone, Copy)]
-struct Cost {
-    memory_kib: u32,
-    passes: u32,
-    lanes: u32,
-}
 
 /// A key file that could not be written or read.
 #[derive(Debug, Error)]
@@ -78,14 +54,7 @@ pub enum KeyFileError {
 impl MasterKey {
     /// Writes the key to a new file of mode 0600, under a passphrase if one is given.
     pub fn save(&self, path: &Path, passphrase: Option<&Passphrase>) -> Result<(), KeyFileError> {
-        if passphrase.is_some_and(|text| text.is_empty()) {
-            return Err(KeyFileError::EmptyPassphrase);
-        }
-        let (mut salt, mut nonce) = ([0; 16], [0; NONCE_BYTES]);
-        getrandom::fill(&mut salt)?;
-        getrandom::fill(&mut nonce)?;
-        let bytes = self.encode(passphrase, salt, nonce);
-        write_new(path, &bytes[..])
+        write_new(path, &self.to_file_bytes(passphrase)?[..])
     }
 
     /// Reads a key file; `passphrase` is called only if the file needs one.
@@ -106,6 +75,36 @@ impl MasterKey {
             .read_to_end(&mut bytes)
             .map_err(read)?;
         Self::decode(path, &bytes, passphrase)
+    }
+
+    /// Reads a key from the bytes of a key file that were kept elsewhere; `from` names the place in errors. `passphrase` is
+    /// called only if they need one.
+    ///
+    /// # Errors
+    /// As of a file.
+    pub fn from_file_bytes(
+        from: &Path,
+        bytes: &[u8],
+        passphrase: impl FnOnce() -> Option<Passphrase>,
+    ) -> Result<Self, KeyFileError> {
+        Self::decode(from, bytes, passphrase)
+    }
+
+    /// The bytes of a key file, under a passphrase if one is given, to be kept elsewhere than in a file.
+    ///
+    /// # Errors
+    /// An empty passphrase, no randomness.
+    pub fn to_file_bytes(
+        &self,
+        passphrase: Option<&Passphrase>,
+    ) -> Result<Zeroizing<[u8; LENGTH]>, KeyFileError> {
+        if passphrase.is_some_and(|text| text.is_empty()) {
+            return Err(KeyFileError::EmptyPassphrase);
+        }
+        let (mut salt, mut nonce) = ([0; 16], [0; NONCE_BYTES]);
+        getrandom::fill(&mut salt)?;
+        getrandom::fill(&mut nonce)?;
+        Ok(self.encode(passphrase, salt, nonce))
     }
 
     fn encode(
@@ -177,10 +176,7 @@ impl MasterKey {
                     passes: word(20),
                     lanes: word(24),
                 };
-                if cost.memory_kib > COST_LIMIT.memory_kib
-                    || cost.passes > COST_LIMIT.passes
-                    || cost.lanes > COST_LIMIT.lanes
-                {
+                if cost.is_beyond_limit() {
                     return Err(KeyFileError::Damaged(
                         path(),
                         "its Argon2id costs are beyond any that Oboro writes",
@@ -208,17 +204,6 @@ impl MasterKey {
             )),
         }
     }
-}
-
-/// Argon2id (RFC 9106) of the passphrase; `None` if the costs are invalid.
-fn wrapping_key(passphrase: &Passphrase, salt: &[u8], cost: Cost) -> Option<Zeroizing<[u8; 32]>> {
-    let params = Params::new(cost.memory_kib, cost.passes, cost.lanes, Some(32)).ok()?;
-    let mut key = Zeroizing::new([0; 32]);
-    let mut memory = Zeroizing::new(vec![Block::default(); params.block_count()]);
-    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
-        .hash_password_into_with_memory(passphrase.as_bytes(), salt, &mut *key, &mut memory[..])
-        .ok()?;
-    Some(key)
 }
 
 /// Writes `bytes` to `path` unless it exists: temporary name, sync, link, sync of the directory.

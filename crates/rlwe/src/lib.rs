@@ -19,6 +19,7 @@ mod key_file;
 mod noise;
 mod order;
 mod pairs;
+mod passphrase;
 mod planner;
 mod prefixes;
 mod prf;
@@ -35,10 +36,14 @@ pub use cells::{CELL_SEAL_BYTES, CellsOf};
 pub use combine::{Answer, CombineError, Combiner, Partial, Phases};
 pub use encrypt::{Block, EncryptError, Encryptor};
 pub use key::{DatasetKey, KeyCheck, MasterKey};
-pub use key_file::{KeyFileError, Passphrase};
+pub use key_file::KeyFileError;
 pub use noise::{BlockNoise, NORM_LIMIT, PEAK_LIMIT, PLAINTEXT_PEAK_LIMIT, log2_phase_bound};
 pub use order::{ColumnOrder, OrderError};
 pub use pairs::{ColumnMoments, PairReader, PairsError, Sums, VerifiedPairs};
+pub use passphrase::{
+    PASSPHRASE_SEAL_BYTES, Passphrase, PassphraseError, open_under_passphrase,
+    seal_under_passphrase,
+};
 pub use planner::{Alternative, PlanError, Verdict, alternatives, plan};
 pub use prefixes::{
     LONGEST_VERIFIED, NotVerified, PrefixError, PrefixQuery, PrefixReader, VerifiedLimbs,

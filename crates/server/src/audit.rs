@@ -92,6 +92,7 @@ impl Subject {
     pub(crate) fn set_name(&self, name: &str) {
         tracing::debug!(name, "is about");
         if !name.is_empty() {
+            tracing::debug!(name, "is about");
             self.0.lock().name = Some(name.to_owned());
         }
     }

@@ -83,7 +83,7 @@ impl CallLimits {
     async fn place(&self, client: &Client, call: &str) -> Result<Option<Share>, Status> {
         let places = match call {
             "Count" | "FetchColumns" | "SearchGenome" | "Scrub" => return Ok(None),
-            "SendSegment" => &self.uploads,
+            "SendSegment" | "KeepRecovery" => &self.uploads,
             _ => &self.light,
         };
         match timeout(self.limits.queue_time, places.take(client, 1)).await {

@@ -39,6 +39,7 @@ mod rarely;
 mod rate_limit;
 mod readers;
 mod received;
+mod recovery;
 mod reload;
 mod remote;
 mod scrubbing;

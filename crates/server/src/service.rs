@@ -7,6 +7,7 @@ use crate::cache::identity;
 use crate::clients::{Caller, caller};
 use crate::columns::{self, Columns};
 use crate::counting::{Counting, Replies};
+use crate::recovery;
 use crate::scrubbing::{self, Scrubbing, Scrubs};
 use crate::status;
 use crate::writes::Writes;
@@ -14,7 +15,8 @@ use oboro_format::wording::{MAX_DATASET, MIN_ITEM_SUPPORT};
 use oboro_format::{DatasetId, Manifest, Role, Roles};
 use oboro_protocol::{PROTOCOL, dataset_id, v1, v1::mining_server::Mining};
 use oboro_store::{
-    Access, DeletedInfo, Grant, Listing, SegmentReceiver, StoreError, UploadInfo, Usage,
+    Access, DeletedInfo, Grant, Listing, RecoveryReceiver, SegmentReceiver, StoreError, UploadInfo,
+    Usage,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -363,6 +365,57 @@ impl Mining for Service {
             .start(&caller.client, access, request)
             .await?;
         Ok(Response::new(replies))
+    }
+
+    async fn keep_recovery(
+        &self,
+        request: Request<Streaming<v1::RecoveryChunk>>,
+    ) -> Result<Response<v1::KeepRecoveryReply>, Status> {
+        let caller = caller(&request)?;
+        let mut chunks = request.into_inner();
+        let mut receiver: Option<RecoveryReceiver> = None;
+        while let Some(chunk) = chunks.message().await? {
+            let mut open = match (receiver.take(), chunk.start) {
+                (None, Some(start)) => {
+                    caller.subject.set_name(&start.name);
+                    let keep =
+                        move |access: &Access| access.keep_recovery(&start.name, start.bytes);
+                    let open = self.with_access(&caller, keep).await?;
+                    record(&caller, open.dataset());
+                    open
+                }
+                (Some(open), None) => open,
+                _ => {
+                    return Err(Status::invalid_argument(
+                        "the first message of a recovery copy, and no other, must say what it is",
+                    ));
+                }
+            };
+            receiver = Some(
+                self.storing(move || open.write(&chunk.data).map(|()| open))
+                    .await?,
+            );
+        }
+        let receiver = receiver
+            .ok_or_else(|| Status::invalid_argument("an empty stream is no recovery copy"))?;
+        self.storing(move || receiver.finish()).await?;
+        Ok(Response::new(v1::KeepRecoveryReply {}))
+    }
+
+    type FetchRecoveryStream = recovery::Copy;
+
+    async fn fetch_recovery(
+        &self,
+        request: Request<v1::FetchRecoveryRequest>,
+    ) -> Result<Response<Self::FetchRecoveryStream>, Status> {
+        let caller = caller(&request)?;
+        let name = request.into_inner().name;
+        caller.subject.set_name(&name);
+        let copy = self
+            .with_access(&caller, move |access| access.recovery(&name))
+            .await?;
+        record(&caller, copy.head().dataset);
+        Ok(Response::new(recovery::stream(copy)))
     }
 
     async fn grant_access(

@@ -4,7 +4,7 @@
 use oboro_arena::ArenaError;
 use oboro_format::wording::{
     ACCESS_GRANT, BACKUP, CACHE, DATA, DATASETS_DELETED, DELETE_NOW, INSPECT_VERIFY, MAX_LEN,
-    MEMORY, SCRUB, SERVE, STORE_UPGRADE, TOKEN_NEW, UNDELETE, UPLOAD_CANCEL,
+    MEMORY, SCRUB, SERVE, STORE_UPGRADE, TOKEN_NEW, UNDELETE, UPLOAD_CANCEL, UPLOAD_KEEP_RECORD,
 };
 use oboro_format::{Corruption, DatasetId, Digest, ErrorKind, FormatError, MAX_CALLER_CHARS, Role};
 use std::io;
@@ -109,6 +109,11 @@ pub enum StoreError {
          is not served. Have its owner upload the present version."
     )]
     Outdated { name: String },
+    #[error(
+        "no record is kept here of the published version of dataset {name:?}. Its owner has it kept with `{UPLOAD_KEEP_RECORD}`, \
+         which takes the dataset's directory."
+    )]
+    NoRecovery { name: String },
     #[error(
         "{} is damaged, so that it is not known which versions of dataset {dataset} its owner replaced; it is not served. \
          Restore that file from a newer backup of the store; or, if nothing here was restored from an older one, remove \
@@ -285,6 +290,28 @@ pub enum UploadError {
          segments first."
     )]
     NotComplete { dataset: DatasetId, index: u32 },
+    #[error("the recovery copy of dataset {dataset} was refused: it {corruption}. Send it again.")]
+    RecoveryRefused {
+        dataset: DatasetId,
+        corruption: Corruption,
+    },
+    #[error(
+        "the recovery copy of dataset {dataset} was announced with {announced} bytes, and {received} came. Send it again."
+    )]
+    RecoveryLength {
+        dataset: DatasetId,
+        announced: u64,
+        received: u64,
+    },
+    #[error(
+        "the recovery copy is not of version {version} of dataset {dataset}, which is published here. Upload the present \
+         version first."
+    )]
+    OtherRecovery { dataset: DatasetId, version: u64 },
+    #[error(
+        "a recovery copy of dataset {dataset} is being received on another connection. Try again when that one has ended."
+    )]
+    RecoveryBusy { dataset: DatasetId },
 }
 
 /// What is wrong with object storage, or with the directory that is its cache.
@@ -386,9 +413,10 @@ impl StoreError {
             Self::Upload(error) => error.kind(),
             Self::Object(error) => error.kind(),
             Self::Residency(error) => error.kind(),
-            Self::NoDataset { .. } | Self::NoStore { .. } | Self::NoDeleted { .. } => {
-                ErrorKind::NotFound
-            }
+            Self::NoDataset { .. }
+            | Self::NoStore { .. }
+            | Self::NoDeleted { .. }
+            | Self::NoRecovery { .. } => ErrorKind::NotFound,
             Self::Forbidden { .. } | Self::NotOwner => ErrorKind::Forbidden,
             Self::Quota { .. } => ErrorKind::Quota,
             Self::NotGrantable
@@ -442,15 +470,20 @@ impl UploadError {
             | Self::Deleted { .. }
             | Self::IdUsed { .. }
             | Self::NameUsed { .. } => ErrorKind::AlreadyExists,
-            Self::ManifestRefused { .. } | Self::TooLong { .. } => ErrorKind::InvalidArgument,
+            Self::ManifestRefused { .. }
+            | Self::TooLong { .. }
+            | Self::RecoveryRefused { .. }
+            | Self::RecoveryLength { .. } => ErrorKind::InvalidArgument,
             Self::OtherUpload { .. }
             | Self::UploadCancelled { .. }
             | Self::Incomplete { .. }
+            | Self::OtherRecovery { .. }
             | Self::NotComplete { .. } => ErrorKind::FailedPrecondition,
             // The upload has advanced: asking for its status again helps.
-            Self::SegmentBusy { .. } | Self::Offset { .. } | Self::NoSuchSegment { .. } => {
-                ErrorKind::Busy
-            }
+            Self::SegmentBusy { .. }
+            | Self::RecoveryBusy { .. }
+            | Self::Offset { .. }
+            | Self::NoSuchSegment { .. } => ErrorKind::Busy,
             Self::SegmentRefused { .. } => ErrorKind::DataLoss,
         }
     }

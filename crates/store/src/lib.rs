@@ -28,7 +28,8 @@ pub use shared::SharedStore;
 pub use snapshot::Snapshot;
 pub use source::{Requested, StoredSegment};
 pub use store::{
-    Access, BackedUp, CacheState, DeletedInfo, Grant, Listing, Policy, Published, Quota, Resolved,
-    Scrub, ScrubbedPart, SegmentProgress, SegmentReceiver, Store, StoreState, Upgraded, UploadInfo,
-    UploadStatus, Usage, Visible, backup, backup_with, namespaces_in, undo_upgrade, upgrade,
+    Access, BackedUp, CacheState, DeletedInfo, Grant, Listing, Policy, Published, Quota, Recovery,
+    RecoveryReceiver, Resolved, Scrub, ScrubbedPart, SegmentProgress, SegmentReceiver, Store,
+    StoreState, Upgraded, UploadInfo, UploadStatus, Usage, Visible, backup, backup_with,
+    namespaces_in, undo_upgrade, upgrade,
 };

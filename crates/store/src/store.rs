@@ -46,6 +46,7 @@ pub use grants::Grant;
 pub use namespaces::namespaces_in;
 pub use policy::{Policy, Quota};
 pub use receiver::SegmentReceiver;
+pub use recovery::{Recovery, RecoveryReceiver};
 pub use reports::{
     CacheState, DeletedInfo, Listing, Published, SegmentProgress, StoreState, UploadInfo,
     UploadStatus, Usage,
@@ -90,6 +91,8 @@ struct Namespace {
     remote: Option<Remote>,
     /// Files of segments being received of which bytes may be lost, although they can still be read.
     unsound: Mutex<HashSet<PathBuf>>,
+    /// Datasets of which recovery copies are being received.
+    keeping: Mutex<HashSet<DatasetId>>,
     /// Locked before `snapshots`, if both are.
     state: Mutex<State>,
     snapshots: Mutex<Snapshots>,
@@ -137,6 +140,7 @@ impl Namespace {
             common: Arc::clone(common),
             remote,
             unsound: Mutex::default(),
+            keeping: Mutex::default(),
             state: Mutex::new(State {
                 catalogue,
                 receiving: HashMap::new(),
@@ -585,6 +589,7 @@ mod import;
 mod namespaces;
 mod policy;
 mod receiver;
+mod recovery;
 mod remote;
 mod reports;
 mod rewritten;

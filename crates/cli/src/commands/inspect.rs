@@ -1,7 +1,7 @@
 //! `oboro inspect`
 
 use crate::Outcome;
-use crate::arguments::{PassphraseArguments, ServerArguments};
+use crate::arguments::{KeyFrom, PassphraseArguments, ServerArguments};
 use crate::output::{Failure, Output, bytes};
 use oboro_client::{NodePages, Placement};
 use oboro_format::{Bundle, Segment};
@@ -21,13 +21,16 @@ pub struct Arguments {
     path: Option<PathBuf>,
     /// Show instead on which NUMA nodes of a server the resident panels of this dataset are: the
     /// server asks its kernel.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["path", "key", "verify"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["path", "key", "key_command", "verify"])]
     placement: Option<String>,
     #[command(flatten)]
     server: ServerArguments,
     /// The dataset's key, to show what only the owner knows.
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
+    /// Take the bytes of that key file from what this shell command prints.
+    #[arg(long, value_name = "COMMAND", conflicts_with = "key")]
+    key_command: Option<String>,
     #[command(flatten)]
     passphrase: PassphraseArguments,
     /// Read everything and check it against its digests.
@@ -73,7 +76,7 @@ fn begins_with(path: &Path, magic: &[u8]) -> Result<bool, Failure> {
 }
 
 fn key(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
-    let key = arguments.passphrase.open(path)?;
+    let key = arguments.passphrase.open(&KeyFrom::File(path.into()))?;
     Ok(json!({ "kind": "key file", "key_check": key.check().to_string() }))
 }
 
@@ -125,8 +128,9 @@ fn bundle(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
         "segments": manifest.segments.iter().map(segment).collect::<Vec<_>>(),
         "verified": arguments.verify,
     });
-    if let Some(key) = &arguments.key {
-        let dataset = Dataset::open(path, &arguments.passphrase.open(key)?)?;
+    let command = arguments.key_command.as_deref();
+    if let Some(key) = KeyFrom::one_of(arguments.key.as_deref(), command, "--key-command") {
+        let dataset = Dataset::open(path, &arguments.passphrase.open(&key)?)?;
         let record = dataset.record();
         value["transactions"] = json!(record.transactions);
         value["items"] = json!(record.names);

@@ -4,12 +4,15 @@ use crate::Outcome;
 use crate::arguments::{PassphraseArguments, prompt};
 use crate::output::{Failure, Output};
 use oboro_rlwe::{MasterKey, Passphrase};
+use rustix::fs::{FileType, fstat};
 use serde_json::json;
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The key file to create; an existing one is never replaced.
+    /// The key file to create; an existing one is never replaced. With -, its bytes go to standard
+    /// output, which must be a pipe: to a command that stores them.
     #[arg(
         long,
         value_name = "FILE",
@@ -29,6 +32,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let passphrase = arguments.passphrase()?;
     let key = MasterKey::generate()
         .map_err(|error| format!("the operating system gave no randomness ({error}); try again"))?;
+    if arguments.key == Path::new("-") {
+        return print(&key, passphrase.as_ref());
+    }
     key.save(&arguments.key, passphrase.as_ref())?;
     let value = json!({ "key": arguments.key, "key_check": key.check().to_string(), "passphrase": passphrase.is_some() });
     output.result(&value, || {
@@ -41,6 +47,32 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     })
 }
 
+/// Writes the bytes of a key file to standard output, and what is known about the key to standard error.
+///
+/// # Errors
+/// Not a pipe: a terminal shows what is written to it, and a file would have whatever mode the shell gave it.
+fn print(key: &MasterKey, passphrase: Option<&Passphrase>) -> Outcome {
+    let out = io::stdout().lock();
+    let kind = FileType::from_raw_mode(fstat(&out)?.st_mode);
+    if !matches!(kind, FileType::Fifo | FileType::Socket) {
+        return Err("standard output is not a pipe, and a key must not be shown or lie in a file that others may read; pipe it into the command that stores it, or give a file with --key".into());
+    }
+    // Not through the buffer of standard output, which is not wiped.
+    let bytes = key.to_file_bytes(passphrase)?;
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        let written = rustix::io::retry_on_intr(|| rustix::io::write(&out, rest))?;
+        rest = &rest[written..];
+    }
+    // The key is written, whether this can be read or not.
+    let _ = writeln!(
+        io::stderr(),
+        "wrote key {} to standard output; see that it was stored before you encrypt anything with it",
+        key.check()
+    );
+    Ok(())
+}
+
 impl Arguments {
     fn passphrase(&self) -> Result<Option<Passphrase>, Failure> {
         if let Some(given) = self.source.given()? {
@@ -49,7 +81,7 @@ impl Arguments {
         if !self.passphrase {
             return Ok(None);
         }
-        let no_terminal = "there is no terminal to ask for a passphrase at; give --passphrase-file or OBORO_PASSPHRASE";
+        let no_terminal = "there is no terminal to ask for a passphrase at; give --passphrase-file or OBORO_PASSPHRASE, or --passphrase-command";
         let first = prompt("New passphrase: ").ok_or(no_terminal)?;
         let second = prompt("Once more: ").ok_or(no_terminal)?;
         if *first == *second && !first.is_empty() {

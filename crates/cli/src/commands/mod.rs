@@ -12,6 +12,7 @@ pub mod mine;
 pub mod pairs;
 pub mod plan;
 pub mod queries;
+pub mod recover;
 pub mod rewriting;
 pub mod row_ids;
 pub mod rules;

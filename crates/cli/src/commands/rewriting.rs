@@ -1,7 +1,7 @@
 //! `oboro compact`, `oboro erase` and `oboro rotate`: what changes data that are encrypted already.
 
 use crate::Outcome;
-use crate::arguments::{KeyArguments, PassphraseArguments, ThreadArguments, read};
+use crate::arguments::{KeyArguments, KeyFrom, PassphraseArguments, ThreadArguments, read};
 use crate::output::{Bar, Failure, Output, OutputFile, Unit, bytes, seconds};
 use oboro_client::{forget_kept, utc};
 use oboro_format::FormatError;
@@ -269,11 +269,17 @@ pub struct RotateArguments {
     #[command(flatten)]
     changed: Changed,
     /// The key file that the dataset is to be encrypted with from now on (`oboro keygen`).
-    #[arg(long, value_name = "FILE")]
-    new_key: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "new_key_command")]
+    new_key: Option<PathBuf>,
+    /// Take the bytes of that key file from what this shell command prints.
+    #[arg(long, value_name = "COMMAND", conflicts_with = "new_key")]
+    new_key_command: Option<String>,
     /// Read the new key's passphrase from the first line of this file, which only you may read. Without it, a prompt.
     #[arg(long, value_name = "FILE")]
     new_passphrase_file: Option<PathBuf>,
+    /// Take the new key's passphrase from the first line that this shell command prints.
+    #[arg(long, value_name = "COMMAND", conflicts_with = "new_passphrase_file")]
+    new_passphrase_command: Option<String>,
 }
 
 pub fn rotate(arguments: &RotateArguments, output: Output) -> Outcome {
@@ -281,8 +287,14 @@ pub fn rotate(arguments: &RotateArguments, output: Output) -> Outcome {
     let before = changed.dataset()?;
     let passphrase = PassphraseArguments {
         passphrase_file: arguments.new_passphrase_file.clone(),
+        passphrase_command: arguments.new_passphrase_command.clone(),
     };
-    let key = passphrase.open(&arguments.new_key)?;
+    let (file, command) = (
+        arguments.new_key.as_deref(),
+        arguments.new_key_command.as_deref(),
+    );
+    let key = KeyFrom::one_of(file, command, "--new-key-command");
+    let key = passphrase.open(&key.ok_or("give the new key with --new-key")?)?;
     let threads = changed.threads.count();
     let moved = before.manifest().segment_bytes();
     if changed.dry_run {

@@ -1,8 +1,9 @@
 //! `oboro upload`
 
 use crate::Outcome;
-use crate::arguments::{ServerArguments, dataset_name};
+use crate::arguments::{RecoveryPassphraseArguments, ServerArguments, dataset_name};
 use crate::output::{Output, Unit, bytes, seconds};
+use oboro_client::keep_record;
 use oboro_format::Bundle;
 use serde_json::json;
 use std::path::PathBuf;
@@ -19,6 +20,15 @@ pub struct Arguments {
     /// Cancel an unfinished upload of that name instead.
     #[arg(long)]
     cancel: bool,
+    /// Have the server keep what you need besides the ciphertext to go on if you lose DIR, sealed
+    /// under a passphrase: `oboro recover` gets it back. Later uploads of DIR do the same.
+    #[arg(long, conflicts_with_all = ["cancel", "no_keep_record"])]
+    keep_record: bool,
+    /// Keep nothing there any more. What is there goes when the next version is published.
+    #[arg(long, conflicts_with = "cancel")]
+    no_keep_record: bool,
+    #[command(flatten)]
+    recovery: RecoveryPassphraseArguments,
     #[command(flatten)]
     server: ServerArguments,
 }
@@ -33,6 +43,15 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         });
     }
     let bundle = Bundle::open(&arguments.bundle)?;
+    if arguments.no_keep_record {
+        bundle.set_keeps_record(false)?;
+    }
+    let keeps = arguments.keep_record || bundle.keeps_record()?;
+    // Asked for first: nobody should be waited for once everything is sent.
+    let questions = ["Passphrase for the record at the server: ", "Once more: "];
+    let passphrase = keeps
+        .then(|| arguments.recovery.passphrase(&questions))
+        .transpose()?;
     let begun = Instant::now();
     let bar = output.bar("uploading", Unit::Bytes);
     let uploaded = oboro_client::upload(&connection, &bundle, &name, &|done, total| {
@@ -41,22 +60,40 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     bar.finish();
     let uploaded = uploaded?;
     let elapsed = begun.elapsed();
-    let value = json!({
+    let kept = passphrase
+        .map(|passphrase| keep_record(&connection, &bundle, &name, &passphrase))
+        .transpose()?;
+    if kept.is_some() && arguments.keep_record {
+        bundle.set_keeps_record(true)?;
+    }
+    let root = bundle.manifest().root();
+    let mut value = json!({
         "name": name,
         "dataset": bundle.manifest().dataset.to_string(),
         "version": uploaded.version,
-        "root": bundle.manifest().root().to_string(),
+        "root": root.to_string(),
         "sent_bytes": uploaded.sent_bytes,
         "total_bytes": uploaded.total_bytes,
         "upload_seconds": elapsed.as_secs_f64(),
     });
+    if let Some(kept) = kept {
+        value["record_bytes"] = json!(kept);
+    }
     output.result(&value, || {
-        format!(
+        let mut text = format!(
             "uploaded {name}, version {}: sent {} of {} in {}\n",
             uploaded.version,
             bytes(uploaded.sent_bytes),
             bytes(uploaded.total_bytes),
             seconds(elapsed)
-        )
+        );
+        if let Some(kept) = kept {
+            text += &format!(
+                "the server keeps its record, sealed ({})\nnote for `oboro recover {name} --root`: version {}, root {root}\n",
+                bytes(kept),
+                uploaded.version
+            );
+        }
+        text
     })
 }

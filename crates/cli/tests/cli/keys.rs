@@ -290,6 +290,127 @@ fn passphrases() {
 }
 
 #[test]
+fn a_key_and_its_passphrase_may_come_from_commands() {
+    let owner = Home::new();
+    owner.write("rows.dat", "1 2 3\n1 2\n2 3\n");
+    owner.set(
+        "OBORO_PASSPHRASE_COMMAND",
+        "echo open sesame; echo not this",
+    );
+    owner.set("OBORO_KEY", "kept");
+    let made = owner.json("keygen");
+    assert_eq!(made["passphrase"], true);
+    owner.unset("OBORO_KEY");
+    owner.set("OBORO_KEY_COMMAND", "base64 -d stored");
+    let ended = owner.start_shell("base64 <kept >stored; rm kept").ended();
+    assert_eq!(ended.code, Some(0));
+    owner.json("encrypt rows.dat");
+    // Those of the command line go before the environment.
+    owner.write("other", "#!/bin/sh\necho open barley\n");
+    allow(&owner.path("other"), 0o700);
+    let message = owner.refused("trust show rows.oboro --passphrase-command ./other");
+    says(
+        &message,
+        &["the passphrase does not open what the command of OBORO_KEY_COMMAND prints"],
+    );
+    let message = owner.refused("trust show rows.oboro --key none.key");
+    says(&message, &["cannot read the key file none.key"]);
+    owner.write("passphrase", "open sesame\n");
+    allow(&owner.path("passphrase"), 0o600);
+    owner.json("trust show rows.oboro --passphrase-file passphrase");
+    for (one, other) in [
+        ("--key", "--key-command"),
+        ("--passphrase-file", "--passphrase-command"),
+    ] {
+        let message = owner.misused(&format!("trust show rows.oboro {one} a {other} b"));
+        says(&message, &[one, other, "cannot be used with"]);
+    }
+    for name in ["OBORO_KEY", "OBORO_PASSPHRASE"] {
+        owner.set(name, "open sesame");
+        let message = owner.refused("trust show rows.oboro");
+        says(&message, &[name, &format!("{name}_COMMAND"), "both set"]);
+        owner.unset(name);
+    }
+    // Of another key, and of the new one.
+    owner.write("new", "#!/bin/sh\ncat new.key\n");
+    allow(&owner.path("new"), 0o700);
+    let new = owner.json("keygen --key new.key");
+    let rotate = "rotate rows.oboro --new-key-command ./new";
+    let rotated = owner.json(&format!("{rotate} --new-passphrase-file passphrase"));
+    assert_eq!(rotated["key_check"], new["key_check"]);
+    let inspect = "inspect rows.oboro --key-command ./new";
+    assert_eq!(owner.json(inspect)["items"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn commands_that_give_no_key_or_passphrase() {
+    let owner = encrypted();
+    for (command, phrases) in [
+        (
+            "false",
+            &["OBORO_KEY_COMMAND", "failed (exit status 1)"][..],
+        ),
+        ("echo whisper; exit 7", &["failed (exit status 7)"]),
+        ("true", &["OBORO_KEY_COMMAND", "printed nothing"]),
+        ("yes whisper", &["printed more than 4096 bytes"]),
+        (
+            "echo whisper",
+            &["is not an Oboro key file", "oboro keygen"],
+        ),
+        ("head -c 119 oboro.key", &["is damaged"]),
+        ("none-such 2>&-", &["failed (exit status 127)"]),
+    ] {
+        owner.set("OBORO_KEY_COMMAND", command);
+        let message = owner.refused("trust show rows.oboro");
+        says(&message, phrases);
+        assert!(!message.contains("whisper"), "{message}");
+    }
+    // What it says on standard error is for its user.
+    owner.set("OBORO_KEY_COMMAND", "echo the vault is sealed >&2; false");
+    let ended = owner.run("trust show rows.oboro");
+    says(&ended.stderr, &["the vault is sealed\n", "error: "]);
+    // A passphrase that nobody needs is not asked for.
+    owner.set("OBORO_KEY_COMMAND", "cat oboro.key");
+    owner.set("OBORO_PASSPHRASE_COMMAND", "touch asked; echo open sesame");
+    owner.json("trust show rows.oboro");
+    assert!(!owner.path("asked").exists());
+    owner.unset("OBORO_KEY_COMMAND");
+    for (command, phrase) in [
+        ("exit 2", "failed (exit status 2)"),
+        ("echo; echo whisper", "no text on its first line"),
+        ("printf '\\377whisper\\n'", "no text on its first line"),
+    ] {
+        owner.set("OBORO_PASSPHRASE_COMMAND", command);
+        let message = owner.refused("keygen --key new.key");
+        says(&message, &["OBORO_PASSPHRASE_COMMAND", phrase]);
+        assert!(!message.contains("whisper"), "{message}");
+    }
+}
+
+#[test]
+fn a_new_key_goes_into_a_pipe_and_nowhere_else() {
+    let owner = Home::new();
+    let ended = owner
+        .start_shell("\"$oboro\" keygen --key - | base64 >stored")
+        .ended();
+    assert_eq!((ended.code, &*ended.stdout), (Some(0), ""), "{ended:?}");
+    says(
+        &ended.stderr,
+        &["wrote key ", "before you encrypt anything"],
+    );
+    owner.set("OBORO_KEY_COMMAND", "base64 -d stored");
+    owner.write("rows.dat", "1 2 3\n");
+    let check = ended.stderr.split(' ').nth(2).unwrap();
+    owner.json("encrypt rows.dat");
+    assert_eq!(owner.json("inspect rows.oboro")["key_check"], check);
+    let ended = owner.start_shell("\"$oboro\" keygen --key - >key").ended();
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    says(&ended.stderr, &["is not a pipe", "--key"]);
+    assert_eq!(owner.read("key"), b"");
+    assert!(!owner.path("-").exists());
+}
+
+#[test]
 fn no_secret_shows_anywhere_but_where_it_belongs() {
     const NAMES: [&str; 6] = [
         "zwetschgendatschi",

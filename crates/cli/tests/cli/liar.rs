@@ -31,6 +31,11 @@ type AboutMoments = Arc<dyn Fn(&mut Replies) + Send + Sync>;
 /// Alters an answer of cells, given its request.
 type AboutCells = Arc<dyn Fn(&v1::FetchColumnsRequest, &mut Cells) + Send + Sync>;
 
+/// What a recovery is of, and its copy.
+type Kept = (v1::RecoveryStart, Vec<u8>);
+/// Alters these.
+type AboutRecovery = Arc<dyn Fn(&mut Kept) + Send + Sync>;
+
 /// The alterations of a liar.
 #[derive(Clone)]
 struct Lies {
@@ -40,6 +45,8 @@ struct Lies {
     datasets: fn(&mut Vec<v1::DatasetInfo>),
     count: AboutMoments,
     columns: AboutCells,
+    /// About recovery copies.
+    recovery: AboutRecovery,
 }
 
 /// No lies.
@@ -51,6 +58,7 @@ fn truth() -> Lies {
         datasets: |_| {},
         count: Arc::new(|_| {}),
         columns: Arc::new(|_, _| {}),
+        recovery: Arc::new(|_| {}),
     }
 }
 
@@ -251,6 +259,45 @@ impl Mining for Liar {
         });
         let all = told.await.unwrap();
         Ok(Response::new(tokio_stream::iter(all)))
+    }
+
+    async fn keep_recovery(
+        &self,
+        request: Request<Streaming<v1::RecoveryChunk>>,
+    ) -> Result<Response<v1::KeepRecoveryReply>, Status> {
+        let (metadata, _, mut chunks) = request.into_parts();
+        let mut all = Vec::new();
+        while let Some(chunk) = chunks.message().await? {
+            all.push(chunk);
+        }
+        let mut request = Request::new(tokio_stream::iter(all));
+        *request.metadata_mut() = metadata;
+        Ok(Response::new(pass!(self, keep_recovery, request)))
+    }
+
+    type FetchRecoveryStream =
+        tokio_stream::Iter<std::vec::IntoIter<Result<v1::RecoveryChunk, Status>>>;
+
+    async fn fetch_recovery(
+        &self,
+        request: Request<v1::FetchRecoveryRequest>,
+    ) -> Result<Response<Self::FetchRecoveryStream>, Status> {
+        self.write_down("fetch_recovery", request.get_ref());
+        let mut replies = pass!(self, fetch_recovery, request);
+        let mut told = (v1::RecoveryStart::default(), Vec::new());
+        while let Some(v1::RecoveryChunk { start, data }) = replies.message().await? {
+            if let Some(start) = start {
+                told.0 = start;
+            }
+            told.1.extend_from_slice(&data);
+        }
+        (self.lies.recovery)(&mut told);
+        let (start, data) = told;
+        let told = v1::RecoveryChunk {
+            start: Some(start),
+            data: data.into(),
+        };
+        Ok(Response::new(tokio_stream::iter(vec![Ok(told)])))
     }
 
     type ScrubStream = Streaming<v1::ScrubReply>;
@@ -1890,4 +1937,102 @@ fn listings_that_cannot_be_are_refused() {
         let message = scene.owner.refused("datasets");
         says(&message, &["malformed message"]);
     }
+}
+
+#[test]
+fn a_record_that_was_not_kept_recovers_nothing_and_nothing_is_asked_after_it() {
+    let scene = Scene::new();
+    let owner = &scene.owner;
+    owner.set("OBORO_RECOVERY_PASSPHRASE", "open sesame");
+    let kept: Arc<Mutex<Vec<Kept>>> = Arc::default();
+    let keep = Arc::clone(&kept);
+    scene.lie(Lies {
+        recovery: Arc::new(move |it| keep.lock().unwrap().push(it.clone())),
+        ..truth()
+    });
+    let recover = "recover rows --out again.oboro";
+    owner.write_fimi("more.dat", &random_baskets(100, 6, 129));
+    for upload in ["rows", "other", "rows"] {
+        if !owner.path("other.oboro").exists() {
+            owner.json("encrypt more.dat --out other.oboro");
+        }
+        owner.json(&format!("upload {upload}.oboro --keep-record"));
+        owner.json(&format!("recover {upload} --out {upload}.again"));
+        std::fs::remove_dir_all(owner.path(&format!("{upload}.again"))).unwrap();
+        if kept.lock().unwrap().len() == 2 {
+            owner.json("encrypt more.dat --append-to rows.oboro");
+        }
+    }
+    let [old, other, new] = &kept.lock().unwrap()[..] else {
+        panic!("three were kept")
+    };
+    scene.asked();
+    let tell = |told: &Kept| {
+        let told = told.clone();
+        scene.lie(Lies {
+            recovery: Arc::new(move |it| *it = told.clone()),
+            ..truth()
+        });
+    };
+    let redigested = |mut copy: Vec<u8>, at: usize| {
+        copy[at] ^= 1;
+        let body = copy.len() - 32;
+        let digest = oboro_format::Digest::of(&copy[..body]);
+        copy[body..].copy_from_slice(&digest.0);
+        copy
+    };
+    let (start, copy) = new;
+    let body = copy.len() - 32;
+    // Every field of the head and of the seal, and its ends; then the digest alone.
+    let bits = [
+        12,
+        28,
+        36,
+        67,
+        72,
+        79,
+        80,
+        95,
+        96,
+        119,
+        120,
+        body - 17,
+        body - 1,
+    ];
+    let mut lies: Vec<_> = bits
+        .iter()
+        .map(|&at| (start.clone(), redigested(copy.clone(), at)))
+        .collect();
+    let mut altered = copy.clone();
+    altered[body] ^= 1;
+    lies.extend([
+        (start.clone(), altered),
+        (start.clone(), copy[..body].to_vec()),
+        (start.clone(), [&copy[..], &[0; 4096]].concat()),
+        (start.clone(), Vec::new()),
+        (start.clone(), vec![0; (64 << 20) + 4096]),
+        // What is said to be published and what was kept differ; or another dataset is in its place.
+        (start.clone(), old.1.clone()),
+        (old.0.clone(), copy.clone()),
+        (v1::RecoveryStart::default(), copy.clone()),
+        other.clone(),
+    ]);
+    for (number, lie) in lies.iter().enumerate() {
+        tell(lie);
+        let ended = owner.run(recover);
+        assert_eq!(ended.code, Some(1), "lie {number}: {ended:?}");
+        assert!(!owner.path("again.oboro").exists(), "lie {number}");
+        let asked = scene.asked();
+        let honest = v1::FetchRecoveryRequest {
+            name: "rows".to_owned(),
+        };
+        let honest = ("fetch_recovery", honest.encode_to_vec());
+        assert_eq!(asked, [honest], "lie {number}");
+    }
+    // Both old: noticed by who noted the root.
+    tell(old);
+    let root = oboro_format::Digest(start.root.to_vec().try_into().unwrap());
+    let refused = owner.refused(&format!("{recover} --root {root}"));
+    says(&refused, &["you noted root", "went back"]);
+    assert_eq!(owner.json(recover)["version"], 1);
 }

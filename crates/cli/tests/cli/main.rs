@@ -29,6 +29,7 @@ mod owners;
 mod placement;
 mod plan;
 mod previous;
+mod recovery;
 mod refusals;
 mod rotation;
 mod scrubbing;

@@ -43,11 +43,13 @@ fn calls() -> Vec<String> {
 fn roles_of(call: &str) -> &'static [Role] {
     match call {
         "ServerInfo" => &[],
-        "BeginUpload" | "SendSegment" | "Publish" | "CancelUpload" => &[Role::Append],
+        "BeginUpload" | "SendSegment" | "Publish" | "CancelUpload" | "KeepRecovery" => {
+            &[Role::Append]
+        }
         "ListDatasets" | "Placement" | "Scrub" | "ListGenomes" | "ListSites" => &[Role::Read],
         "DeleteDataset" | "UndeleteDataset" => &[Role::Delete],
         "Count" | "SearchGenome" => &[Role::Count],
-        "FetchColumns" => &[Role::Fetch],
+        "FetchColumns" | "FetchRecovery" => &[Role::Fetch],
         "GrantAccess" | "RevokeAccess" | "ListAccess" => &[Role::Administer],
         "ListQueries" | "EndQuery" => &[Role::Administer, Role::Operate],
         other => panic!("say which role {other} takes, and what a request of it is"),
@@ -73,6 +75,16 @@ impl Stored {
             }
             .encode_to_vec(),
             "SendSegment" => segment(dataset, name),
+            "KeepRecovery" => v1::RecoveryChunk {
+                start: Some(v1::RecoveryStart {
+                    name,
+                    bytes: 4096,
+                    ..Default::default()
+                }),
+                data: Bytes::new(),
+            }
+            .encode_to_vec(),
+            "FetchRecovery" => v1::FetchRecoveryRequest { name }.encode_to_vec(),
             "Publish" => v1::PublishRequest {
                 dataset: dataset.into(),
                 name,

@@ -348,6 +348,24 @@ impl Access {
         namespace.snapshot_at(&name, root)
     }
 
+    /// Begins to receive a recovery copy of so many bytes for a published dataset.
+    ///
+    /// # Errors
+    /// No such dataset, a length that cannot be one, another copy on its way, a quota, a disk that fails.
+    pub fn keep_recovery(&self, name: &str, bytes: u64) -> Result<RecoveryReceiver, StoreError> {
+        let (namespace, name) = self.located(name, Role::Append)?;
+        namespace.keep_recovery(&name, bytes)
+    }
+
+    /// The recovery copy that is kept of the published version of a dataset.
+    ///
+    /// # Errors
+    /// No such dataset, no copy, a copy that is damaged, a disk that fails.
+    pub fn recovery(&self, name: &str) -> Result<Recovery, StoreError> {
+        let (namespace, name) = self.located(name, Role::Fetch)?;
+        namespace.recovery(&name)
+    }
+
     /// Deletes a dataset, published or only being uploaded; which one it was. A published one can be brought back as
     /// long as the [policy](Policy) says. Its name is free, its id is never accepted again. Snapshots already taken stay
     /// usable.

@@ -146,6 +146,7 @@ impl Copying<'_> {
             if gone.is_some() {
                 continue;
             }
+            recovery::copy_recoveries(self.from, self.to, &published)?;
             rewritten::copy_notes(self.from, self.to)?;
             let mut replaced = published
                 .iter()

@@ -174,8 +174,8 @@ impl Namespace {
         if let Some(most) = quota.bytes {
             let others = catalogue.bytes_without(new.dataset)?;
             let own = new.segment_bytes().saturating_add(manifest_bytes);
-            let notes = self.note_bytes()?;
-            if others.saturating_add(own).saturating_add(notes) > most {
+            let besides = self.note_bytes()? + self.recovery_bytes(None)?;
+            if others.saturating_add(own).saturating_add(besides) > most {
                 return exceeded("bytes", most);
             }
         }
@@ -351,6 +351,7 @@ impl Namespace {
         before: Option<&Manifest>,
     ) -> Result<Published, StoreError> {
         let dataset = manifest.dataset;
+        self.remove_old_recovery(&manifest)?;
         let noted = self.noted(dataset)?;
         let mut rewrote = Vec::new();
         if is_newer(&manifest, noted.as_ref()) {
@@ -567,6 +568,7 @@ impl Namespace {
         purged?;
         state.stop_receiving(id);
         self.keep_readable(id, &BTreeSet::new());
+        self.remove_recovery(id)?;
         self.remove_dataset(id)?;
         self.remove_objects(id, &BTreeSet::new());
         self.fill_reserve();
@@ -675,7 +677,7 @@ impl Namespace {
             datasets: catalogue.count(Table::Dataset)?,
             uploads: catalogue.count(Table::Upload)?,
             deleted: catalogue.count(Table::Deleted)?,
-            bytes: catalogue.bytes()? + self.note_bytes()?,
+            bytes: catalogue.bytes()? + self.note_bytes()? + self.recovery_bytes(None)?,
         })
     }
 

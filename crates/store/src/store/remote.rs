@@ -1,7 +1,7 @@
 //! A store whose bytes are objects, of which the directory is a cache.
 //!
 //! Everything published is below one prefix: `segments/DATASET/NUMBER.seg`, with the bytes of segment files, and
-//! `catalogue.sqlite`, which names them; `rewritten/DATASET` are notes of what owners rewrote. The catalogue's object is written before the local one, and before the caller
+//! `catalogue.sqlite`, which names them; `rewritten/DATASET` are notes of what owners rewrote, `recovery/DATASET` their recovery copies. The catalogue's object is written before the local one, and before the caller
 //! is told; segments come before it and go after it. So any server that is given an empty directory serves everything
 //! that was ever reported as published.
 //!
@@ -10,6 +10,7 @@
 //! cannot publish what the new one has deleted. A server removes a segment only together with its dataset or its
 //! upload: what the catalogue does not name may be newer than the catalogue.
 
+use super::recovery::RECOVERY;
 use super::rewritten::NOTES;
 use crate::catalogue::{Catalogue, Change, Table};
 use crate::error::{CatalogueError, ObjectStorageError, StoreError};
@@ -32,6 +33,8 @@ pub(super) struct Remote {
     catalogue: Mutex<CatalogueObject>,
     /// Objects of segments that the catalogue did not name when it was opened.
     pub(super) unnamed: usize,
+    /// The lengths of the recovery copies.
+    recoveries: Mutex<HashMap<DatasetId, u64>>,
 }
 
 /// The catalogue's object as this server left it.
@@ -108,6 +111,7 @@ impl Remote {
             cache: Arc::new(cache),
             catalogue: Mutex::new(found),
             unnamed: 0,
+            recoveries: Mutex::default(),
         };
         remote.write(&catalogue, None)?;
         Ok((remote, catalogue))
@@ -188,6 +192,75 @@ impl Remote {
         let note = |(id, name): (DatasetId, String)| Ok((id, self.objects().get(&name)?.0));
         let notes: Result<Vec<_>, ObjectError> = named.map(note).collect();
         notes.map_err(failed)
+    }
+
+    /// Writes the object of a recovery copy, which is in this file.
+    pub(super) fn put_recovery(
+        &self,
+        dataset: DatasetId,
+        path: &Path,
+        bytes: u64,
+    ) -> Result<(), StoreError> {
+        let name = format!("{RECOVERY}/{dataset}");
+        let file = File::open(path).map_err(io_error("open", path))?;
+        // Before it is written: of what fails it is not known whether it was.
+        self.recoveries.lock().insert(dataset, bytes);
+        let written = self.objects().put_file(&name, file);
+        written.map_err(|error| self.objects().failed(&name, &error))
+    }
+
+    /// A dataset's recovery copy, if there is one.
+    pub(super) fn recovery(&self, dataset: DatasetId) -> Result<Option<Vec<u8>>, StoreError> {
+        // Nobody else writes any.
+        if !self.recoveries.lock().contains_key(&dataset) {
+            return Ok(None);
+        }
+        let name = format!("{RECOVERY}/{dataset}");
+        match self.objects().get(&name) {
+            Ok((bytes, _)) => Ok(Some(bytes)),
+            Err(ObjectError::Missing) => Ok(None),
+            Err(error) => Err(self.objects().failed(&name, &error)),
+        }
+    }
+
+    /// Removes a dataset's recovery copy, if there is one.
+    pub(super) fn remove_recovery(&self, dataset: DatasetId) -> Result<(), StoreError> {
+        if !self.recoveries.lock().contains_key(&dataset) {
+            return Ok(());
+        }
+        let name = format!("{RECOVERY}/{dataset}");
+        let deleted = self.objects().delete(vec![name.clone()]);
+        deleted.map_err(|error| self.objects().failed(&name, &error))?;
+        self.recoveries.lock().remove(&dataset);
+        Ok(())
+    }
+
+    /// Bytes of all recovery copies, without that of one dataset.
+    pub(super) fn recovery_bytes(&self, without: Option<DatasetId>) -> u64 {
+        let recoveries = self.recoveries.lock();
+        let counted = recoveries.iter().filter(|it| Some(*it.0) != without);
+        counted.map(|it| it.1).sum()
+    }
+
+    /// Finds out which recovery copies there are, and removes those of datasets that were deleted for ever.
+    fn sweep_recoveries(&self, catalogue: &Catalogue) -> Result<(), StoreError> {
+        let objects = self.objects();
+        let failed = |error: ObjectError| objects.failed(RECOVERY, &error);
+        let mut deleted = Vec::new();
+        for (name, bytes) in objects.list(RECOVERY).map_err(failed)? {
+            let id = name
+                .strip_prefix(RECOVERY)
+                .and_then(|it| it.strip_prefix('/'));
+            let Some(Ok(id)) = id.map(str::parse) else {
+                continue;
+            };
+            if catalogue.is_purged(id)? {
+                deleted.push(name);
+            } else {
+                self.recoveries.lock().insert(id, bytes);
+            }
+        }
+        objects.delete(deleted).map_err(failed)
     }
 
     /// The first of these segments of a dataset whose object is missing or different: the same dataset may have been
@@ -276,6 +349,7 @@ impl Remote {
             }
         }
         objects.delete(deleted).map_err(failed)?;
+        self.sweep_recoveries(catalogue)?;
         self.unnamed = unnamed;
         Ok(())
     }

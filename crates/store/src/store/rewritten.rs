@@ -207,6 +207,9 @@ pub(super) fn replay(namespace: &Namespace) -> Result<HashSet<DatasetId>, StoreE
         }
         let Some(newest) = newest else { continue };
         let replaced = published.filter(|it| newest.replaces(it));
+        if replaced.is_some() {
+            namespace.remove_recovery(id)?;
+        }
         let mut versions: Vec<&Manifest> = published.into_iter().collect();
         versions.extend(pending.iter().filter(|it| it.dataset == id));
         let mut keep = BTreeSet::new();

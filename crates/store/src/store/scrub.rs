@@ -6,7 +6,7 @@
 
 use super::grants::{GRANTS, Grants};
 use super::*;
-use oboro_format::wording::SCRUB_SERVER;
+use oboro_format::wording::{SCRUB_SERVER, UPLOAD_KEEP_RECORD};
 use oboro_format::{Damage, FormatError, Scrubbed, SegmentEntry};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -29,6 +29,8 @@ pub struct Scrub {
     found: VecDeque<Damage>,
     waiting: VecDeque<Target>,
     reading: Option<Reading>,
+    /// Datasets whose recovery copies, if there are any, are to be checked.
+    recoveries: VecDeque<(Arc<Namespace>, String, DatasetId)>,
     total_bytes: u64,
     scrubbed: Scrubbed,
 }
@@ -104,6 +106,7 @@ impl Scrub {
             found: VecDeque::new(),
             waiting: VecDeque::new(),
             reading: None,
+            recoveries: VecDeque::new(),
             total_bytes: 0,
             scrubbed: Scrubbed::default(),
         }
@@ -142,6 +145,10 @@ impl Scrub {
             for record in records.filter(is_meant) {
                 let label = format!("{}{}", self.prefix_of(namespace), record.name);
                 let there: &mut BTreeSet<u32> = published.entry(record.id).or_default();
+                if table != Table::Upload {
+                    let copy = (Arc::clone(namespace), label.clone(), record.id);
+                    self.recoveries.push_back(copy);
+                }
                 let known = check_name(&record.name).and_then(|()| stored_manifest(&record));
                 let is_served = |manifest: Manifest| match table {
                     Table::Dataset | Table::Deleted => namespace
@@ -203,7 +210,10 @@ impl Scrub {
             }),
             None => match self.next_of_segment()? {
                 Some(part) => Some(part),
-                None => self.next_segment()?,
+                None => match self.next_segment()? {
+                    Some(part) => Some(part),
+                    None => self.next_recovery()?,
+                },
             },
         };
         let damage = part.as_ref().and_then(|part| part.damage.as_ref());
@@ -244,6 +254,38 @@ impl Scrub {
             )
         });
         Ok(Some(ScrubbedPart { read, damage }))
+    }
+
+    /// Checks the next recovery copy.
+    fn next_recovery(&mut self) -> Result<Option<ScrubbedPart>, StoreError> {
+        while let Some((namespace, name, id)) = self.recoveries.pop_front() {
+            let (read, damage) = match namespace.open_recovery(id) {
+                Ok(None) => continue,
+                Ok(Some(copy)) => (copy.length(), None),
+                Err(StoreError::Format(FormatError::Damaged {
+                    path, corruption, ..
+                })) => {
+                    let problem = format!(
+                        "the recovery copy of dataset {id} {corruption}. Restore it from a backup, or have its owner run \
+                         `{UPLOAD_KEEP_RECORD}`."
+                    );
+                    let damage = Damage {
+                        name: Some(name),
+                        dataset: Some(id),
+                        path,
+                        ..Damage::of(problem)
+                    };
+                    (0, Some(damage))
+                }
+                Err(other) => return Err(other),
+            };
+            self.scrubbed.parts += 1;
+            self.scrubbed.bytes += read;
+            // They were not known before.
+            self.total_bytes += read;
+            return Ok(Some(ScrubbedPart { read, damage }));
+        }
+        Ok(None)
     }
 
     /// Opens the next segment and checks its header.

@@ -44,6 +44,7 @@ pub(super) fn sweep_all(namespace: &mut Namespace) -> Result<(), StoreError> {
     let state = namespace.state.get_mut();
     let is_cache = namespace.remote.is_some();
     sweep_files(state, &namespace.home, is_cache)?;
+    recovery::sweep_recoveries(&namespace.home, &state.catalogue)?;
     let Some(remote) = &mut namespace.remote else {
         return Ok(());
     };

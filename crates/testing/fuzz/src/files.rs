@@ -2,11 +2,14 @@
 
 use crate::decoded;
 use oboro_client::decode_kept;
-use oboro_format::{Bundle, Digest, Manifest, Segment};
+use oboro_format::{
+    Bundle, Digest, Manifest, RecoveryContent, Segment, check_recovery, decode_recovery,
+    encode_recovery,
+};
 use oboro_mining::OwnerRecord;
 use oboro_ring::{Column, Limb, Parameters};
 use oboro_rlwe::{DatasetKey, MasterKey};
-use oboro_store::Store;
+use oboro_store::{Store, upgrade};
 use std::fs;
 use std::io::Write;
 use std::sync::LazyLock;
@@ -113,6 +116,22 @@ pub fn range(plain: &[u8]) -> Option<()> {
     Some(())
 }
 
+/// A recovery copy without its digest, or else what one has sealed.
+pub fn recovery(bytes: &[u8]) -> Option<()> {
+    let copy = sealed(bytes);
+    let checked = check_recovery(&copy[..], copy.len() as u64);
+    if let Some((head, inner)) = decoded(decode_recovery(&copy)) {
+        assert_eq!(encode_recovery(&head, inner), copy);
+        assert!(checked.is_ok_and(|checked| checked == Ok(head)));
+        return Some(());
+    }
+    assert!(!checked.is_ok_and(|checked| checked.is_ok()));
+    let content = decoded(RecoveryContent::decode(bytes))?;
+    let again = content.encode(0).expect("it is not too long");
+    assert_eq!(RecoveryContent::decode(&again).ok(), Some(content));
+    Some(())
+}
+
 /// A segment file: the number of its pages of 4 KiB, and its header up to the digest. Panels are zero.
 pub fn segment(bytes: &[u8]) -> Option<()> {
     let (&pages, header) = bytes.split_first()?;
@@ -150,10 +169,11 @@ pub fn bundle(body: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// The database of a store, without segments.
+/// The database of a store, without segments, of this version or of the one before.
 pub fn catalogue(bytes: &[u8]) -> Option<()> {
     let directory = directory();
     fs::write(directory.path().join("catalogue.sqlite"), bytes).expect("there is space");
+    decoded(upgrade(&directory.path().into(), false));
     let store = decoded(Store::open(directory.path()))?;
     let listing = decoded(store.access().list())?;
     for dataset in listing.datasets {

@@ -13,7 +13,9 @@ mod search;
 mod text;
 mod wire;
 
-pub use files::{bundle, catalogue, kept_cells, key_file, manifest, owner_record, range, segment};
+pub use files::{
+    bundle, catalogue, kept_cells, key_file, manifest, owner_record, range, recovery, segment,
+};
 pub use genomes::{collection, genomes};
 pub use search::{search, search_answer, search_query};
 pub use text::{itemsets, tokens, transactions, words};
@@ -23,7 +25,7 @@ pub use wire::{answer, messages, packing, question};
 pub type Target = fn(&[u8]) -> Option<()>;
 
 /// Every function by the name of its program and corpus.
-pub const TARGETS: [(&str, Target); 21] = [
+pub const TARGETS: [(&str, Target); 22] = [
     ("answer", answer),
     ("bundle", bundle),
     ("catalogue", catalogue),
@@ -38,6 +40,7 @@ pub const TARGETS: [(&str, Target); 21] = [
     ("packing", packing),
     ("question", question),
     ("range", range),
+    ("recovery", recovery),
     ("search", search),
     ("search_answer", search_answer),
     ("search_query", search_query),

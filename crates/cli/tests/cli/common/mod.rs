@@ -159,8 +159,12 @@ impl Home {
             "CLICOLOR_FORCE",
             "COLUMNS",
             "OBORO_KEY",
+            "OBORO_KEY_COMMAND",
             "OBORO_LOG",
             "OBORO_PASSPHRASE",
+            "OBORO_PASSPHRASE_COMMAND",
+            "OBORO_RECOVERY_PASSPHRASE",
+            "OBORO_RECOVERY_PASSPHRASE_COMMAND",
             "OBORO_SERVER",
         ] {
             command.env_remove(name);

@@ -1,0 +1,75 @@
+//! `oboro recover`
+
+use crate::Outcome;
+use crate::arguments::{KeyArguments, RecoveryPassphraseArguments, ServerArguments};
+use crate::output::Output;
+use oboro_client::Recovery;
+use oboro_format::Digest;
+use oboro_mining::escaped;
+use serde_json::json;
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The dataset's name on the server.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// The dataset directory to create.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// The root that you noted when you last uploaded it. Without it, a server that went back to an
+    /// earlier state of everything goes unnoticed.
+    #[arg(long, value_name = "ROOT")]
+    root: Option<Digest>,
+    #[command(flatten)]
+    key: KeyArguments,
+    #[command(flatten)]
+    recovery: RecoveryPassphraseArguments,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+pub fn run(arguments: &Arguments, output: Output) -> Outcome {
+    let Arguments {
+        name, out, root, ..
+    } = arguments;
+    let master = arguments.key.load()?;
+    let question = ["Passphrase of the record at the server: "];
+    let recovery = Recovery {
+        passphrase: &arguments.recovery.passphrase(&question)?,
+        master: &master,
+        root: *root,
+    };
+    let dataset = recovery.recover(&arguments.server.connect()?, name, out)?;
+    let (manifest, record) = (dataset.manifest(), dataset.record());
+    let value = json!({
+        "name": name,
+        "directory": out,
+        "dataset": manifest.dataset.to_string(),
+        "version": manifest.version,
+        "root": manifest.root().to_string(),
+        "root_checked": root.is_some(),
+        "transactions": record.transactions,
+        "items": record.names.len(),
+        "ciphertext": false,
+    });
+    output.result(&value, || {
+        let checked = match root {
+            Some(_) => "the root that you noted",
+            None => "which you should compare with what you know of it",
+        };
+        format!(
+            "recovered {}, version {}, as {}: {} transactions, {} items\nroot {}, {checked}\n\
+             It has no ciphertext. It can be mined, appended to and uploaded to this server; it cannot be compacted, \
+             erased from, rotated, given new items or uploaded to another server.\n\
+             What was noted since that upload is not in it: if the server was trusted (--trust-server) or answered \
+             falsely since, trust none of its answers.\n",
+            escaped(name),
+            manifest.version,
+            escaped(&out.display().to_string()),
+            record.transactions,
+            record.names.len(),
+            manifest.root(),
+        )
+    })
+}

@@ -1,0 +1,91 @@
+//! Secrets from commands: `--passphrase-command` and `--key-command`.
+//!
+//! The command runs in a shell. What it prints is bounded, never written to disk, and in no message: neither is the command,
+//! which may contain a secret itself.
+
+use crate::output::Failure;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Stdio};
+use zeroize::Zeroizing;
+
+/// The most bytes that a command may print.
+pub const MOST: usize = 4096;
+
+/// What `command` prints on standard output. `setting` is how the user gave the command, for errors.
+///
+/// # Errors
+/// A command that cannot be started, fails, or prints nothing or too much.
+pub fn output_of(command: &str, setting: &str) -> Result<Zeroizing<Vec<u8>>, Failure> {
+    let failed = |problem: String| {
+        Failure::from(format!(
+            "the command of {setting} {problem}; run it by itself to see what it does"
+        ))
+    };
+    let mut child = Command::new("sh")
+        .args(["-c", command])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed(format!("cannot be started: {error}")))?;
+    // Allocated at once, so that growing leaves no copies in freed memory.
+    let mut output = Zeroizing::new(Vec::with_capacity(MOST + 1));
+    let pipe = child.stdout.take().expect("it is piped");
+    let read = pipe.take(MOST as u64 + 1).read_to_end(&mut output);
+    if output.len() > MOST {
+        // It may print for ever.
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(failed(format!("printed more than {MOST} bytes")));
+    }
+    let ended = read.and_then(|_| child.wait());
+    let status = ended.map_err(|error| failed(format!("cannot be read: {error}")))?;
+    if !status.success() {
+        return Err(failed(format!("failed ({})", how(status))));
+    }
+    if output.is_empty() {
+        return Err(failed("printed nothing".to_owned()));
+    }
+    Ok(output)
+}
+
+fn how(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, Some(signal)) => format!("ended by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(command: &str) -> String {
+        output_of(command, "--key-command").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_a_command_prints_comes_whole_or_not_at_all() {
+        assert_eq!(**output_of("printf 'a\\0b\\n'", "-").unwrap(), *b"a\0b\n");
+        let most = output_of("head -c 4096 /dev/zero", "-").unwrap();
+        assert_eq!(most.len(), MOST);
+        for (command, problem) in [
+            ("head -c 4097 /dev/zero", "printed more than 4096 bytes"),
+            ("yes secret", "printed more than 4096 bytes"),
+            ("true", "printed nothing"),
+            ("echo secret; exit 3", "failed (exit status 3)"),
+            ("echo secret; kill -9 $$", "failed (ended by signal 9)"),
+        ] {
+            let message = refused(command);
+            assert!(message.contains(problem), "{message}");
+            assert!(message.contains("--key-command"), "{message}");
+            assert!(!message.contains("secret"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_command_has_nothing_to_read() {
+        assert_eq!(**output_of("cat; echo end", "-").unwrap(), *b"end\n");
+    }
+}

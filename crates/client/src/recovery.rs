@@ -1,0 +1,167 @@
+//! The owner's record, sealed under a passphrase and kept at the server, for an owner who loses the dataset's directory.
+//!
+//! What comes back is opened with passphrase and key before anything depends on it, and nothing is asked afterwards. The
+//! server is asked once, for a name: it learns that the directory was lost, and nothing from how the recovery ends.
+
+use crate::connection::Connection;
+use crate::error::ClientError;
+use oboro_format::{
+    Bundle, Corruption, Digest, MAX_RECOVERY_BYTES, RecoveryContent, RecoveryHead, decode_recovery,
+    encode_recovery,
+};
+use oboro_mining::Dataset;
+use oboro_protocol::{RECOVERY_CHUNK_BYTES, dataset_id, digest, v1};
+use oboro_rlwe::{
+    MasterKey, PASSPHRASE_SEAL_BYTES, Passphrase, open_under_passphrase, seal_under_passphrase,
+};
+use prost::bytes::Bytes;
+use std::path::Path;
+
+const KEEPING: &str = "keeping the record";
+const FETCHING: &str = "fetching the record";
+
+/// Has the server keep what is needed to go on with a published dataset without its directory; returns the bytes that it
+/// keeps. The one before is replaced.
+///
+/// # Errors
+/// A bundle that was changed since it was opened, more than a server keeps, a server that does not know how; or as every call.
+pub fn keep_record(
+    connection: &Connection,
+    bundle: &Bundle,
+    name: &str,
+    passphrase: &Passphrase,
+) -> Result<u64, ClientError> {
+    let head = RecoveryHead::of(bundle.manifest());
+    let content = bundle.recovery_content(own_name(name))?;
+    let content = content.encode(PASSPHRASE_SEAL_BYTES)?;
+    let sealed = seal_under_passphrase(passphrase, &head.encode(), &content)?;
+    let copy = Bytes::from(encode_recovery(&head, &sealed));
+    let kept = copy.len() as u64;
+    let messages = messages(name, &copy);
+    let reply = connection.again(|| {
+        connection.call(KEEPING, async |mut client| {
+            let messages = tokio_stream::iter(messages.clone());
+            client.keep_recovery(messages).await
+        })
+    });
+    reply.map_err(unknown_call)?;
+    Ok(kept)
+}
+
+/// The name that a dataset has in its owner's namespace.
+fn own_name(name: &str) -> &str {
+    name.split_once('/').map_or(name, |it| it.1)
+}
+
+fn messages(name: &str, copy: &Bytes) -> Vec<v1::RecoveryChunk> {
+    let mut start = Some(v1::RecoveryStart {
+        name: name.to_owned(),
+        bytes: copy.len() as u64,
+        ..Default::default()
+    });
+    let starts = (0..copy.len()).step_by(RECOVERY_CHUNK_BYTES);
+    let message = |at: usize| v1::RecoveryChunk {
+        start: start.take(),
+        data: copy.slice(at..copy.len().min(at + RECOVERY_CHUNK_BYTES)),
+    };
+    starts.map(message).collect()
+}
+
+fn unknown_call(error: ClientError) -> ClientError {
+    match error {
+        ClientError::NoSuchCall => ClientError::KeepsNoRecords,
+        other => other,
+    }
+}
+
+/// What an owner has to open a copy, and to tell whether it is the right one.
+pub struct Recovery<'a> {
+    /// The passphrase under which it was sealed.
+    pub passphrase: &'a Passphrase,
+    /// The key of the dataset.
+    pub master: &'a MasterKey,
+    /// The root that was noted when the dataset was last uploaded, if it was.
+    pub root: Option<Digest>,
+}
+
+impl Recovery<'_> {
+    /// Makes the directory of a dataset again of what the server keeps, without ciphertext.
+    ///
+    /// # Errors
+    /// A copy that is not there, does not open, is of another version than the server publishes or than was noted, or of
+    /// another dataset; an existing directory; or as every call. Nothing is left behind.
+    pub fn recover(
+        &self,
+        connection: &Connection,
+        name: &str,
+        directory: &Path,
+    ) -> Result<Dataset, ClientError> {
+        let (published, copy) = connection
+            .again(|| fetch(connection, name))
+            .map_err(unknown_call)?;
+        let (head, sealed) = decode_recovery(&copy).map_err(ClientError::DamagedRecovery)?;
+        let opened = open_under_passphrase(self.passphrase, &head.encode(), sealed)?;
+        if head != published {
+            return Err(ClientError::OtherRecovery {
+                published: published.version,
+                published_root: published.root,
+                kept: head.version,
+                kept_root: head.root,
+            });
+        }
+        let content = RecoveryContent::decode(&opened).map_err(ClientError::DamagedRecovery)?;
+        match self.root {
+            Some(noted) if noted != head.root => {
+                return Err(ClientError::OtherRoot {
+                    noted,
+                    kept: head.root,
+                    version: head.version,
+                });
+            }
+            // Whatever it is called.
+            Some(_) => {}
+            None if content.name == own_name(name) => {}
+            None => {
+                return Err(ClientError::OtherName {
+                    asked: name.to_owned(),
+                    kept: content.name,
+                });
+            }
+        }
+        Ok(Dataset::recover(directory, &content, &head, self.master)?)
+    }
+}
+
+/// What the server says that it publishes, and the copy.
+fn fetch(connection: &Connection, name: &str) -> Result<(RecoveryHead, Vec<u8>), ClientError> {
+    let request = v1::FetchRecoveryRequest {
+        name: name.to_owned(),
+    };
+    connection.wait(async {
+        let broken = |status| ClientError::from_status(&status, FETCHING);
+        let asked = connection.client().fetch_recovery(request).await;
+        let mut stream = connection.answer(asked, FETCHING)?;
+        let (mut published, mut copy) = (None, Vec::new());
+        while let Some(v1::RecoveryChunk { start, data }) =
+            stream.message().await.map_err(broken)?
+        {
+            if let Some(start) = start {
+                published = Some(RecoveryHead {
+                    dataset: dataset_id(&start.dataset)?,
+                    version: start.version,
+                    root: digest(&start.root)?,
+                });
+            }
+            copy.extend_from_slice(&data);
+            if copy.len() as u64 > MAX_RECOVERY_BYTES {
+                let long = Corruption::Length {
+                    expected: MAX_RECOVERY_BYTES,
+                    found: copy.len() as u64,
+                };
+                return Err(ClientError::DamagedRecovery(long));
+            }
+        }
+        let published = published.ok_or(ClientError::OutOfTurn("a record of no version"))?;
+        Ok((published, copy))
+    })
+}
