@@ -13,8 +13,8 @@ use oboro_format::files::{io_error, parent};
 use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
 use serde_json::Value;
-use std::fs::{self, File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -57,9 +57,28 @@ impl AuditOptions {
     }
 }
 
-/// What a call turns out to be about.
+/// Bytes of a name that are kept: those of datasets are shorter, but callers may send any.
+const NAME_BYTES: usize = 256;
+
+/// What a call turns out to be about. Its line is written once nobody has it any more: the work of a call goes on when its
+/// caller is gone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Subject(Arc<Mutex<Known>>);
+pub(crate) struct Subject(Arc<Audited>);
+
+/// A call, and where its line is to be written.
+#[derive(Debug, Default)]
+struct Audited {
+    known: Mutex<Known>,
+    line: Mutex<Option<(Arc<Audit>, Ended)>>,
+}
+
+impl Drop for Audited {
+    fn drop(&mut self) {
+        if let Some((audit, ended)) = self.line.get_mut().take() {
+            audit.write(self.known.get_mut(), &ended);
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 struct Known {
@@ -69,6 +88,8 @@ struct Known {
     name: Option<String>,
     dataset: Option<DatasetId>,
     detail: Option<Value>,
+    /// How its work ended at the store.
+    work: Option<Code>,
 }
 
 impl Subject {
@@ -79,7 +100,7 @@ impl Subject {
         credential: Option<(&'static str, String)>,
         peer: Option<SocketAddr>,
     ) {
-        let mut known = self.0.lock();
+        let mut known = self.0.known.lock();
         known.caller = match client {
             Client::Named(name) => Some(name.to_string()),
             Client::Connected(_) => None,
@@ -92,24 +113,38 @@ impl Subject {
     pub(crate) fn set_name(&self, name: &str) {
         tracing::debug!(name, "is about");
         if !name.is_empty() {
-            tracing::debug!(name, "is about");
-            self.0.lock().name = Some(name.to_owned());
+            let mut ends = (0..=NAME_BYTES.min(name.len())).rev();
+            let end = ends.find(|&at| name.is_char_boundary(at)).unwrap_or(0);
+            let kept = &name[..end];
+            let cut = if kept == name { "" } else { "…" };
+            self.0.known.lock().name = Some(format!("{kept}{cut}"));
         }
     }
 
     pub(crate) fn set_dataset(&self, dataset: DatasetId) {
-        self.0.lock().dataset = Some(dataset);
+        self.0.known.lock().dataset = Some(dataset);
     }
 
     /// What else the call says that others have to know.
     pub(crate) fn set_detail(&self, detail: Value) {
-        self.0.lock().detail = Some(detail);
+        self.0.known.lock().detail = Some(detail);
+    }
+
+    /// How the work of the call ended, which may be after its caller has gone.
+    pub(crate) fn set_work(&self, work: Code) {
+        self.0.known.lock().work = Some(work);
+    }
+
+    /// Has the line of the call written once its work has ended, too.
+    pub(crate) fn end(&self, audit: &Arc<Audit>, ended: Ended) {
+        *self.0.line.lock() = Some((Arc::clone(audit), ended));
     }
 }
 
 /// How a call went.
-pub(crate) struct Ended<'a> {
-    pub(crate) request: &'a str,
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) request: String,
     pub(crate) call: &'static str,
     pub(crate) outcome: Code,
     pub(crate) time: Duration,
@@ -135,6 +170,8 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'a Value>,
     outcome: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    work: Option<String>,
     milliseconds: u64,
 }
 
@@ -198,8 +235,7 @@ impl Audit {
     }
 
     /// Adds the line of a call.
-    pub(crate) fn ended(&self, subject: &Subject, ended: &Ended<'_>) {
-        let known = subject.0.lock();
+    fn write(&self, known: &Known, ended: &Ended) {
         let credential = |kind| {
             let found = known.credential.as_ref().filter(|it| it.0 == kind);
             found.map(|it| &*it.1)
@@ -208,7 +244,7 @@ impl Audit {
             time: OffsetDateTime::now_utc()
                 .format(&Rfc3339)
                 .unwrap_or_default(),
-            request: ended.request,
+            request: &ended.request,
             caller: known.caller.as_deref(),
             token: credential("token"),
             certificate: credential("certificate"),
@@ -218,12 +254,25 @@ impl Audit {
             dataset: known.dataset.map(|it| it.to_string()),
             detail: known.detail.as_ref(),
             outcome: format!("{:?}", ended.outcome),
+            // Else it is the outcome.
+            work: known
+                .work
+                .filter(|_| ended.outcome == Code::Cancelled)
+                .map(|it| format!("{it:?}")),
             milliseconds: u64::try_from(ended.time.as_millis()).unwrap_or(u64::MAX),
         };
         let line = serde_json::to_string(&line).expect("strings and numbers are JSON");
         self.state.waiting.fetch_add(1, Ordering::Relaxed);
         let lines = self.lines.as_ref().expect("there until it is dropped");
         lines.send(line + "\n").expect("the thread ends after this");
+    }
+}
+
+impl std::fmt::Debug for Audit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Audit")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
     }
 }
 
@@ -244,8 +293,9 @@ fn write_all(lines: &Receiver<String>, file: &mut Rotated, state: &State) {
         while let Err(error) = file.add(&line) {
             let mut closing = state.closing.lock();
             if *closing {
-                let lost = state.waiting.load(Ordering::Relaxed);
-                tracing::error!(%error, lost, "calls are missing from the audit log");
+                tracing::error!(%error, "the audit log cannot be written; what it lacks follows");
+                let lost = std::iter::once(line).chain(lines.try_iter());
+                lost.for_each(|line| tracing::error!(line, "missing from the audit log"));
                 return;
             }
             if state.problem.lock().replace(error.to_string()).is_none() {
@@ -282,6 +332,8 @@ impl Rotated {
         if !is_at(&self.file, path) {
             (self.file, self.bytes) = open(path)?;
         }
+        // Others may have cut it.
+        self.bytes = self.file.metadata().map_or(self.bytes, |it| it.len());
         if self.bytes > 0 && self.bytes + line.len() as u64 > self.options.bytes {
             self.rotate()?;
         }
@@ -290,7 +342,6 @@ impl Rotated {
         if let Err(error) = written {
             // What is there of the line is removed, or else the next time the file is opened.
             let _ = self.file.set_len(self.bytes);
-            let _ = self.file.seek(SeekFrom::Start(self.bytes));
             return Err(io_error("write", path)(error));
         }
         self.bytes += line.len() as u64;
@@ -332,12 +383,18 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
 /// Opens a file to add lines to, and its length. What a crash left of a line is removed.
 fn open(path: &Path) -> Result<(File, u64), FormatError> {
     let mut options = OpenOptions::new();
-    let options = options.read(true).write(true).create(true).truncate(false);
+    let options = options.read(true).append(true).create(true);
     let opened = options.mode(0o600).open(path);
     let mut file = opened.map_err(io_error("open", path))?;
+    if let Err(TryLockError::WouldBlock) = file.try_lock() {
+        return Err(FormatError::Locked {
+            path: path.into(),
+            what: "file for the audit log".to_owned(),
+        });
+    }
     let length = whole_lines(&mut file).and_then(|length| {
         file.set_len(length)?;
-        file.seek(SeekFrom::Start(length))
+        Ok(length)
     });
     Ok((file, length.map_err(io_error("read", path))?))
 }
@@ -370,9 +427,9 @@ mod tests {
         }
     }
 
-    fn ended(request: &str) -> Ended<'_> {
+    fn ended(request: &str) -> Ended {
         Ended {
-            request,
+            request: request.to_owned(),
             call: "DeleteDataset",
             outcome: Code::Ok,
             time: Duration::from_millis(7),
@@ -387,14 +444,22 @@ mod tests {
         fs::write(&options.path, "{}\n{\"time\":").unwrap();
         let readable = Permissions::from_mode(0o640);
         fs::set_permissions(&options.path, readable).unwrap();
-        let audit = Audit::open(options.clone()).unwrap();
+        let audit = Arc::new(Audit::open(options.clone()).unwrap());
         let subject = Subject::default();
         let alice = Client::Named("alice".into());
         let token = Some(("token", "0f3a".to_owned()));
         subject.set_caller(&alice, token, Some("192.0.2.1:9".parse().unwrap()));
         subject.set_name("bob/rows");
         subject.set_dataset(DatasetId([7; 16]));
-        audit.ended(&subject, &ended("ab-1"));
+        let work = subject.clone();
+        subject.end(&audit, ended("ab-1"));
+        drop(subject);
+        assert_eq!(
+            fs::read_to_string(&options.path).unwrap(),
+            "{}\n",
+            "its work goes on"
+        );
+        drop(work);
         drop(audit);
         let text = fs::read_to_string(&options.path).unwrap();
         let line: Value = serde_json::from_str(text.strip_prefix("{}\n").unwrap()).unwrap();
@@ -410,6 +475,13 @@ mod tests {
     }
 
     #[test]
+    fn callers_make_no_lines_long() {
+        let subject = Subject::default();
+        subject.set_name(&"é\u{1}".repeat(1 << 20));
+        assert!(subject.0.known.lock().name.as_ref().unwrap().len() < NAME_BYTES + 4);
+    }
+
+    #[test]
     fn full_files_are_renamed_and_the_oldest_go() {
         let directory = TempDir::new().unwrap();
         let options = options(&directory, 10);
@@ -422,7 +494,14 @@ mod tests {
         assert_eq!(read(&numbered(&options.path, 1)), "line 7\n");
         assert_eq!(read(&numbered(&options.path, 2)), "line 6\n");
         assert!(!numbered(&options.path, 3).exists());
-        // Another program renames it.
+        // Another server may not have it, and other programs rename or cut it.
+        assert!(matches!(
+            Rotated::open(options.clone()),
+            Err(FormatError::Locked { .. })
+        ));
+        fs::write(&options.path, "").unwrap();
+        file.add("line 8\n").unwrap();
+        assert_eq!(read(&options.path), "line 8\n");
         fs::rename(&options.path, directory.path().join("elsewhere")).unwrap();
         file.add("line 9\n").unwrap();
         assert_eq!(read(&options.path), "line 9\n");
@@ -437,7 +516,7 @@ mod tests {
         audit.check().unwrap();
         fs::remove_file(&options.path).unwrap();
         fs::create_dir(&options.path).unwrap();
-        audit.ended(&Subject::default(), &ended("1"));
+        audit.write(&Known::default(), &ended("1"));
         until(|| audit.problem().is_some());
         let refused = audit.check().unwrap_err();
         assert_eq!(refused.code(), Code::Unavailable);
@@ -456,7 +535,7 @@ mod tests {
         let audit = Audit::open(options.clone()).unwrap();
         fs::remove_file(&options.path).unwrap();
         fs::create_dir(&options.path).unwrap();
-        audit.ended(&Subject::default(), &ended("1"));
+        audit.write(&Known::default(), &ended("1"));
         until(|| audit.problem().is_some());
         drop(audit);
     }

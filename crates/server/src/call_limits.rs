@@ -1,7 +1,7 @@
 //! Limits on the calls of a client: how many it makes a second, how many run at a time, and how much of what they send is in
 //! memory; clients take shared. Queries wait for their places where they are handled (`limits`), scrubs are refused theirs (`scrubbing`).
 
-use crate::audit::Audit;
+use crate::audit::{Audit, Subject};
 use crate::blocking;
 use crate::calls::Begun;
 use crate::clients::{Caller, Client};
@@ -66,7 +66,11 @@ impl CallLimits {
         [&self.light, &self.uploads, &self.messages]
     }
 
-    fn count(&self, client: &Client) -> Result<(), Status> {
+    /// Counts a call of this client.
+    ///
+    /// # Errors
+    /// It makes too many.
+    pub(crate) fn count(&self, client: &Client) -> Result<(), Status> {
         self.rate.count(client).map_err(|wait| {
             busy(
                 format!(
@@ -128,7 +132,8 @@ impl Middleware for Arc<CallLimits> {
             let request = request
                 .map(|body| Body::new(Received::of_call(body, call, &shared.limits, received)));
             let place = Arc::new(place);
-            let held = Arc::new((Arc::clone(&place), account.clone()));
+            let subject = request.extensions().get::<Subject>().cloned();
+            let held = Arc::new((Arc::clone(&place), account.clone(), subject));
             let response = blocking::holding(held, next(request)).await?;
             // What was received is of no use any more, unless the handler goes on to receive.
             drop(account);

@@ -141,12 +141,12 @@ impl Drop for Call {
         let is_begun = self.begun.0.load(Ordering::Relaxed);
         if let Some(audit) = self.calls.audit.as_ref().filter(|_| is_begun) {
             let ended = Ended {
-                request: self.number.to_str().unwrap_or_default(),
+                request: self.number.to_str().unwrap_or_default().to_owned(),
                 call: self.name,
                 outcome,
                 time,
             };
-            audit.ended(&self.subject, &ended);
+            self.subject.end(audit, ended);
         }
         self.span.in_scope(|| {
             if is_begun {

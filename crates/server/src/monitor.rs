@@ -29,14 +29,16 @@ use hyper_util::service::TowerToHyperService;
 use metrics::Metrics;
 use oboro_format::Role;
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::time::{interval, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::codegen::http::uri::Authority;
 use tonic::codegen::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -65,6 +67,60 @@ pub(crate) struct Monitor {
 /// The other end of a connection.
 #[derive(Clone, Copy)]
 struct Peer(SocketAddr);
+
+/// The open connections, by their order.
+#[derive(Default)]
+struct Waiting(Mutex<BTreeMap<u64, Arc<Slot>>>);
+
+#[derive(Default)]
+struct Slot {
+    /// Whether a request has come.
+    has_asked: AtomicBool,
+    evicted: CancellationToken,
+}
+
+/// A connection that is open until this is dropped.
+struct Place {
+    waiting: Arc<Waiting>,
+    number: u64,
+    slot: Arc<Slot>,
+}
+
+impl Waiting {
+    /// Adds a connection. Of too many the oldest goes, first of those that have asked for nothing.
+    fn enter(self: &Arc<Self>) -> Place {
+        let mut open = self.0.lock();
+        if open.len() >= MOST {
+            let is_silent = |it: &&u64| !open[it].has_asked.load(Ordering::Relaxed);
+            let silent = open.keys().find(is_silent).copied();
+            let oldest = silent.or_else(|| open.keys().next().copied());
+            if let Some(slot) = oldest.and_then(|it| open.remove(&it)) {
+                slot.evicted.cancel();
+            }
+        }
+        let number = open.last_key_value().map_or(0, |(last, _)| last + 1);
+        let slot = Arc::<Slot>::default();
+        open.insert(number, Arc::clone(&slot));
+        Place {
+            waiting: Arc::clone(self),
+            number,
+            slot,
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.waiting.0.lock();
+        // Another one may have the number since.
+        if open
+            .get(&self.number)
+            .is_some_and(|it| Arc::ptr_eq(it, &self.slot))
+        {
+            open.remove(&self.number);
+        }
+    }
+}
 
 /// What requests are answered from.
 struct Seen {
@@ -127,18 +183,18 @@ impl Monitor {
     }
 
     async fn accept(self, router: Router) {
-        let places = Arc::new(Semaphore::new(MOST));
+        let waiting = Arc::<Waiting>::default();
         let acceptor = self.tls.map(|tls| tls.http1_acceptor());
         loop {
             let Ok((stream, peer)) = self.listener.accept().await else {
                 sleep(PAUSE).await;
                 continue;
             };
-            // Whoever is too many is told by the closed connection.
-            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                continue;
-            };
-            let router = router.clone().layer(Extension(Peer(peer)));
+            let place = waiting.enter();
+            let router = router
+                .clone()
+                .layer(Extension(Peer(peer)))
+                .layer(Extension(Arc::clone(&place.slot)));
             let acceptor = acceptor.clone();
             tokio::spawn(async move {
                 let answered = async {
@@ -151,7 +207,10 @@ impl Monitor {
                         }
                     }
                 };
-                let _ = timeout(LONGEST, answered).await;
+                tokio::select! {
+                    _ = timeout(LONGEST, answered) => {}
+                    () = place.slot.evicted.cancelled() => {}
+                }
                 drop(place);
             });
         }
@@ -199,6 +258,9 @@ async fn check_host_and_harden(
     request: Request,
     next: Next,
 ) -> Response {
+    if let Some(slot) = request.extensions().get::<Arc<Slot>>() {
+        slot.has_asked.store(true, Ordering::Relaxed);
+    }
     let host = request.headers().get(header::HOST);
     let host = host.and_then(|it| it.to_str().ok());
     // Without TLS a name of the web can be made to mean this machine.

@@ -120,7 +120,9 @@ impl Scrubbing {
             })
         })?;
         let name = (!request.name.is_empty()).then_some(request.name);
-        let found = (Arc::clone(&self.scrubs), Arc::clone(access.namespace()));
+        // That of one dataset tells nothing of the others.
+        let namespace = name.is_none().then(|| Arc::clone(access.namespace()));
+        let found = (Arc::clone(&self.scrubs), namespace);
         // The place is held until that has ended, even if the caller goes.
         let (scrub, place) = blocking(move || {
             let scrub = WholeScrub::of_server(&access, name.as_deref());
@@ -163,7 +165,7 @@ async fn end_with_caller(
     sender: Sender,
     scrub: WholeScrub,
     mut pace: Shared,
-    found: (Arc<Scrubs>, Arc<str>),
+    found: (Arc<Scrubs>, Option<Arc<str>>),
 ) {
     let work = async {
         let end = run(&sender, scrub, &mut pace, &found).await?;
@@ -190,7 +192,7 @@ async fn run(
     sender: &Sender,
     mut scrub: WholeScrub,
     pace: &mut Shared,
-    (scrubs, namespace): &(Arc<Scrubs>, Arc<str>),
+    (scrubs, namespace): &(Arc<Scrubs>, Option<Arc<str>>),
 ) -> Result<Result<Reply, Status>, Gone> {
     let mut told = None;
     loop {
@@ -215,7 +217,9 @@ async fn run(
             }
             Ok((scrub, None)) => {
                 let scrubbed = scrub.scrubbed();
-                scrubs.ended(namespace, &scrubbed);
+                if let Some(namespace) = namespace {
+                    scrubs.ended(namespace, &scrubbed);
+                }
                 tracing::info!(
                     parts = scrubbed.parts,
                     bytes = scrubbed.bytes,

@@ -20,7 +20,7 @@ use oboro_store::{
 };
 use serde_json::json;
 use std::sync::Arc;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::{Span, field};
 
 pub(crate) struct Service {
@@ -63,8 +63,35 @@ impl Service {
         caller: &Caller,
         work: impl FnOnce(&Access) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Status> {
-        let access = self.counting.access_of(caller);
-        self.storing(move || work(&access)).await
+        let (access, subject) = (self.counting.access_of(caller), caller.subject.clone());
+        self.storing(move || {
+            let worked = work(&access);
+            let failed = worked
+                .as_ref()
+                .err()
+                .map(|error| status::code_of(error.kind()));
+            subject.set_work(failed.unwrap_or(Code::Ok));
+            worked
+        })
+        .await
+    }
+
+    /// The same for work on a dataset that is known once it is done.
+    async fn with_dataset(
+        &self,
+        caller: &Caller,
+        work: impl FnOnce(&Access) -> Result<DatasetId, StoreError> + Send + 'static,
+    ) -> Result<DatasetId, Status> {
+        let subject = caller.subject.clone();
+        let worked = self.with_access(caller, move |access| {
+            let dataset = work(access)?;
+            // Also where nobody waits for it any more.
+            subject.set_dataset(dataset);
+            Ok(dataset)
+        });
+        let dataset = worked.await?;
+        record(caller, dataset);
+        Ok(dataset)
     }
 
     async fn change_access(
@@ -234,8 +261,8 @@ impl Mining for Service {
         let caller = caller(&request)?;
         let name = request.into_inner().name;
         caller.subject.set_name(&name);
-        let cancelled = self.with_access(&caller, move |it| it.cancel_upload(&name));
-        record(&caller, cancelled.await?);
+        let cancel = move |it: &Access| it.cancel_upload(&name);
+        self.with_dataset(&caller, cancel).await?;
         Ok(Response::new(v1::CancelUploadReply {}))
     }
 
@@ -277,7 +304,7 @@ impl Mining for Service {
                 access.delete(&name)
             }
         };
-        record(&caller, self.with_access(&caller, delete).await?);
+        self.with_dataset(&caller, delete).await?;
         Ok(Response::new(v1::DeleteDatasetReply {}))
     }
 
@@ -290,9 +317,8 @@ impl Mining for Service {
         caller.subject.set_name(&name);
         let new_name = (!new_name.is_empty()).then_some(new_name);
         let dataset = self
-            .with_access(&caller, move |it| it.undelete(&name, new_name.as_deref()))
+            .with_dataset(&caller, move |it| it.undelete(&name, new_name.as_deref()))
             .await?;
-        record(&caller, dataset);
         let dataset = dataset.0.to_vec().into();
         Ok(Response::new(v1::UndeleteDatasetReply { dataset }))
     }

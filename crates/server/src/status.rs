@@ -46,8 +46,9 @@ pub(crate) fn told_of_genome(error: &GenomeError) -> String {
     }
 }
 
-fn of_kind(kind: ErrorKind, error: &dyn std::fmt::Display, told: String) -> Status {
-    let code = match kind {
+/// What callers are told of an error of this kind.
+pub(crate) fn code_of(kind: ErrorKind) -> Code {
+    match kind {
         ErrorKind::NotFound => Code::NotFound,
         ErrorKind::AlreadyExists => Code::AlreadyExists,
         ErrorKind::InvalidArgument => Code::InvalidArgument,
@@ -59,7 +60,11 @@ fn of_kind(kind: ErrorKind, error: &dyn std::fmt::Display, told: String) -> Stat
         ErrorKind::Forbidden => Code::PermissionDenied,
         ErrorKind::Quota => Code::ResourceExhausted,
         ErrorKind::Internal => Code::Internal,
-    };
+    }
+}
+
+fn of_kind(kind: ErrorKind, error: &dyn std::fmt::Display, told: String) -> Status {
+    let code = code_of(kind);
     // That an owner has its quota is no failure of the server.
     if kind != ErrorKind::Quota
         && matches!(

@@ -411,10 +411,14 @@ impl Store {
         match &common.objects {
             Some(cache) => {
                 let objects = cache.objects();
-                let probed = objects.probe();
-                probed.map_err(|error| objects.failed("probe", &error))
+                let probed = objects.probe(CATALOGUE);
+                probed.map_err(|error| objects.failed(CATALOGUE, &error))
             }
-            None => Ok(names(&common.home).map(drop)?),
+            None => {
+                let path = common.home.join(CATALOGUE);
+                let found = fs::metadata(&path).map(drop);
+                Ok(found.map_err(io_error("look at", &path))?)
+            }
         }
     }
 

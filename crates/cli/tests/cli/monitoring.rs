@@ -134,6 +134,10 @@ fn probes_and_pages_are_for_this_machine_by_its_own_names() {
         let led = request(connect(), &format!("GET {path}"), "oboro.example:7172", &[]);
         assert_eq!(led.status, 421, "{led:?}");
     }
+    // Connections that say nothing keep nobody out.
+    let silent: Vec<TcpStream> = (0..200).map(|_| connect()).collect();
+    assert_eq!(get(server.monitor(), "/livez", &[]).status, 200);
+    drop(silent);
     assert_eq!(request(connect(), "GET /", "[::1]:7172", &[]).status, 200);
     assert_eq!(request(connect(), "POST /", "localhost", &[]).status, 405);
     assert_eq!(get(server.monitor(), "/datasets", &[]).status, 404);

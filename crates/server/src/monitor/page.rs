@@ -116,6 +116,9 @@ pub(super) async fn show(
         Ok(caller) => caller,
         Err(refusal) => return unauthorized(&refusal),
     };
+    if let Err(refusal) = seen.sources.call_limits.count(&caller.client) {
+        return (StatusCode::TOO_MANY_REQUESTS, refusal.message().to_owned()).into_response();
+    }
     let page = tokio::task::spawn_blocking(move || page(&seen.sources, &caller).render()).await;
     match page {
         Ok(Ok(page)) => Html(page).into_response(),
@@ -144,7 +147,11 @@ fn page(sources: &Sources, caller: &Caller) -> Page {
         queries: queries(sources, caller),
         datasets: datasets(sources, caller),
         genomes: genomes(sources, caller),
-        scrubs: scrubs(sources, is_seen),
+        scrubs: if is_operator || caller.roles.has(Role::Read) {
+            scrubs(sources, is_seen)
+        } else {
+            Vec::new()
+        },
     }
 }
 

@@ -1,6 +1,7 @@
 //! Metrics of the process, under the names that all programs have them under.
 
 use super::metrics::Families;
+use rustix::io::Errno;
 use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
@@ -22,9 +23,14 @@ pub(super) fn started() {
 
 /// The descriptors that are open, and how many may be; `None` where the system does not say.
 pub(super) fn descriptors() -> Option<(u64, Option<u64>)> {
-    let open = fs::read_dir("/proc/self/fd").ok()?.count() as u64;
-    // One of them is for the directory.
-    Some((open.saturating_sub(1), getrlimit(Resource::Nofile).current))
+    let most = getrlimit(Resource::Nofile).current;
+    let open = match fs::read_dir("/proc/self/fd") {
+        // One of them is for the directory.
+        Ok(open) => (open.count() as u64).saturating_sub(1),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::MFILE) => most?,
+        Err(_) => return None,
+    };
+    Some((open, most))
 }
 
 /// Bytes of address space, and of memory.

@@ -60,6 +60,10 @@ pub fn upgrade(location: &Location, is_trial: bool) -> Result<Option<Upgraded>, 
         image: new,
     }) = upgraded
     else {
+        // A cache that was left aside may have the version before.
+        if !is_trial {
+            store.upgrade_copy()?;
+        }
         return Ok(None);
     };
     store.check(&catalogue)?;
