@@ -26,8 +26,9 @@ const SERVE: &str = "serve";
 /// The flag that names the file.
 const CONFIG: &str = "config";
 
+const CHECK_CONFIG: &str = "check-config";
 /// Flags about one run, which the file cannot have.
-const OF_A_RUN: [&str; 2] = [CONFIG, "check-config"];
+const OF_A_RUN: [&str; 2] = [CONFIG, CHECK_CONFIG];
 
 /// The words of the command line, and what has to be known of them before the file is read.
 pub struct Words {
@@ -198,9 +199,13 @@ impl Source {
 /// The definition of all commands, with the variables of the one that has settings.
 fn command() -> clap::Command {
     Cli::command().mut_subcommand(SERVE, |serve| {
-        serve.mut_args(|flag| match flag.get_long().map(variable) {
-            Some(variable) => flag.env(variable).hide_env(true),
-            None => flag,
+        serve.mut_args(|flag| {
+            // A variable must not turn each start into a check.
+            let long = flag.get_long().filter(|it| *it != CHECK_CONFIG);
+            match long.map(variable) {
+                Some(variable) => flag.env(variable).hide_env(true),
+                None => flag,
+            }
         })
     })
 }

@@ -496,6 +496,53 @@ fn rules() -> Vec<String> {
 }
 
 #[test]
+fn every_alert_fires_when_it_should() {
+    if !has("promtool") {
+        return;
+    }
+    let tests = root().join("deploy/prometheus/oboro.rules.test.yml");
+    let tested = Command::new("promtool")
+        .args(["test", "rules"])
+        .arg(tests)
+        .output();
+    let tested = tested.unwrap();
+    assert!(tested.status.success(), "{tested:?}");
+}
+
+#[test]
+fn the_runbook_has_every_alert_and_no_panel_that_is_not_there() {
+    let read = |name: &str| fs::read_to_string(root().join(name)).unwrap();
+    let (runbook, rules) = (
+        read("docs/operations.md"),
+        read("deploy/prometheus/oboro.rules.yml"),
+    );
+    let (tests, dashboard) = (
+        read("deploy/prometheus/oboro.rules.test.yml"),
+        read("deploy/grafana/oboro.json"),
+    );
+    let alerts: Vec<&str> = rules
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "))
+        .collect();
+    assert!(alerts.len() > 8, "{alerts:?}");
+    for alert in alerts {
+        let row = runbook
+            .lines()
+            .find(|it| it.starts_with(&format!("| `{alert}` |")));
+        let row = row.unwrap_or_else(|| panic!("docs/operations.md has no row about {alert}"));
+        assert!(
+            tests.contains(&format!("alertname=\"{alert}\"")),
+            "{alert} is not tested"
+        );
+        for panel in row.split("the panel").skip(1) {
+            let panel = panel.split('"').nth(1).unwrap();
+            let title = format!("\"title\": \"{panel}\"");
+            assert!(dashboard.contains(&title), "{alert}: no panel {panel}");
+        }
+    }
+}
+
+#[test]
 fn every_panel_and_rule_has_series_when_prometheus_scrapes_a_busy_server() {
     if !has("prometheus") || !has("promtool") {
         return;
