@@ -21,7 +21,13 @@ from oboro.ray.__main__ import documentation, parser
 # Options of `oboro serve` that a server on a cluster does not have: it leaves them to its workers,
 # takes the default, or writes its log by Python's means.
 OF_ONE_MACHINE = {
+    "--audit-log",
+    "--audit-log-keep",
+    "--audit-log-size",
     "--cache-size",
+    "--check-config",
+    "--config",
+    "--drain-delay",
     "--genome-budget",
     "--genome-cache",
     "--genome-counts",
@@ -38,6 +44,8 @@ OF_ONE_MACHINE = {
     "--owner-uploads",
     "--max-connections",
     "--max-connections-per-address",
+    "--monitor",
+    "--monitor-namespaces",
     "--pin",
     "--queue-timeout",
 }
