@@ -4,7 +4,6 @@
 //! so mining again with another minimum support computes only moments that were never asked for. The cache holds a
 //! given number of bytes and evicts the entries of least value.
 
-use crate::monitor::CacheUse;
 use oboro_format::{DatasetId, Digest};
 use oboro_ring::moment::MomentIndex;
 use oboro_ring::{Blocks, Column};
@@ -13,6 +12,30 @@ use prost::bytes::Bytes;
 use quick_cache::{Equivalent, Weighter, sync};
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
+
+/// How much of a cache is used, and how often what was wanted was there.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct CacheUse {
+    pub(crate) bytes: u64,
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+}
+
+impl CacheUse {
+    pub(crate) fn of<K, V, W>(cache: Option<&sync::Cache<K, V, W>>) -> Self
+    where
+        K: Eq + Hash,
+        V: Clone,
+        W: Weighter<K, V> + Clone,
+    {
+        let used = |cache: &sync::Cache<K, V, W>| Self {
+            bytes: cache.weight(),
+            hits: cache.hits(),
+            misses: cache.misses(),
+        };
+        cache.map(used).unwrap_or_default()
+    }
+}
 
 /// Approximate bytes of an entry besides its moment and columns.
 const OVERHEAD: usize = 160;
@@ -141,12 +164,7 @@ impl MomentCache {
 
     /// How it is used.
     pub(crate) fn used(&self) -> CacheUse {
-        let used = |cache: &sync::Cache<_, _, _>| CacheUse {
-            bytes: cache.weight(),
-            hits: cache.hits(),
-            misses: cache.misses(),
-        };
-        self.moments.as_ref().map(used).unwrap_or_default()
+        CacheUse::of(self.moments.as_ref())
     }
 
     /// Forgets everything of these versions of a dataset, all that its owner replaced, for ever.

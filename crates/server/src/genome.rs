@@ -8,9 +8,9 @@ mod search;
 mod windows;
 
 use crate::blocking::blocking;
+use crate::cache::CacheUse;
 use crate::clients::{Caller, Client, caller};
 use crate::limits::{Admission, Limits};
-use crate::monitor::CacheUse;
 use crate::outbox::Outbox;
 use crate::pool::Queue;
 use crate::shares::Shares;

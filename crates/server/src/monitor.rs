@@ -4,6 +4,7 @@
 //! and no call. On loopback probes and metrics need no token; beyond it there is TLS, and only `/livez` and `/readyz` answer
 //! to everyone.
 
+mod families;
 mod metrics;
 mod page;
 mod process;
@@ -13,7 +14,7 @@ mod sources;
 pub(crate) use metrics::CallTimes;
 pub(crate) use readiness::Readiness;
 use sources::SAMPLE;
-pub(crate) use sources::{CacheUse, Sources};
+pub(crate) use sources::Sources;
 
 use crate::auth::Authentication;
 use crate::listen::MonitorOptions;

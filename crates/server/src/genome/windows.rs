@@ -2,7 +2,7 @@
 //!
 //! Its content is the same for all queries; nothing that blinds an answer is here.
 
-use crate::monitor::CacheUse;
+use crate::cache::CacheUse;
 use oboro_genome_server::{GenomeError, HaplotypePanel, Reference, Window};
 use quick_cache::{Weighter, sync};
 use std::ops::Range;
@@ -125,12 +125,7 @@ impl Windows {
 
     /// How it is used.
     pub(crate) fn used(&self) -> CacheUse {
-        let used = |cache: &sync::Cache<_, _, _>| CacheUse {
-            bytes: cache.weight(),
-            hits: cache.hits(),
-            misses: cache.misses(),
-        };
-        self.0.as_ref().map(used).unwrap_or_default()
+        CacheUse::of(self.0.as_ref())
     }
 
     /// Drops all cached windows.
