@@ -7,11 +7,13 @@
 mod families;
 mod metrics;
 mod page;
+mod places;
 mod process;
 mod readiness;
 mod sources;
 
 pub(crate) use metrics::CallTimes;
+use places::{Places, Slot};
 pub(crate) use readiness::Readiness;
 use sources::SAMPLE;
 pub(crate) use sources::Sources;
@@ -30,24 +32,19 @@ use hyper_util::service::TowerToHyperService;
 use metrics::Metrics;
 use oboro_format::Role;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::time::{interval, sleep, timeout};
-use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::codegen::http::uri::Authority;
 use tonic::codegen::http::{HeaderMap, HeaderValue, StatusCode, header};
 
 /// Pages load the style, and nothing else from anywhere.
 const POLICY: &str = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-/// Connections at a time.
-const MOST: usize = 64;
 /// From a connection's acceptance to its end.
 const LONGEST: Duration = Duration::from_secs(30);
 /// How long a caller may take to send the headers of a request.
@@ -68,60 +65,6 @@ pub(crate) struct Monitor {
 /// The other end of a connection.
 #[derive(Clone, Copy)]
 struct Peer(SocketAddr);
-
-/// The open connections, by their order.
-#[derive(Default)]
-struct Waiting(Mutex<BTreeMap<u64, Arc<Slot>>>);
-
-#[derive(Default)]
-struct Slot {
-    /// Whether a request has come.
-    has_asked: AtomicBool,
-    evicted: CancellationToken,
-}
-
-/// A connection that is open until this is dropped.
-struct Place {
-    waiting: Arc<Waiting>,
-    number: u64,
-    slot: Arc<Slot>,
-}
-
-impl Waiting {
-    /// Adds a connection. Of too many the oldest goes, first of those that have asked for nothing.
-    fn enter(self: &Arc<Self>) -> Place {
-        let mut open = self.0.lock();
-        if open.len() >= MOST {
-            let is_silent = |it: &&u64| !open[it].has_asked.load(Ordering::Relaxed);
-            let silent = open.keys().find(is_silent).copied();
-            let oldest = silent.or_else(|| open.keys().next().copied());
-            if let Some(slot) = oldest.and_then(|it| open.remove(&it)) {
-                slot.evicted.cancel();
-            }
-        }
-        let number = open.last_key_value().map_or(0, |(last, _)| last + 1);
-        let slot = Arc::<Slot>::default();
-        open.insert(number, Arc::clone(&slot));
-        Place {
-            waiting: Arc::clone(self),
-            number,
-            slot,
-        }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut open = self.waiting.0.lock();
-        // Another one may have the number since.
-        if open
-            .get(&self.number)
-            .is_some_and(|it| Arc::ptr_eq(it, &self.slot))
-        {
-            open.remove(&self.number);
-        }
-    }
-}
 
 /// What requests are answered from.
 struct Seen {
@@ -184,14 +127,14 @@ impl Monitor {
     }
 
     async fn accept(self, router: Router) {
-        let waiting = Arc::<Waiting>::default();
+        let places = Arc::<Places>::default();
         let acceptor = self.tls.map(|tls| tls.http1_acceptor());
         loop {
             let Ok((stream, peer)) = self.listener.accept().await else {
                 sleep(PAUSE).await;
                 continue;
             };
-            let place = waiting.enter();
+            let place = places.enter();
             let router = router
                 .clone()
                 .layer(Extension(Peer(peer)))
@@ -210,7 +153,7 @@ impl Monitor {
                 };
                 tokio::select! {
                     _ = timeout(LONGEST, answered) => {}
-                    () = place.slot.evicted.cancelled() => {}
+                    () = place.slot.evicted() => {}
                 }
                 drop(place);
             });
@@ -260,7 +203,7 @@ async fn check_host_and_harden(
     next: Next,
 ) -> Response {
     if let Some(slot) = request.extensions().get::<Arc<Slot>>() {
-        slot.has_asked.store(true, Ordering::Relaxed);
+        slot.asks();
     }
     let host = request.headers().get(header::HOST);
     let host = host.and_then(|it| it.to_str().ok());
