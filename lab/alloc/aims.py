@@ -1,11 +1,21 @@
 """The aims: each with its measurement, the worst job, and whether it is met."""
 
 from collections.abc import Callable, Iterable
+from itertools import combinations
 from typing import Any
 
-from allocators import GLIBC, JEMALLOC, PLAIN, PLANNED, RESERVED
-from jobs import Job
-from results import BEFOREHAND, BEFOREHAND_OURS, Result, Results, geometric_mean
+from allocators import (
+    GLIBC,
+    JEMALLOC,
+    MIMALLOC,
+    MIMALLOC_OLD,
+    PLAIN,
+    PLANNED,
+    RESERVED,
+    TCMALLOC,
+)
+from jobs import HELIB, REPLAY_LARGE, Job
+from results import BEFOREHAND, BEFOREHAND_OURS, LEAST, Result, Results, geometric_mean
 
 # A ratio and its job.
 Ratio = tuple[float, str]
@@ -18,11 +28,11 @@ def main_seconds(result: Result) -> float:
 
 def judged(results: Results, peers: list[str]) -> list[dict[str, Any]]:
     """All aims in order. `peers` are those that ran, glibc included."""
-    encrypted = results.jobs(lambda job: job.encrypted)
+    encrypted = results.jobs(lambda job: job.encrypted and not job.helib)
     patterns = results.jobs(lambda job: not job.encrypted and "walk" not in job.program)
     freeing = [job for job in patterns if job.program.startswith("freeing")]
     references = (BEFOREHAND, BEFOREHAND_OURS)
-    aims = []
+    aims: list[dict[str, Any] | None] = helib_aims(results, peers)
     for own in (PLAIN, PLANNED):
         aims += [
             at_most(
@@ -68,6 +78,95 @@ def judged(results: Results, peers: list[str]) -> list[dict[str, Any]]:
         no_failure(results),
     ]
     return [aim for aim in aims if aim is not None]
+
+
+# Those that the first phase and the memory of HElib's job are compared with.
+LEAN = (JEMALLOC, TCMALLOC, MIMALLOC_OLD, MIMALLOC)
+NAMED = (GLIBC, *LEAN)
+
+
+def helib_aims(results: Results, peers: list[str]) -> list[dict[str, Any] | None]:
+    """Those about HElib's job, replayed and itself, by the least of its runs."""
+    jobs = results.jobs(lambda job: job.helib)
+    aims = []
+    for unit, seconds in (("processor seconds", "cpu_seconds"), ("seconds", "seconds")):
+        first, main = LEAST[f"first_{seconds}"], LEAST[f"main_{seconds}"]
+        aims += [
+            at_most(
+                f"HElib's job: {unit} of the first phase over the best peer's",
+                against_best(results, jobs, PLAIN, NAMED, first),
+                1.03,
+            ),
+            at_most(
+                f"HElib's job: {unit} of the steady phase over the best peer's",
+                against_best(results, jobs, PLAIN, peers, main),
+                1.0,
+            ),
+            *(
+                at_least(
+                    f"HElib's job: the best peer's {unit} of the first phase over {own}",
+                    inverse(against_best(results, jobs, own, peers, first)),
+                    1.2,
+                )
+                for own in (PLANNED, RESERVED)
+            ),
+        ]
+    peak = against_best(results, jobs, PLAIN, LEAN, LEAST["peak_bytes"])
+    return [
+        *aims,
+        at_most("HElib's job: peak resident memory over the leanest peer's", peak, 1.10),
+        same_ranks(results),
+    ]
+
+
+def inverse(ratios: list[Ratio]) -> list[Ratio]:
+    return [(1 / ratio, where) for ratio, where in ratios]
+
+
+# Allocators that differ by less on HElib may change places in the replay.
+APART = 1.05
+
+
+def same_ranks(results: Results) -> dict[str, Any] | None:
+    """Whether the replay's first phase orders the allocators as that of HElib itself does."""
+    figure = LEAST["first_cpu_seconds"]
+    orders, missed = {}, {}
+    for job in results.jobs(lambda job: job.program == HELIB):
+        replays = results.jobs(lambda one: one.program == REPLAY_LARGE)
+        for replay in (one for one in replays if one.threads == job.threads):
+            found = {r.contestant: figure(r) for r in results if r.job == job and r.ok}
+            again = {r.contestant: figure(r) for r in results if r.job == replay and r.ok}
+            both = [name for name in found if name in again]
+            if len(both) < 2:
+                continue
+            signs = []
+            for one, other in combinations(sorted(both, key=lambda name: found[name]), 2):
+                signs.append(1 if again[one] < again[other] else -1)
+                if signs[-1] < 0 and found[other] > APART * found[one]:
+                    missed[f"{one} before {other}, {job.threads} threads"] = (
+                        again[other] / again[one]
+                    )
+            orders[f"{job.threads} threads"] = {
+                "helib": relative({name: found[name] for name in both}),
+                "replay": relative({name: again[name] for name in both}),
+                "kendall": sum(signs) / len(signs),
+            }
+    if not orders:
+        return None
+    return {
+        "aim": "the replay's first phase orders the allocators as HElib's does",
+        "bound": f"all that differ by more than {APART - 1:.0%} on HElib",
+        "orders": orders,
+        "missed": missed,
+        "met": not missed,
+    }
+
+
+def relative(seconds: dict[str, float]) -> dict[str, float]:
+    """Each over the least, in order."""
+    least = min(seconds.values())
+    ordered = sorted(seconds.items(), key=lambda item: item[1])
+    return {name: round(value / least, 3) for name, value in ordered}
 
 
 def against_best(

@@ -1,4 +1,4 @@
-"""fcmalloc and its peers: programs on encrypted data, and the patterns of general programs.
+"""fcmalloc and its peers: HElib's job, programs on encrypted data, and patterns of general ones.
 
 Every job runs under every allocator, one after the other, and then all of them again, so that
 changes of the machine affect all equally. Programs on encrypted data run once more with all buffers
@@ -19,8 +19,8 @@ from typing import Any
 
 from aims import judged, plan_saves
 from allocators import PLAIN, RESERVED, Allocator, all_allocators
-from jobs import Job, fhe_jobs, pattern_jobs, walk_jobs
-from launch import Run, launch, memory_calls
+from jobs import Job, fhe_jobs, helib_jobs, pattern_jobs, walk_jobs
+from launch import Run, launch, memory_calls, settle
 from results import BEFOREHAND, BEFOREHAND_OURS, Result, Results
 from tables import PLACES, markdown
 
@@ -36,7 +36,8 @@ def contestants(
 ) -> Iterator[tuple[str, list[str], dict[str, str]]]:
     """A contestant: its name, command and environment."""
     for allocator in allocators:
-        if allocator.name != RESERVED or (job.encrypted and job.threads == 2):
+        reserves = job.helib or (job.encrypted and job.threads == 2)
+        if reserves or allocator.name != RESERVED:
             yield allocator.name, job.command, allocator.environment(plan)
     if job.reference is not None:
         yield BEFOREHAND, job.reference, {}
@@ -66,11 +67,16 @@ def measure(
     runs: int,
     timeout: float,
 ) -> list[Result]:
-    """All contestants in turn, `runs` times. A contestant that failed is not run again."""
+    """All contestants in turn, `runs` times, each time in a rotated order. A contestant that failed
+    is not run again."""
     results = [Result(job, name) for name, _, _ in who]
-    for _ in range(runs):
-        for result, (_, command, environment) in zip(results, who, strict=True):
+    for turn in range(runs):
+        pairs = list(zip(results, who, strict=True))
+        begin = turn % len(pairs)
+        for result, (_, command, environment) in pairs[begin:] + pairs[:begin]:
             if result.ok or not result.runs:
+                if job.settled:
+                    settle()
                 result.runs.append(launch(command, environment, timeout))
     return results
 
@@ -95,14 +101,23 @@ def measured(arguments: argparse.Namespace, allocators: list[Allocator]) -> Resu
     build, quick = arguments.build.resolve(), arguments.quick
     cpus = os.cpu_count() or 1
     found = Results()
-    jobs = fhe_jobs(build, quick) + pattern_jobs(build, quick) + walk_jobs(build, quick)
+    jobs = [
+        *helib_jobs(build, quick),
+        *fhe_jobs(build, quick),
+        *pattern_jobs(build, quick),
+        *walk_jobs(build, quick),
+    ]
+    usual = 1 if quick else 3
+    skipped = set()
     with tempfile.TemporaryDirectory(prefix="bench-alloc-") as directory:
         plan = Path(directory) / "plan"
         for job in jobs:
             if arguments.only not in job.name:
                 continue
-            if not Path(job.command[0]).is_file():
-                report({"bench": "alloc", "program": job.program, "skipped": "not built"})
+            if job.missing is not None:
+                if job.program not in skipped:
+                    report({"bench": "alloc", "program": job.program, "skipped": job.missing})
+                skipped.add(job.program)
                 continue
             if "walk" in job.program:
                 who = list(walkers(job, allocators))
@@ -112,9 +127,10 @@ def measured(arguments: argparse.Namespace, allocators: list[Allocator]) -> Resu
                 if recorded is not None and not recorded.ok:
                     report({"bench": "alloc", "program": job.name, "record": recorded.outcome})
                 who = list(contestants(job, allocators, plan))
-            results = measure(job, who, arguments.runs, arguments.timeout)
+            results = measure(job, who, arguments.runs or job.runs or usual, arguments.timeout)
             if job.encrypted:
-                count_calls(results, job, job.threads == 2, arguments.timeout, who)
+                everyone = job.threads == 2 and not job.helib
+                count_calls(results, job, everyone, arguments.timeout, who)
             found.add(results)
             for result in results:
                 report(result.line(cpus))
@@ -126,13 +142,14 @@ def main() -> int:
     parser.add_argument("--fcmalloc", type=Path, required=True, help="where fcmalloc was built")
     parser.add_argument("--build", type=Path, required=True, help="where the programs were built")
     parser.add_argument("--quick", action="store_true", help="small sizes, one run of each")
-    parser.add_argument("--runs", type=int, help="repetitions (3; 1 with --quick)")
+    parser.add_argument(
+        "--runs", type=int, help="repetitions (3, of HElib's job more; fewer with --quick)"
+    )
     parser.add_argument("--timeout", type=float, default=60, help="seconds that make a hang")
     parser.add_argument("--only", default="", help="jobs whose names contain this")
     parser.add_argument("--allocators", help="names to run, separated by semicolons")
     parser.add_argument("--table", type=Path, help="the Markdown file to write")
     arguments = parser.parse_args()
-    arguments.runs = arguments.runs or (1 if arguments.quick else 3)
 
     known = all_allocators(arguments.fcmalloc.resolve(), arguments.build.resolve(), RESERVE)
     if arguments.allocators:

@@ -35,6 +35,9 @@ class Allocator:
 
 GLIBC = "glibc"
 JEMALLOC = "jemalloc"
+TCMALLOC = "tcmalloc"
+MIMALLOC_OLD = "mimalloc 2.0"
+MIMALLOC = "mimalloc"
 PLAIN = "fcmalloc"
 PLANNED = "fcmalloc, plan"
 RESERVED = "fcmalloc, reserve"
@@ -42,12 +45,12 @@ SECURE = "fcmalloc, secure"
 
 DEBIAN = (
     (JEMALLOC, "libjemalloc2", "libjemalloc.so.2"),
-    ("tcmalloc", "libtcmalloc-minimal4", "libtcmalloc_minimal.so.4"),
-    ("mimalloc 2.0", "libmimalloc2.0", "libmimalloc.so.2"),
+    (TCMALLOC, "libtcmalloc-minimal4", "libtcmalloc_minimal.so.4"),
+    (MIMALLOC_OLD, "libmimalloc2.0", "libmimalloc.so.2"),
 )
 
 CRATES = (
-    ("mimalloc", "libmimalloc-sys", "libpeer_mimalloc.so"),
+    (MIMALLOC, "libmimalloc-sys", "libpeer_mimalloc.so"),
     ("snmalloc", "snmalloc-sys", "libpeer_snmalloc.so"),
 )
 

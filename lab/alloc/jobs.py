@@ -1,4 +1,5 @@
-"""The jobs: the programs on encrypted data and the patterns, with their sizes and threads."""
+"""The jobs: HElib's and its replay, the programs on encrypted data and the patterns, with their
+sizes and threads."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,22 @@ GIB = 1 << 30
 @dataclass(frozen=True)
 class Job:
     """One program with its arguments. `reference` is the same with all buffers allocated
-    in advance; only programs on encrypted data have one."""
+    in advance; of the programs on encrypted data, all have one but those of `helib`: the job of the
+    papers on HElib, or its replay, which are judged by the least of many runs, and by their first
+    phase too.
+    """
 
     program: str
     threads: int
     command: list[str]
     reference: list[str] | None = None
+    helib: bool = False
+    # Whether memory that was freed before is to have settled, as during HElib's long start.
+    settled: bool = False
+    # How often it is run, unless told; None as often as most.
+    runs: int | None = None
+    # Why its files are not there.
+    absent: str = "not built"
 
     @property
     def name(self) -> str:
@@ -24,7 +35,41 @@ class Job:
 
     @property
     def encrypted(self) -> bool:
-        return self.reference is not None
+        return self.helib or self.reference is not None
+
+    @property
+    def missing(self) -> str | None:
+        """Why it cannot run."""
+        files = [part for part in self.command if part.startswith("/")]
+        return None if all(Path(file).is_file() for file in files) else self.absent
+
+
+HELIB = "HElib"
+REPLAY = "HElib trace"
+REPLAY_LARGE = "HElib trace, tables"
+
+# The rows of tables that HElib's context holds: a polynomial for every slot.
+TABLES = "8192"
+
+
+def helib_jobs(build: Path, quick: bool) -> list[Job]:
+    """The papers' job at the threads of the traces: replayed in a program that holds nothing else,
+    in one that is as large as HElib's, and on HElib where that is there."""
+    rounds = "2" if quick else "4"
+    jobs = []
+    for name, tables in ((REPLAY, []), (REPLAY_LARGE, [TABLES])):
+        for threads in (2, 16):
+            trace = str(build / f"helib-pairs-{threads}threads.trace")
+            replay = [str(build / "replay"), trace, rounds, *tables]
+            runs = 2 if quick else 10
+            jobs.append(Job(name, threads, replay, helib=True, settled=True, runs=runs))
+    program = str(build / "helib-support")
+    for threads in (2, 16):
+        command = [program, str(threads), rounds]
+        absent = "not built: make bench-alloc HELIB=PREFIX"
+        runs = 1 if quick else 5
+        jobs.append(Job(HELIB, threads, command, helib=True, runs=runs, absent=absent))
+    return jobs
 
 
 def fhe_jobs(build: Path, quick: bool) -> list[Job]:

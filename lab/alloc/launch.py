@@ -44,6 +44,11 @@ class Run:
         seconds = self.phases[name]["wall"]
         return seconds + self.exit if name == "terminal" else seconds
 
+    def cpu(self, *names: str) -> float:
+        """The processor seconds, user and system, of the phases of these names that it has."""
+        found = [self.phases[name] for name in names if name in self.phases]
+        return sum(phase["user"] + phase["system"] for phase in found)
+
 
 def launch(command: list[str], environment: dict[str, str], timeout: float) -> Run:
     """Runs `command` in its own session, so that a hang can be killed with its children."""
@@ -68,6 +73,21 @@ def launch(command: list[str], environment: dict[str, str], timeout: float) -> R
     if process.returncode != 0:
         return Run(failure(process.returncode, errors))
     return parsed(output, ended)
+
+
+# The kernel's module by which virtual machines give free memory back to their host.
+REPORTING = Path("/sys/module/page_reporting")
+
+
+def settle() -> None:
+    """Waits until memory that others have freed has gone back to the host, where one takes it.
+
+    That memory costs a hundred times more to touch. The kernel gives back large pieces only, some
+    two seconds after they are freed: without the wait, a short program that asks for huge pages
+    would be measured with those that the program before it has just freed.
+    """
+    if REPORTING.exists():
+        time.sleep(4)
 
 
 # Set for the measured program only if its allocator needs it.

@@ -1,9 +1,11 @@
 // Replays a recorded trace of allocations as the program that it was recorded from would run: with
 // its threads, its writes to every block, and its own computing between the allocations.
 //
-//     replay TRACE ROUNDS
+//     replay TRACE ROUNDS [TABLES]
 //
-// TRACE is the flat form that trace_file.py makes. Initial fills the columns, large rows that stay.
+// TRACE is the flat form that trace_file.py makes. Initial fills the columns, large rows that stay,
+// after so many other rows, the tables that HElib's context holds: allocators may change their ways
+// once a program is large.
 // A round starts the trace's threads, each of which goes through its list of events; `first` is one
 // round until its threads have ended, `main` are ROUNDS more, and `ending` is what thread 0 does
 // after that in all of them. Every block is written completely once it is got: small ones with a
@@ -72,6 +74,8 @@ struct player {
 static struct player *players;
 static uint32_t threads;
 static uint64_t *columns[COLUMNS];
+static uint64_t **tables;
+static size_t tables_count;
 static size_t own_bytes;
 
 // A prime of 31 bits, and its negative inverse modulo 2^32. Residues take 8 bytes each.
@@ -289,10 +293,18 @@ static void play_round(uint64_t round, struct reading *until_joined, struct read
     bench_add(ending, joined, bench_reading());
 }
 
-static void fill_columns(void) {
+static uint64_t *row(void) {
+    void *memory = malloc(ROW_BYTES);
+    if (memory == NULL) fail("malloc gives no memory");
+    return memory;
+}
+
+static void fill_initial(void) {
+    for (size_t t = 0; t < tables_count; t++)
+        memset(tables[t] = row(), (int)t, ROW_BYTES);
     uint64_t random = 1;
     for (size_t c = 0; c < COLUMNS; c++) {
-        if ((columns[c] = malloc(ROW_BYTES)) == NULL) fail("malloc gives no memory");
+        columns[c] = row();
         for (size_t i = 0; i < ROW_BYTES / sizeof **columns; i++)
             columns[c][i] = bench_random(&random) % modulus;
     }
@@ -300,11 +312,13 @@ static void fill_columns(void) {
 
 int main(int argc, char **argv) {
     double start = bench_start_seconds();
-    if (argc != 3) {
-        fprintf(stderr, "usage: replay TRACE ROUNDS\n");
+    if (argc < 3 || argc > 4) {
+        fprintf(stderr, "usage: replay TRACE ROUNDS [TABLES]\n");
         return 2;
     }
     size_t rounds = bench_number(argv[2]);
+    tables_count = argc == 4 ? bench_number(argv[3]) : 0;
+    tables = map_own(tables_count * sizeof *tables);
     load(argv[1]);
 
     enum { INITIAL, FIRST, MAIN, ENDING, TERMINAL, PHASES };
@@ -314,7 +328,7 @@ int main(int argc, char **argv) {
                                    {.name = "ending"},
                                    {.name = "terminal"}};
     struct reading begun = bench_reading();
-    fill_columns();
+    fill_initial();
     bench_add(&phases[INITIAL].spent, begun, bench_reading());
     play_round(0, &phases[FIRST].spent, &phases[ENDING].spent);
     bench_mark();
@@ -325,6 +339,8 @@ int main(int argc, char **argv) {
     begun = bench_reading();
     for (size_t c = 0; c < COLUMNS; c++)
         free(columns[c]);
+    for (size_t t = 0; t < tables_count; t++)
+        free(tables[t]);
     bench_add(&phases[TERMINAL].spent, begun, bench_reading());
     bool verified = true;
     for (uint32_t t = 0; t < threads; t++)

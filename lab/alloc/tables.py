@@ -1,10 +1,11 @@
-"""The Markdown of a run: Table 6 of the paper for every program, then threads, patterns, walks."""
+"""The Markdown of a run: HElib's job, Table 6 of the paper for every program, then threads,
+patterns, walks."""
 
 from collections.abc import Callable
 
 from allocators import Allocator
 from jobs import Job
-from results import BEFOREHAND, BEFOREHAND_OURS, Result, Results, steady_phases
+from results import BEFOREHAND, BEFOREHAND_OURS, LEAST, Result, Results, steady_phases
 
 PHASES = {
     "modulus_switch": "main: modulus switch (s)",
@@ -20,7 +21,8 @@ def markdown(results: Results, allocators: list[Allocator], cpus: int) -> str:
     others = results.jobs(lambda job: not job.encrypted)
     contestants = [*names, BEFOREHAND, BEFOREHAND_OURS]
     versions = {allocator.name: allocator.version for allocator in allocators}
-    parts = [table6(results, job, contestants, versions, cpus) for job in detailed(encrypted)]
+    parts = [helib_table(results, job, names) for job in encrypted if job.helib]
+    parts += [table6(results, job, contestants, versions, cpus) for job in detailed(encrypted)]
     parts.append(seconds_table("Steady main phase (s)", results, encrypted, contestants))
     parts.append(seconds_table("Patterns (s)", results, others, [*names, *PLACES]))
     return "\n\n".join(parts) + "\n"
@@ -33,7 +35,31 @@ PLACES = ("same offset", "a line apart")
 def detailed(jobs: list[Job]) -> list[Job]:
     """Those with the phases in full: as many threads as a small machine has cores, and most."""
     most = max((job.threads for job in jobs), default=0)
-    return [job for job in jobs if job.threads in (2, most)]
+    return [job for job in jobs if job.threads in (2, most) and not job.helib]
+
+
+# The figures of HElib's job, and how they are written.
+HELIB_FIGURES = {
+    "first_cpu_seconds": ("first: processor seconds", "{:.3f}", 1),
+    "first_seconds": ("first (s)", "{:.3f}", 1),
+    "first_faults": ("first: page faults", "{:.0f}", 1),
+    "main_cpu_seconds": ("main: processor seconds", "{:.3f}", 1),
+    "main_seconds": ("main (s)", "{:.3f}", 1),
+    "ending_seconds": ("ending of all rounds (s)", "{:.3f}", 1),
+    "peak_bytes": ("peak memory (MiB)", "{:.0f}", 1 << 20),
+}
+
+
+def helib_table(results: Results, job: Job, contestants: list[str]) -> str:
+    """The least of all runs, for every allocator."""
+    columns = [result for name in contestants if (result := results.get(job, name))]
+    lines = [
+        row([job.name, *(result.contestant for result in columns)]),
+        row(["--", *("--:" for _ in columns)]),
+    ]
+    for figure, (title, form, unit) in HELIB_FIGURES.items():
+        lines.append(row([title, *(form.format(LEAST[figure](r) / unit) for r in columns)]))
+    return "\n".join(lines)
 
 
 def table6(
