@@ -20,7 +20,7 @@ from typing import Any
 from aims import judged, plan_saves
 from allocators import PLAIN, RESERVED, Allocator, all_allocators
 from jobs import Job, fhe_jobs, helib_jobs, pattern_jobs, walk_jobs
-from launch import Run, launch, memory_calls, settle
+from launch import Run, launch, memory_calls, warm_memory
 from results import BEFOREHAND, BEFOREHAND_OURS, Result, Results
 from tables import PLACES, markdown
 
@@ -66,6 +66,7 @@ def measure(
     who: list[tuple[str, list[str], dict[str, str]]],
     runs: int,
     timeout: float,
+    warm: bool,
 ) -> list[Result]:
     """All contestants in turn, `runs` times, each time in a rotated order. A contestant that failed
     is not run again."""
@@ -75,8 +76,8 @@ def measure(
         begin = turn % len(pairs)
         for result, (_, command, environment) in pairs[begin:] + pairs[:begin]:
             if result.ok or not result.runs:
-                if job.settled:
-                    settle()
+                if warm:
+                    warm_memory()
                 result.runs.append(launch(command, environment, timeout))
     return results
 
@@ -127,7 +128,9 @@ def measured(arguments: argparse.Namespace, allocators: list[Allocator]) -> Resu
                 if recorded is not None and not recorded.ok:
                     report({"bench": "alloc", "program": job.name, "record": recorded.outcome})
                 who = list(contestants(job, allocators, plan))
-            results = measure(job, who, arguments.runs or job.runs or usual, arguments.timeout)
+            runs = arguments.runs or job.runs or usual
+            warm = job.helib and not arguments.cold
+            results = measure(job, who, runs, arguments.timeout, warm)
             if job.encrypted:
                 everyone = job.threads == 2 and not job.helib
                 count_calls(results, job, everyone, arguments.timeout, who)
@@ -144,6 +147,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes, one run of each")
     parser.add_argument(
         "--runs", type=int, help="repetitions (3, of HElib's job more; fewer with --quick)"
+    )
+    parser.add_argument(
+        "--cold", action="store_true", help="HElib's job on memory as it is, which a host may hold"
     )
     parser.add_argument("--timeout", type=float, default=60, help="seconds that make a hang")
     parser.add_argument("--only", default="", help="jobs whose names contain this")

@@ -22,8 +22,6 @@ class Job:
     command: list[str]
     reference: list[str] | None = None
     helib: bool = False
-    # Whether memory that was freed before is to have settled, as during HElib's long start.
-    settled: bool = False
     # How often it is run, unless told; None as often as most.
     runs: int | None = None
     # Why its files are not there.
@@ -62,7 +60,7 @@ def helib_jobs(build: Path, quick: bool) -> list[Job]:
             trace = str(build / f"helib-pairs-{threads}threads.trace")
             replay = [str(build / "replay"), trace, rounds, *tables]
             runs = 2 if quick else 10
-            jobs.append(Job(name, threads, replay, helib=True, settled=True, runs=runs))
+            jobs.append(Job(name, threads, replay, helib=True, runs=runs))
     program = str(build / "helib-support")
     for threads in (2, 16):
         command = [program, str(threads), rounds]

@@ -5,6 +5,7 @@ program raise no exceptions here.
 """
 
 import json
+import mmap
 import os
 import re
 import signal
@@ -75,19 +76,24 @@ def launch(command: list[str], environment: dict[str, str], timeout: float) -> R
     return parsed(output, ended)
 
 
-# The kernel's module by which virtual machines give free memory back to their host.
+# The kernel's module by which a virtual machine gives free memory back to its host.
 REPORTING = Path("/sys/module/page_reporting")
+# More than HElib's job needs.
+WARM_BYTES = 3 << 29
 
 
-def settle() -> None:
-    """Waits until memory that others have freed has gone back to the host, where one takes it.
+def warm_memory() -> None:
+    """Uses as much memory as a run needs, and frees it, where free memory goes back to a host.
 
-    That memory costs a hundred times more to touch. The kernel gives back large pieces only, some
-    two seconds after they are freed: without the wait, a short program that asks for huge pages
-    would be measured with those that the program before it has just freed.
+    Only large pieces go back, seconds after they are freed, and the host takes milliseconds to give
+    one again. Without this, a run that asks for huge pages costs up to twice as much, or not,
+    depending on when others freed theirs; one with small pages gets what never went back.
     """
-    if REPORTING.exists():
-        time.sleep(4)
+    if not REPORTING.exists():
+        return
+    with mmap.mmap(-1, WARM_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        memory[:: mmap.PAGESIZE] = bytes(WARM_BYTES // mmap.PAGESIZE)
 
 
 # Set for the measured program only if its allocator needs it.
