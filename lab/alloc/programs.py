@@ -2,8 +2,8 @@
 
 Every program does the same work under every allocator in turn, and then all of them again. Its
 result must be that under glibc, and its calls of malloc must go to the allocator, according to the
-dynamic linker. Prints one JSON object per line, the summary last, and a table on standard error.
-Fails if fcmalloc crashes, hangs or changes a result. Run by `make bench-alloc`.
+dynamic linker. Prints one JSON object per line, the summary with the aims last, and a table on
+standard error. Fails if fcmalloc crashes, hangs or changes a result. Run by `make bench-alloc`.
 """
 
 import argparse
@@ -19,7 +19,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from allocators import GLIBC, Allocator, all_allocators
+from aims import Ratio, at_most, mean_at_most
+from allocators import GLIBC, MIMALLOC, MIMALLOC_OLD, PLAIN, Allocator, all_allocators
 from workloads import WORKLOADS, Environment, Failure, Outcome, Workload
 
 BINDING = re.compile(r"binding file \S+ \[0\] to (\S+) \[0\]: normal symbol `malloc'")
@@ -86,6 +87,7 @@ class Contestant:
             "runs": len(self.runs),
             "seconds": {"median": median(times), "least": times[0], "most": times[-1]},
             "cpu_seconds": self.cpu_seconds,
+            "least_cpu_seconds": self.least_cpu_seconds,
             "peak_bytes": self.peak,
         }
 
@@ -96,6 +98,11 @@ class Contestant:
     @property
     def cpu_seconds(self) -> float:
         return median(run.cpu_seconds for run in self.runs)
+
+    @property
+    def least_cpu_seconds(self) -> float:
+        """Of the run that other work on the machine disturbed least."""
+        return min(run.cpu_seconds for run in self.runs)
 
     @property
     def peak(self) -> float | None:
@@ -163,8 +170,30 @@ def ratio(
     return mine / least if mine is not None and least else None
 
 
+def against(found: list[Contestant], peer: str) -> list[Ratio]:
+    """The ratio of fcmalloc's least processor seconds to a peer's, for every program."""
+    ended = {(o.workload.name, o.allocator.name): o for o in found if o.failure is None}
+    return [
+        (ours.least_cpu_seconds / theirs.least_cpu_seconds, program)
+        for (program, allocator), ours in ended.items()
+        if allocator == PLAIN and (theirs := ended.get((program, peer))) is not None
+    ]
+
+
+def judged(found: list[Contestant]) -> list[dict[str, Any]]:
+    """The aims, by the least of all runs."""
+    aims = [
+        at_most("processor seconds over glibc's, for every program", against(found, GLIBC), 1.0),
+        *(
+            mean_at_most(f"processor seconds over {peer}, geometric mean", against(found, peer))
+            for peer in (MIMALLOC_OLD, MIMALLOC)
+        ),
+    ]
+    return [aim for aim in aims if aim is not None]
+
+
 def summary(found: list[Contestant], skipped: dict[str, str]) -> dict[str, Any]:
-    """Each of ours against the best peer, by program: below 1 ours is ahead."""
+    """Each of ours against the best peer, by program: below 1 ours is ahead. And the aims."""
     ratios: dict[str, dict[str, Any]] = {}
     for ours in found:
         if not ours.allocator.ours or ours.failure is not None:
@@ -192,6 +221,7 @@ def summary(found: list[Contestant], skipped: dict[str, str]) -> dict[str, Any]:
             if one.failure is not None
         },
         "skipped": skipped,
+        "aims": judged(found),
     }
 
 
@@ -200,12 +230,12 @@ def main() -> int:
     parser.add_argument("--fcmalloc", type=Path, required=True, help="where fcmalloc was built")
     parser.add_argument("--build", type=Path, required=True, help="where the programs were built")
     parser.add_argument("--quick", action="store_true", help="small work, one run of each")
-    parser.add_argument("--runs", type=int, help="repetitions (3; 1 with --quick)")
+    parser.add_argument("--runs", type=int, help="repetitions (5; 1 with --quick)")
     parser.add_argument("--timeout", type=float, default=300, help="seconds that make a hang")
     parser.add_argument("--only", default="", help="programs whose names contain this")
     parser.add_argument("--allocators", help="names to run besides glibc, separated by semicolons")
     arguments = parser.parse_args()
-    runs = arguments.runs or (1 if arguments.quick else 3)
+    runs = arguments.runs or (1 if arguments.quick else 5)
 
     skipped = {}
     allocators = []
