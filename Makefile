@@ -9,6 +9,8 @@ SSD_BENCH =
 GENOME_BENCH =
 # Where make bench-mining and make bench-genome look for data sets.
 BENCH_DATA ?= ../shared/data
+# The prefix of an installed HElib, on which make bench-alloc runs too; empty where there is none.
+HELIB ?=
 # What Oboro and its peers compute with in make bench-genome, make bench-support and make bench-table6.
 BENCH_THREADS ?= 2
 # Where the figures of make bench-ssd go.
@@ -86,9 +88,9 @@ bench-abuse: build ## What an owner notices while others abuse the server; BENCH
 bench-scrape: build ## What it costs a server to show its metrics; BENCH=--quick for seconds
 	$(PYTHON) lab/bench/scrape.py --oboro "$(OBORO)" $(BENCH)
 
-bench-alloc: | setup-alloc ## Compare fcmalloc with other allocators; BENCH=--quick for minutes
+bench-alloc: | setup-alloc ## Compare fcmalloc with other allocators, on HElib too; BENCH=--quick for minutes
 	$(MAKE) -C fcmalloc >&2
-	$(MAKE) -C lab/alloc BUILD="$(ALLOC_BUILD)" >&2
+	$(MAKE) -C lab/alloc BUILD="$(ALLOC_BUILD)" HELIB="$(abspath $(HELIB))" >&2
 	$(PYTHON) lab/alloc/alloc.py --fcmalloc fcmalloc/build --build "$(ALLOC_BUILD)" --table "$(ALLOC_BUILD)/table.md" $(BENCH)
 	$(PYTHON) lab/alloc/programs.py --fcmalloc fcmalloc/build --build "$(ALLOC_BUILD)" $(BENCH)
 
@@ -290,6 +292,8 @@ $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION): | setup-fuzz
 # The tools that targets need: setup-X checks them and installs what is missing, or says how.
 NEEDS_build := rust cc
 NEEDS_alloc := rust cc c++ cmake python
+# What it leaves out where it is missing: peers, and programs to run with them.
+WANTS_alloc := jemalloc tcmalloc mimalloc ntl redis nginx wrk sqlite3 git gcc strace python-tests
 NEEDS_bench := python venv
 NEEDS_numa := rust cc python
 NEEDS_test := rust cc c++ cmake python venv
@@ -301,3 +305,4 @@ SETUPS := setup-build setup-alloc setup-bench setup-numa setup-test setup-python
 .PHONY: $(SETUPS)
 $(SETUPS): setup-%:
 	@$(SETUP) $(NEEDS_$*)
+	@$(if $(WANTS_$*),$(SETUP) $(WANTS_$*) || echo 'warning: what needs these is left out' >&2)

@@ -188,3 +188,19 @@ def test_what_stays_too_old_is_told(machine: Machine) -> None:
 
 def test_tools_that_it_does_not_know_are_refused(machine: Machine) -> None:
     assert machine.setup("fortran").startswith("2: error: scripts/setup knows no tool fortran")
+
+
+def test_what_the_benches_measure_is_named_and_installed(machine: Machine) -> None:
+    library = "/usr/lib/libjemalloc.so.2"
+    machine.program("bin/ldconfig", f'echo "	libjemalloc.so.2 (libc6,x86-64) => {library}"')
+    tests = 'case "$2" in *test_dict*) exit 1 ;; esac'
+    machine.program("bin/python3", f"{tests}; {TOOLS['python3']}")
+    machine.program("bin/redis-server", "exit 0")
+    machine.program("bin/strace", "exit 0")
+    assert machine.setup("jemalloc", "strace") == "0: "
+    said = machine.setup("jemalloc", "mimalloc", "redis", "wrk", "strace", "python-tests")
+    packages = "libmimalloc2.0 redis-server redis-tools wrk libpython3.12-testsuite"
+    assert f"apt-get install -y --no-install-recommends {packages}\n" in said
+    machine.program("packages/wrk", "exit 0")
+    assert machine.setup("wrk", CI="true").startswith("0: ")
+    assert machine.log().endswith("--no-install-recommends wrk\n")

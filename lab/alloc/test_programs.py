@@ -6,8 +6,10 @@ from pathlib import Path
 
 import programs
 import pytest
-from allocators import GLIBC, MIMALLOC, PLAIN, Allocator
-from workloads import Gcc, Git, Outcome, Redis, Workload
+from allocators import DEBIAN, GLIBC, MIMALLOC, PLAIN, Allocator
+from workloads import WORKLOADS, Gcc, Git, Outcome, Redis, Workload
+
+SETUP = Path(__file__).parents[2] / "scripts" / "setup"
 
 
 def ran(workload: Workload, allocator: str, *cpu_seconds: float) -> programs.Contestant:
@@ -37,3 +39,12 @@ def test_aims_without_measurements_are_left_out() -> None:
     assert programs.judged([ran(gcc, GLIBC, 1.0)]) == []
     (glibc,) = programs.judged([ran(gcc, GLIBC, 1.0), ran(gcc, PLAIN, 1.0)])
     assert glibc["met"]
+
+
+def test_setup_installs_what_the_bench_needs() -> None:
+    packages = {package for kind in WORKLOADS for package in kind.commands.values()}
+    packages |= {package for _, package, _ in DEBIAN} | {"strace", "libntl-dev"}
+    known = SETUP.read_text()
+    # Programs whose package has their name are listed together.
+    missing = {one for one in packages if f" {one}" not in known}
+    assert missing == set()
