@@ -20,7 +20,7 @@ from typing import Any
 from aims import judged, plan_saves
 from allocators import PLAIN, RESERVED, Allocator, all_allocators
 from jobs import Job, fhe_jobs, helib_jobs, pattern_jobs, walk_jobs
-from launch import Run, launch, memory_calls, warm_memory
+from launch import Run, launch, memory_calls, warmth
 from results import BEFOREHAND, BEFOREHAND_OURS, Result, Results
 from tables import PLACES, markdown
 
@@ -66,7 +66,6 @@ def measure(
     who: list[tuple[str, list[str], dict[str, str]]],
     runs: int,
     timeout: float,
-    warm: bool,
 ) -> list[Result]:
     """All contestants in turn, `runs` times, each time in a rotated order. A contestant that failed
     is not run again."""
@@ -76,8 +75,6 @@ def measure(
         begin = turn % len(pairs)
         for result, (_, command, environment) in pairs[begin:] + pairs[:begin]:
             if result.ok or not result.runs:
-                if warm:
-                    warm_memory()
                 result.runs.append(launch(command, environment, timeout))
     return results
 
@@ -129,8 +126,9 @@ def measured(arguments: argparse.Namespace, allocators: list[Allocator]) -> Resu
                     report({"bench": "alloc", "program": job.name, "record": recorded.outcome})
                 who = list(contestants(job, allocators, plan))
             runs = arguments.runs or job.runs or usual
-            warm = job.helib and not arguments.cold
-            results = measure(job, who, runs, arguments.timeout, warm)
+            if job.helib and not arguments.cold:
+                who = [(name, command, {**settings, **warmth()}) for name, command, settings in who]
+            results = measure(job, who, runs, arguments.timeout)
             if job.encrypted:
                 everyone = job.threads == 2 and not job.helib
                 count_calls(results, job, everyone, arguments.timeout, who)

@@ -4,12 +4,15 @@
 #ifndef FCMALLOC_BENCH_H
 #define FCMALLOC_BENCH_H
 
+#include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -66,6 +69,35 @@ static inline long bench_peak_bytes(void) {
 static inline double bench_start_seconds(void) {
     const char *launched = getenv("BENCH_LAUNCHED");
     return launched == NULL ? 0 : bench_clock() - strtod(launched, NULL);
+}
+
+// More than a first round needs.
+#define BENCH_WARM_BYTES ((size_t)512 << 20)
+
+// Uses that much memory in huge pages; ends with the process that does it.
+static inline int bench_use_memory(void) {
+    void *memory =
+        mmap(NULL, BENCH_WARM_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return 1;
+    madvise(memory, BENCH_WARM_BYTES, MADV_HUGEPAGE);
+    memset(memory, 1, BENCH_WARM_BYTES);
+    return 0;
+}
+
+// Where the harness asks for it, has another process, this program with the option --warm, use
+// memory and free it. In a virtual machine that gives free memory back to its host, huge pages cost
+// milliseconds each to touch, or next to nothing, depending on how long ago somebody used them.
+static inline void bench_warm(void) {
+    char name[] = "warm", option[] = "--warm";
+    char *arguments[] = {name, option, NULL}, *environment[] = {NULL};
+    pid_t child;
+    int status = 1;
+    if (getenv("BENCH_WARM") == NULL) return;
+    if (posix_spawn(&child, "/proc/self/exe", NULL, NULL, arguments, environment) != 0 ||
+        waitpid(child, &status, 0) != child || status != 0) {
+        fprintf(stderr, "error: the process that warms memory has failed\n");
+        exit(2);
+    }
 }
 
 struct phase {

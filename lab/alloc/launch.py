@@ -5,7 +5,6 @@ program raise no exceptions here.
 """
 
 import json
-import mmap
 import os
 import re
 import signal
@@ -78,22 +77,11 @@ def launch(command: list[str], environment: dict[str, str], timeout: float) -> R
 
 # The kernel's module by which a virtual machine gives free memory back to its host.
 REPORTING = Path("/sys/module/page_reporting")
-# More than HElib's job needs.
-WARM_BYTES = 3 << 29
 
 
-def warm_memory() -> None:
-    """Uses as much memory as a run needs, and frees it, where free memory goes back to a host.
-
-    Only large pieces go back, seconds after they are freed, and the host takes milliseconds to give
-    one again. Without this, a run that asks for huge pages costs up to twice as much, or not,
-    depending on when others freed theirs; one with small pages gets what never went back.
-    """
-    if not REPORTING.exists():
-        return
-    with mmap.mmap(-1, WARM_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
-        memory.madvise(mmap.MADV_HUGEPAGE)
-        memory[:: mmap.PAGESIZE] = bytes(WARM_BYTES // mmap.PAGESIZE)
+def warmth() -> dict[str, str]:
+    """What asks HElib's job to have memory warmed, where a host takes free memory; see bench.h."""
+    return {"BENCH_WARM": "1"} if REPORTING.exists() else {}
 
 
 # Set for the measured program only if its allocator needs it.

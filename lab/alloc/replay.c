@@ -312,6 +312,7 @@ static void fill_initial(void) {
 
 int main(int argc, char **argv) {
     double start = bench_start_seconds();
+    if (argc == 2 && strcmp(argv[1], "--warm") == 0) return bench_use_memory();
     if (argc < 3 || argc > 4) {
         fprintf(stderr, "usage: replay TRACE ROUNDS [TABLES]\n");
         return 2;
@@ -330,6 +331,7 @@ int main(int argc, char **argv) {
     struct reading begun = bench_reading();
     fill_initial();
     bench_add(&phases[INITIAL].spent, begun, bench_reading());
+    bench_warm();
     play_round(0, &phases[FIRST].spent, &phases[ENDING].spent);
     bench_mark();
     for (uint64_t round = 1; round <= rounds; round++)
