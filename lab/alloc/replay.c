@@ -4,12 +4,12 @@
 //     replay TRACE ROUNDS [TABLES]
 //
 // TRACE is the flat form that trace_file.py makes. Initial fills the columns, large rows that stay,
-// after so many other rows, the tables that HElib's context holds: allocators may change their ways
-// once a program is large.
-// A round starts the trace's threads, each of which goes through its list of events; `first` is one
-// round until its threads have ended, `main` are ROUNDS more, and `ending` is what thread 0 does
-// after that in all of them. Every block is written completely once it is got: small ones with a
-// pattern, large ones with rows that are computed from columns and from other large blocks. Both
+// after so many other rows, the tables that HElib's context holds, and before what its set-up
+// leaves free: allocators may change their ways once a program is large, and use again what it
+// freed. A round starts the trace's threads, each of which goes through its list of events; `first`
+// is one round until its threads have ended, `main` are ROUNDS more, and `ending` is what thread 0
+// does after that in all of them. Every block is written completely once it is got: small ones with
+// a pattern, large ones with rows that are computed from columns and from other large blocks. Both
 // ends of a block bear tags that are checked when it is freed. What the replay itself needs is
 // mapped, so that malloc serves the trace and the columns alone.
 
@@ -25,6 +25,10 @@
 // The columns: 18 items in 4 blocks, of two parts with two primes each.
 #define COLUMNS 288
 #define ROW_BYTES 65568
+
+// What the set-up of HElib frees last is about a row for each 32 of its tables, in smaller blocks.
+#define SCRATCH_BYTES 8192
+#define TABLES_PER_SCRATCH 4
 
 // Blocks from this size on are rows.
 #define ROW_LEAST (16 << 10)
@@ -74,8 +78,8 @@ struct player {
 static struct player *players;
 static uint32_t threads;
 static uint64_t *columns[COLUMNS];
-static uint64_t **tables;
-static size_t tables_count;
+static void **tables, **scratch;
+static size_t tables_count, scratch_count;
 static size_t own_bytes;
 
 // A prime of 31 bits, and its negative inverse modulo 2^32. Residues take 8 bytes each.
@@ -293,21 +297,25 @@ static void play_round(uint64_t round, struct reading *until_joined, struct read
     bench_add(ending, joined, bench_reading());
 }
 
-static uint64_t *row(void) {
-    void *memory = malloc(ROW_BYTES);
+static void *written(size_t bytes, int value) {
+    void *memory = malloc(bytes);
     if (memory == NULL) fail("malloc gives no memory");
-    return memory;
+    return memset(memory, value, bytes);
 }
 
 static void fill_initial(void) {
     for (size_t t = 0; t < tables_count; t++)
-        memset(tables[t] = row(), (int)t, ROW_BYTES);
+        tables[t] = written(ROW_BYTES, (int)t);
     uint64_t random = 1;
     for (size_t c = 0; c < COLUMNS; c++) {
-        columns[c] = row();
+        columns[c] = written(ROW_BYTES, 0);
         for (size_t i = 0; i < ROW_BYTES / sizeof **columns; i++)
             columns[c][i] = bench_random(&random) % modulus;
     }
+    for (size_t s = 0; s < scratch_count; s++)
+        scratch[s] = written(SCRATCH_BYTES, (int)s);
+    for (size_t s = 0; s < scratch_count; s++)
+        free(scratch[s]);
 }
 
 int main(int argc, char **argv) {
@@ -320,6 +328,8 @@ int main(int argc, char **argv) {
     size_t rounds = bench_number(argv[2]);
     tables_count = argc == 4 ? bench_number(argv[3]) : 0;
     tables = map_own(tables_count * sizeof *tables);
+    scratch_count = tables_count / TABLES_PER_SCRATCH;
+    scratch = map_own(scratch_count * sizeof *scratch);
     load(argv[1]);
 
     enum { INITIAL, FIRST, MAIN, ENDING, TERMINAL, PHASES };
