@@ -89,7 +89,7 @@ static void intercept(struct fc_heap *heap, struct fc_run *span, struct fc_block
 }
 
 bool fc_channel_intercept(struct fc_heap *heap, unsigned class) {
-    size_t used = atomic_load_explicit(&heap->large_bins.used, memory_order_relaxed);
+    size_t used = fc_large_bins_used(&heap->large_bins);
     if (fc_sub_surplus(&heap->sub) > FC_INTERCEPT_BYTES + used / FC_INTERCEPT_SHARE) {
         return false;
     }

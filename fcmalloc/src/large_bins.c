@@ -1,9 +1,11 @@
 #include "large_bins.h"
 
 #include "heap.h"
+#include "nursery.h"
 #include "numa.h"
 #include "options.h"
 #include "os.h"
+#include "touch.h"
 
 // Runs of one bin examined for one that is long enough.
 #define LOOK 16
@@ -13,10 +15,11 @@
 // there must be enough for every heap: this many regions, of at most LARGEST_WISH.
 #define REGIONS 8192
 #define LARGEST_WISH ((size_t)1 << 30)
-// Huge pages are used for requests in multiples of these, and for everything once the program is so
-// large that a half-used huge page in every heap is less than this share of it.
-#define HUGE_REQUEST ((size_t)4 << 20)
-#define HUGE_SHARE 6
+// A young heap takes this share of what it has at a time.
+#define YOUNG_SHARE 8
+// A plan's memory for a heap is on huge pages from this size on: for less, the part of the last one
+// that is not used would be a large share.
+#define PLANNED_HUGE (6 * FC_HUGE_PAGE)
 
 // Bins of one length each up to 15 pages, then eight a doubling.
 static unsigned bin_of(uint32_t pages) {
@@ -292,27 +295,18 @@ static struct fc_run *steal_from_elsewhere(struct fc_heap *heap, uint32_t pages)
     return run;
 }
 
-// Whether a block of this many pages justifies huge pages.
-static bool is_huge(uint32_t pages) { return (size_t)pages << FC_PAGE_SHIFT >= HUGE_REQUEST; }
-
-// Asks for huge pages for the rest of the region, for a piece that justifies them or if the program
-// is large by now.
-static void consider_huge(struct fc_large_bins *large_bins, bool worth) {
-    size_t footprint = atomic_load_explicit(&fc_space.footprint, memory_order_relaxed);
-    char *start = (char *)fc_round_up((uintptr_t)large_bins->top, FC_HUGE_PAGE);
-    bool large = worth || footprint / HUGE_SHARE >= fc_heap_count() * FC_HUGE_PAGE;
-    if (large_bins->huge || !large || start >= large_bins->end) {
-        return;
-    }
-    large_bins->huge = true;
-    if (fc_options.huge != FC_HUGE_NEVER) {
-        fc_os_advise_huge(start, (size_t)(large_bins->end - start));
+// Prepares the never-used pages up to `end`.
+static void prepare(struct fc_large_bins *large_bins, char *end) {
+    char *from = large_bins->ahead > large_bins->top ? large_bins->ahead : large_bins->top;
+    bool large = (size_t)(end - large_bins->top) >= FC_TOUCH_LARGE;
+    if (end > from && (large || fc_touch_is_ahead(fc_large_bins_used(large_bins)))) {
+        large_bins->ahead = fc_touch_ahead(from, end, large_bins->end);
     }
 }
 
 // A run from the never-used part of the heap's region, preceded by the free run before it if
 // `joined` allows.
-static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined, bool huge) {
+static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
     struct fc_large_bins *large_bins = &heap->large_bins;
     size_t bytes = (size_t)pages << FC_PAGE_SHIFT;
     if (large_bins->top == NULL) {
@@ -323,7 +317,6 @@ static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined, b
     if (have >= bytes || bytes - have > (size_t)(large_bins->end - large_bins->top)) {
         return NULL;
     }
-    consider_huge(large_bins, huge);
     size_t more = bytes - have;
     size_t charged = more + (before != NULL && before->zero ? have : 0);
     if (!fc_space_charge(charged)) {
@@ -341,9 +334,9 @@ static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined, b
             return NULL;
         }
     }
+    prepare(large_bins, large_bins->top + more);
     large_bins->top += more;
-    size_t used = atomic_load_explicit(&large_bins->used, memory_order_relaxed);
-    atomic_store_explicit(&large_bins->used, used + more, memory_order_relaxed);
+    atomic_store_explicit(&large_bins->used, fc_large_bins_used(large_bins) + more, memory_order_relaxed);
     return run;
 }
 
@@ -362,15 +355,36 @@ static void migrate(struct fc_heap *heap, char *start, char *end) {
     fc_numa_migrate(start, (size_t)(end - start), policy);
 }
 
-// Takes more address space. What of it was touched ahead goes into the bins.
-static bool grow(struct fc_heap *heap, size_t bytes, bool huge) {
+// Takes a slice of what young heaps share: of several such requests, if the heap has some already.
+static bool grow_young(struct fc_heap *heap, size_t bytes) {
     struct fc_large_bins *large_bins = &heap->large_bins;
+    struct fc_slice slice;
+    size_t requests = large_bins->taken / YOUNG_SHARE / bytes;
+    if (!fc_nursery_take(bytes, (requests > 0 ? requests : 1) * bytes, &slice)) {
+        return false;
+    }
+    large_bins->taken += (size_t)(slice.end - slice.start) + (size_t)(slice.rest_end - slice.rest);
+    if (slice.start != large_bins->end) {
+        shelve(heap, large_bins->top, large_bins->end, true);
+        large_bins->top = slice.start;
+    }
+    large_bins->end = large_bins->ahead = slice.end;
+    shelve(heap, slice.rest, slice.rest_end, true);
+    return true;
+}
+
+// Takes more address space. What of it was touched ahead goes into the bins.
+static bool grow(struct fc_heap *heap, size_t bytes) {
+    struct fc_large_bins *large_bins = &heap->large_bins;
+    if (fc_nursery_is_for(large_bins->taken, bytes)) {
+        return grow_young(heap, bytes);
+    }
     size_t wish = large_bins->taken < LARGEST_WISH ? large_bins->taken : LARGEST_WISH;
     size_t least = fc_space.whole / REGIONS;
     wish = wish > least ? wish : least;
     size_t granted;
     char *touched;
-    char *start = fc_space_grow(bytes, wish, huge, &granted, &touched);
+    char *start = fc_space_grow(bytes, wish, &granted, &touched);
     if (start == NULL) {
         return false;
     }
@@ -379,9 +393,8 @@ static bool grow(struct fc_heap *heap, size_t bytes, bool huge) {
         migrate(heap, start, touched);
         shelve(heap, large_bins->top, large_bins->end, true);
         shelve(heap, start, touched, false);
-        large_bins->top = touched;
+        large_bins->top = large_bins->ahead = touched;
     }
-    large_bins->huge = huge;
     large_bins->end = start + granted;
     return true;
 }
@@ -389,7 +402,7 @@ static bool grow(struct fc_heap *heap, size_t bytes, bool huge) {
 // A run from the heap's own large bins. Under the lock.
 static struct fc_run *take_own(struct fc_heap *heap, uint32_t pages) {
     struct fc_run *run = find_merging(heap, pages);
-    return run != NULL ? run : fresh(heap, pages, true, is_huge(pages));
+    return run != NULL ? run : fresh(heap, pages, true);
 }
 
 static void count_large(struct fc_large_bins *large_bins, size_t more) {
@@ -466,9 +479,9 @@ struct fc_run *fc_large_bins_take(struct fc_heap *heap, enum fc_run_kind kind, u
     run = stealing ? steal(heap, all, true) : NULL;
     fc_lock_take(&large_bins->lock);
     if (run == NULL) {
-        run = fresh(heap, all, true, is_huge(all));
+        run = fresh(heap, all, true);
     }
-    if (run == NULL && grow(heap, (size_t)all << FC_PAGE_SHIFT, is_huge(all))) {
+    if (run == NULL && grow(heap, (size_t)all << FC_PAGE_SHIFT)) {
         run = take_own(heap, all);
     }
     run = settle(heap, run, &wanted);
@@ -517,7 +530,7 @@ static bool extend(struct fc_heap *heap, struct fc_run *run, uint32_t pages) {
     if (!held && fc_run_end(run) != large_bins->top) {
         return false;
     }
-    struct fc_run *rest = fresh(heap, more, held, is_huge(more));
+    struct fc_run *rest = fresh(heap, more, held);
     if (rest == NULL) {
         return false;
     }
@@ -547,6 +560,14 @@ bool fc_large_bins_resize(struct fc_run *run, uint32_t pages) {
     return done;
 }
 
+// Releases what was touched ahead and is not used. Returns bytes. Under the lock.
+static size_t release_ahead(struct fc_large_bins *large_bins) {
+    char *start = large_bins->top;
+    size_t bytes = large_bins->ahead > start ? (size_t)(large_bins->ahead - start) : 0;
+    large_bins->ahead = start;
+    return bytes > 0 && fc_os_purge(start, bytes) ? bytes : 0;
+}
+
 size_t fc_large_bins_purge(struct fc_heap *heap) {
     struct fc_large_bins *large_bins = &heap->large_bins;
     size_t bytes = 0;
@@ -555,13 +576,15 @@ size_t fc_large_bins_purge(struct fc_heap *heap) {
     coalesce_deferred(heap);
     for (unsigned b = 0; b < FC_BINS; b++) {
         for (struct fc_run *run = large_bins->bins[b]; run != NULL; run = run->next) {
-            if (!run->zero && fc_os_purge(run->start, fc_run_bytes(run))) {
+            // What reads as zeros may have been touched ahead.
+            if (fc_os_purge(run->start, fc_run_bytes(run)) && !run->zero) {
                 run->zero = true;
                 bytes += fc_run_bytes(run);
             }
         }
     }
     fc_space_refund(bytes);
+    bytes += release_ahead(large_bins);
     fc_lock_drop(&large_bins->lock);
     atomic_fetch_add_explicit(&fc_space.released, bytes, memory_order_relaxed);
     return bytes;
@@ -569,7 +592,7 @@ size_t fc_large_bins_purge(struct fc_heap *heap) {
 
 bool fc_large_bins_claim(struct fc_heap *heap, size_t bytes) {
     fc_lock_take(&heap->large_bins.lock);
-    bool done = grow(heap, bytes, bytes >= HUGE_REQUEST);
+    bool done = grow(heap, bytes);
     fc_lock_drop(&heap->large_bins.lock);
     return done;
 }
@@ -584,19 +607,32 @@ void fc_large_bins_migrate(struct fc_heap *heap) {
             }
         }
     }
+    if (large_bins->ahead > large_bins->top) {
+        migrate(heap, large_bins->top, large_bins->ahead);
+    }
     fc_lock_drop(&large_bins->lock);
+}
+
+// A run of never-used pages that the caller is about to touch. Under the lock.
+static struct fc_run *fresh_untouched(struct fc_heap *heap, uint32_t pages) {
+    struct fc_large_bins *large_bins = &heap->large_bins;
+    size_t bytes = (size_t)pages << FC_PAGE_SHIFT;
+    if (bytes > (size_t)(large_bins->end - large_bins->top) && !grow(heap, bytes)) {
+        return NULL;
+    }
+    char *end = large_bins->top + bytes;
+    char *huge = (char *)fc_round_up((uintptr_t)large_bins->top, FC_HUGE_PAGE);
+    if (bytes >= PLANNED_HUGE && fc_options.huge != FC_HUGE_NEVER) {
+        fc_os_advise_huge(huge, (size_t)(end - huge));
+    }
+    large_bins->ahead = large_bins->ahead > end ? large_bins->ahead : end;
+    return fresh(heap, pages, false);
 }
 
 bool fc_large_bins_prepare(struct fc_heap *heap, size_t bytes) {
     struct fc_large_bins *large_bins = &heap->large_bins;
-    uint32_t pages = (uint32_t)(bytes >> FC_PAGE_SHIFT);
-    // It is for many blocks, and would use only part of every heap's last huge page.
-    bool huge = bytes >= HUGE_SHARE * FC_HUGE_PAGE;
     fc_lock_take(&large_bins->lock);
-    struct fc_run *run = fresh(heap, pages, false, huge);
-    if (run == NULL && grow(heap, bytes, huge)) {
-        run = fresh(heap, pages, false, huge);
-    }
+    struct fc_run *run = fresh_untouched(heap, (uint32_t)(bytes >> FC_PAGE_SHIFT));
     fc_lock_drop(&large_bins->lock);
     bool done = run != NULL && fc_os_populate(run->start, bytes);
     if (run != NULL) {

@@ -22,7 +22,7 @@ struct fc_large_bins {
     _Atomic size_t incoming;
     char *top;
     char *end;
-    bool huge;            // huge pages were asked for from `top` on
+    char *ahead;          // up to where pages after `top` are prepared for use; see touch.h
     size_t taken;         // bytes of regions so far
     _Atomic size_t used;  // bytes of them ever used
     size_t large;         // pages in large blocks now
@@ -34,6 +34,11 @@ struct fc_large_bins {
     uint64_t filled[FC_BINS / 64];
     struct fc_run *bins[FC_BINS];
 };
+
+// Bytes of the heap's regions that were ever used.
+static inline size_t fc_large_bins_used(const struct fc_large_bins *large_bins) {
+    return atomic_load_explicit(&large_bins->used, memory_order_relaxed);
+}
 
 // A run of `pages` for the heap, a span or a large block, from its large bins, from another's, or
 // fresh. `alignment` is a power of two; the run starts at a multiple of it. NULL where neither the

@@ -67,8 +67,6 @@ bool fc_os_commit(void *start, size_t bytes) {
     return done;
 }
 
-void fc_os_touch(void *start, size_t bytes) { (void)advise(start, bytes, MADV_POPULATE_WRITE); }
-
 bool fc_os_purge(void *start, size_t bytes) { return advise(start, bytes, MADV_DONTNEED); }
 
 void fc_os_decline_huge(void *start, size_t bytes) { (void)advise(start, bytes, MADV_NOHUGEPAGE); }
@@ -117,17 +115,27 @@ struct share {
     bool done;
 };
 
+// First-touches the pages. False where the kernel has none.
+static bool touch(char *start, size_t bytes) {
+    int saved = errno;
+    count_call();
+    bool done = madvise(start, bytes, MADV_POPULATE_WRITE) == 0;
+    if (!done && errno == EINVAL) {
+        // Kernels before 5.14 do not know the advice. A page may be in use by now.
+        for (size_t i = 0; i < bytes; i += FC_PAGE) {
+            atomic_fetch_or_explicit((_Atomic char *)(start + i), 0, memory_order_relaxed);
+        }
+        done = true;
+    }
+    errno = saved;
+    return done;
+}
+
+void fc_os_touch(void *start, size_t bytes) { (void)touch(start, bytes); }
+
 static void *populate_share(void *argument) {
     struct share *share = argument;
-    count_call();
-    share->done = madvise(share->start, share->bytes, MADV_POPULATE_WRITE) == 0;
-    if (!share->done && errno == EINVAL) {
-        // Kernels before 5.14 do not know the advice. A page may be in use by now.
-        for (size_t i = 0; i < share->bytes; i += FC_PAGE) {
-            atomic_fetch_or_explicit((_Atomic char *)(share->start + i), 0, memory_order_relaxed);
-        }
-        share->done = true;
-    }
+    share->done = touch(share->start, share->bytes);
     return NULL;
 }
 
@@ -217,6 +225,12 @@ size_t fc_os_address_limit(void) {
         return SIZE_MAX;
     }
     return limit.rlim_cur;
+}
+
+uint64_t fc_os_processor_time(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 uint32_t fc_os_milliseconds(void) {

@@ -85,8 +85,7 @@ static bool commit(uintptr_t end) {
     }
 }
 
-// Takes the next `bytes` of the frontier. Under the lock.
-static char *advance(size_t bytes) {
+char *fc_space_advance(size_t bytes) {
     if (bytes > fc_space.base + fc_space.whole - fc_space.frontier ||
         !commit(fc_space.frontier + bytes)) {
         return NULL;
@@ -96,16 +95,16 @@ static char *advance(size_t bytes) {
     return start;
 }
 
-char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char **touched) {
+char *fc_space_grow(size_t bytes, size_t wish, size_t *granted, char **touched) {
     if (bytes > fc_space.whole) {
         return NULL;
     }
     *granted = fc_round_up(wish > bytes ? wish : bytes, fc_space.granule);
     fc_lock_take(&fc_space.lock);
-    char *start = advance(*granted);
+    char *start = fc_space_advance(*granted);
     if (start == NULL) {
         *granted = fc_round_up(bytes, fc_space.granule);
-        start = advance(*granted);
+        start = fc_space_advance(*granted);
     }
     uintptr_t populated = fc_space.populated;
     fc_lock_drop(&fc_space.lock);
@@ -115,9 +114,6 @@ char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char 
     char *end = start + *granted;
     char *populated_end = (char *)populated;
     *touched = populated_end < start ? start : populated_end > end ? end : populated_end;
-    if (huge && fc_options.huge != FC_HUGE_NEVER && *touched == start) {
-        fc_os_advise_huge(start, *granted);
-    }
     return start;
 }
 

@@ -114,7 +114,10 @@ bool fc_space_open(size_t heap_bytes, size_t channel_bytes);
 
 // At least `bytes` of pages, `wish` if possible, directly at `after` if that is the frontier.
 // `*touched` is where the first-touched part ends. NULL where none is left.
-char *fc_space_grow(size_t bytes, size_t wish, bool huge, size_t *granted, char **touched);
+char *fc_space_grow(size_t bytes, size_t wish, size_t *granted, char **touched);
+
+// The next `bytes` of the frontier, or NULL. Under the lock.
+char *fc_space_advance(size_t bytes);
 
 // First-touches that much beyond the frontier. False where the kernel refuses.
 bool fc_space_populate(size_t bytes);

@@ -5,6 +5,7 @@
 #include "guard.h"
 #include "numa.h"
 #include "os.h"
+#include "touch.h"
 
 // Empty spans are searched for each time the heap has used this share more fresh memory.
 #define RECLAIM_SHARE 8
@@ -179,7 +180,8 @@ bool fc_span_add(struct fc_heap *heap, unsigned class) {
     }
     // A class that has filled a span will use this one, too: one call instead of a fault for each
     // page.
-    if (span->zero && heap->carved[class] * fc_run_stride(span) >= FC_SPAN_LEAST) {
+    bool filled = heap->carved[class] * fc_run_stride(span) >= FC_SPAN_LEAST;
+    if (span->zero && filled && !fc_touch_is_ahead(fc_large_bins_used(&heap->large_bins))) {
         fc_os_touch(span->start, fc_run_bytes(span));
     }
     span->zero = false;
@@ -231,7 +233,7 @@ static bool reclaim_all(struct fc_heap *heap) {
 
 struct fc_run *fc_span_take_run(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
                                 size_t alignment) {
-    size_t used = atomic_load_explicit(&heap->large_bins.used, memory_order_relaxed);
+    size_t used = fc_large_bins_used(&heap->large_bins);
     if (used >= heap->reclaim_at) {
         reclaim(heap);
         heap->reclaim_at = used + used / RECLAIM_SHARE + RECLAIM_LEAST;
