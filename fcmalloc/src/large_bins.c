@@ -1,8 +1,8 @@
 #include "large_bins.h"
 
 #include "heap.h"
-#include "nursery.h"
 #include "numa.h"
+#include "nursery.h"
 #include "options.h"
 #include "os.h"
 #include "touch.h"
@@ -299,7 +299,7 @@ static struct fc_run *steal_from_elsewhere(struct fc_heap *heap, uint32_t pages)
 static void prepare(struct fc_large_bins *large_bins, char *end) {
     char *from = large_bins->ahead > large_bins->top ? large_bins->ahead : large_bins->top;
     bool large = (size_t)(end - large_bins->top) >= FC_TOUCH_LARGE;
-    if (end > from && (large || fc_touch_is_ahead(fc_large_bins_used(large_bins)))) {
+    if (end > from && (large || fc_touch_is_own_ahead(fc_large_bins_used(large_bins)))) {
         large_bins->ahead = fc_touch_ahead(from, end, large_bins->end);
     }
 }
@@ -336,7 +336,8 @@ static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
     }
     prepare(large_bins, large_bins->top + more);
     large_bins->top += more;
-    atomic_store_explicit(&large_bins->used, fc_large_bins_used(large_bins) + more, memory_order_relaxed);
+    atomic_store_explicit(&large_bins->used, fc_large_bins_used(large_bins) + more,
+                          memory_order_relaxed);
     return run;
 }
 

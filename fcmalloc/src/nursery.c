@@ -68,7 +68,7 @@ bool fc_nursery_take(size_t bytes, size_t wish, struct fc_slice *out) {
         out->start = piece.next;
         out->end = piece.next + granted;
         piece.next = out->end;
-        if (out->end > piece.ahead && fc_touch_is_ahead(0)) {
+        if (out->end > piece.ahead && fc_touch_is_shared_ahead()) {
             touch_ahead(out);
         }
     }

@@ -181,7 +181,7 @@ bool fc_span_add(struct fc_heap *heap, unsigned class) {
     // A class that has filled a span will use this one, too: one call instead of a fault for each
     // page.
     bool filled = heap->carved[class] * fc_run_stride(span) >= FC_SPAN_LEAST;
-    if (span->zero && filled && !fc_touch_is_ahead(fc_large_bins_used(&heap->large_bins))) {
+    if (span->zero && filled && !fc_touch_is_own_ahead(fc_large_bins_used(&heap->large_bins))) {
         fc_os_touch(span->start, fc_run_bytes(span));
     }
     span->zero = false;

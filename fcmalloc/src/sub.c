@@ -52,17 +52,25 @@ bool fc_sub_keep_large(struct fc_sub *sub, struct fc_run *run) {
     fc_run_become(run, FC_RUN_TRANSIT);
     run->next = sub->large[run->pages];
     sub->large[run->pages] = run;
+    sub->large_filled |= (uint64_t)1 << run->pages;
     sub->large_pages += run->pages;
     return true;
 }
 
 struct fc_run *fc_sub_take_large(struct fc_sub *sub, uint32_t pages) {
-    struct fc_run *run = pages < FC_CACHE_LARGE_PAGES ? sub->large[pages] : NULL;
-    if (run != NULL) {
-        sub->large[pages] = run->next;
-        sub->large_pages -= pages;
-        fc_run_become(run, FC_RUN_LARGE);
+    uint64_t lengths = pages < FC_CACHE_LARGE_PAGES ? sub->large_filled >> pages : 0;
+    lengths &= ((uint64_t)2 << pages / 8) - 1;
+    if (lengths == 0) {
+        return NULL;
     }
+    uint32_t length = pages + (uint32_t)__builtin_ctzll(lengths);
+    struct fc_run *run = sub->large[length];
+    sub->large[length] = run->next;
+    if (run->next == NULL) {
+        sub->large_filled &= ~((uint64_t)1 << length);
+    }
+    sub->large_pages -= length;
+    fc_run_become(run, FC_RUN_LARGE);
     return run;
 }
 

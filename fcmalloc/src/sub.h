@@ -26,6 +26,7 @@
 // Large blocks of fewer pages than this are cached likewise. The capacity is 0 at first; each miss
 // adds as many pages as this many such blocks have, up to a limit.
 #define FC_CACHE_LARGE_PAGES 33
+_Static_assert(FC_CACHE_LARGE_PAGES <= 64, "a bit for every length");
 #define FC_CACHE_LARGE_STEP 4
 #define FC_CACHE_LARGE_MAX 256
 
@@ -53,6 +54,7 @@ struct fc_batch {
 struct fc_sub {
     struct fc_cache caches[FC_CLASSES];
     struct fc_run *large[FC_CACHE_LARGE_PAGES];  // by length
+    uint64_t large_filled;                       // the lengths of which there are some
     size_t large_pages;                          // in all of them
     size_t large_capacity;                       // the most they may become
     struct fc_block *queue[FC_QUEUE];            // a ring
@@ -71,8 +73,8 @@ bool fc_sub_is_short(const struct fc_sub *sub, unsigned class);
 
 // Puts a large block of the program, of any heap, into the thread cache. False if that is full.
 bool fc_sub_keep_large(struct fc_sub *sub, struct fc_run *run);
-// Takes a cached large block of this many pages to hand out again, or NULL. Its guard page is still
-// in place.
+// Takes a cached large block of this many pages, or of an eighth more at most, to hand out again,
+// or NULL. Its guard page is still in place.
 struct fc_run *fc_sub_take_large(struct fc_sub *sub, uint32_t pages);
 // Grows the cache of large blocks: one of this many pages was not found.
 void fc_sub_extend_large(struct fc_sub *sub, uint32_t pages);

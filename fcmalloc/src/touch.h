@@ -17,8 +17,10 @@
 // A block of this many bytes is worth touching ahead in any program.
 #define FC_TOUCH_LARGE ((size_t)4 << 20)
 
-// Whether memory is touched ahead for a heap that uses so many bytes (0: for all heaps together).
-bool fc_touch_is_ahead(size_t used);
+// Whether memory is touched ahead: what heaps share, and what is a heap's own that uses so many
+// bytes.
+bool fc_touch_is_shared_ahead(void);
+bool fc_touch_is_own_ahead(size_t used);
 
 // Prepares the never-used pages from `from` on for use up to `end`, and more of those up to
 // `limit`. Returns how far. Best effort.

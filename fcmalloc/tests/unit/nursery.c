@@ -1,19 +1,11 @@
-// Threads that use a few megabytes each: what is resident is what they use, and little more, whatever
-// the pages.
+// Threads that use a few megabytes each: what is resident is what they use, and little more,
+// whatever the pages.
 
 #include "check.h"
 #include "fcmalloc.h"
 
 enum { THREADS = 48, BLOCKS = 24, BLOCK = 65568, MIB = 1 << 20 };
 static pthread_barrier_t used, looked;
-
-static size_t resident(void) {
-    unsigned long all, pages;
-    FILE *statm = fopen("/proc/self/statm", "r");
-    CHECK(statm != NULL && fscanf(statm, "%lu %lu", &all, &pages) == 2);
-    fclose(statm);
-    return pages * 4096;
-}
 
 static void *use_a_little(void *unused) {
     char *blocks[BLOCKS];
@@ -32,6 +24,14 @@ static void *use_a_little(void *unused) {
 }
 
 #if !defined(FC_VALGRIND) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static size_t resident(void) {
+    unsigned long all, pages;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    CHECK(statm != NULL && fscanf(statm, "%lu %lu", &all, &pages) == 2);
+    fclose(statm);
+    return pages * 4096;
+}
+
 TEST(young_heaps_share_their_last_page) {
     char *large = fc_malloc(16 * MIB);  // a program that is not small
     memset(large, 1, 16 * MIB);

@@ -1,12 +1,13 @@
-// Which pages never-used memory gets: the decisions of touch.c, on a kernel that is made up here, so
-// that what pages cost is known.
+// Which pages never-used memory gets: the decisions of touch.c, on a kernel that is made up here,
+// so that what pages cost is known.
 
 #include "check.h"
 #include "heap.h"
 #include "options.h"
 #include "pattern.h"
 
-#define fc_touch_is_ahead tested_is_ahead
+#define fc_touch_is_shared_ahead tested_is_shared_ahead
+#define fc_touch_is_own_ahead tested_is_own_ahead
 #define fc_touch_ahead tested_ahead
 #define fc_os_processor_time made_up_time
 #define fc_os_touch made_up_touch
@@ -25,7 +26,9 @@ static struct {
     uint64_t now, small_nanoseconds, huge_nanoseconds;
 } kernel;
 
-static bool *pages_at(const char *start) { return &kernel.touched[(start - START) / (long)FC_PAGE]; }
+static bool *pages_at(const char *start) {
+    return &kernel.touched[(start - START) / (long)FC_PAGE];
+}
 
 static size_t chunk_at(const char *start) { return (size_t)(start - START) / FC_HUGE_PAGE; }
 
@@ -37,7 +40,8 @@ void fc_os_touch(void *start, size_t bytes) {
         CHECK(!pages_at(start)[i], "(a page is touched twice)");
         pages_at(start)[i] = true;
     }
-    uint64_t each = kernel.huge[chunk_at(start)] ? kernel.huge_nanoseconds : kernel.small_nanoseconds;
+    uint64_t each =
+        kernel.huge[chunk_at(start)] ? kernel.huge_nanoseconds : kernel.small_nanoseconds;
     kernel.now += each * bytes / FC_HUGE_PAGE;
 }
 
@@ -70,7 +74,8 @@ static char *use(char *from, char *end, size_t bytes) {
     char *ahead = from;
     for (char *top = from; top + bytes <= end; top += bytes) {
         if (top + bytes > ahead)
-            ahead = fc_touch_ahead(ahead > top ? ahead : top, top + bytes, START + CHUNKS * FC_HUGE_PAGE);
+            ahead = fc_touch_ahead(ahead > top ? ahead : top, top + bytes,
+                                   START + CHUNKS * FC_HUGE_PAGE);
         CHECK(ahead >= top + bytes);
         atomic_fetch_add(&fc_space.footprint, bytes);
     }
