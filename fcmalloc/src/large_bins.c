@@ -89,6 +89,7 @@ static struct fc_run *describe(struct fc_large_bins *large_bins, char *start, ui
     struct fc_run *run = large_bins->spare;
     large_bins->spare = run->next;
     run->start = start;
+    run->payload = NULL;
     run->pages = pages;
     run->zero = zero;
     run->freed_at = 0;
@@ -304,9 +305,14 @@ static void prepare(struct fc_large_bins *large_bins, char *end) {
     }
 }
 
+static void count_used(struct fc_large_bins *large_bins, size_t bytes) {
+    size_t used = fc_large_bins_used(large_bins) + bytes;
+    atomic_store_explicit(&large_bins->used, used, memory_order_relaxed);
+}
+
 // A run from the never-used part of the heap's region, preceded by the free run before it if
-// `joined` allows.
-static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
+// `joined` allows; prepared for use if `whole`.
+static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined, bool whole) {
     struct fc_large_bins *large_bins = &heap->large_bins;
     size_t bytes = (size_t)pages << FC_PAGE_SHIFT;
     if (large_bins->top == NULL) {
@@ -334,10 +340,11 @@ static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined) {
             return NULL;
         }
     }
-    prepare(large_bins, large_bins->top + more);
+    if (whole) {
+        prepare(large_bins, large_bins->top + more);
+    }
     large_bins->top += more;
-    atomic_store_explicit(&large_bins->used, fc_large_bins_used(large_bins) + more,
-                          memory_order_relaxed);
+    count_used(large_bins, more);
     return run;
 }
 
@@ -356,30 +363,9 @@ static void migrate(struct fc_heap *heap, char *start, char *end) {
     fc_numa_migrate(start, (size_t)(end - start), policy);
 }
 
-// Takes a slice of what young heaps share: of several such requests, if the heap has some already.
-static bool grow_young(struct fc_heap *heap, size_t bytes) {
-    struct fc_large_bins *large_bins = &heap->large_bins;
-    struct fc_slice slice;
-    size_t requests = large_bins->taken / YOUNG_SHARE / bytes;
-    if (!fc_nursery_take(bytes, (requests > 0 ? requests : 1) * bytes, &slice)) {
-        return false;
-    }
-    large_bins->taken += (size_t)(slice.end - slice.start) + (size_t)(slice.rest_end - slice.rest);
-    if (slice.start != large_bins->end) {
-        shelve(heap, large_bins->top, large_bins->end, true);
-        large_bins->top = slice.start;
-    }
-    large_bins->end = large_bins->ahead = slice.end;
-    shelve(heap, slice.rest, slice.rest_end, true);
-    return true;
-}
-
 // Takes more address space. What of it was touched ahead goes into the bins.
 static bool grow(struct fc_heap *heap, size_t bytes) {
     struct fc_large_bins *large_bins = &heap->large_bins;
-    if (fc_nursery_is_for(large_bins->taken, bytes)) {
-        return grow_young(heap, bytes);
-    }
     size_t wish = large_bins->taken < LARGEST_WISH ? large_bins->taken : LARGEST_WISH;
     size_t least = fc_space.whole / REGIONS;
     wish = wish > least ? wish : least;
@@ -401,9 +387,28 @@ static bool grow(struct fc_heap *heap, size_t bytes) {
 }
 
 // A run from the heap's own large bins. Under the lock.
-static struct fc_run *take_own(struct fc_heap *heap, uint32_t pages) {
+static struct fc_run *take_own(struct fc_heap *heap, uint32_t pages, bool whole) {
     struct fc_run *run = find_merging(heap, pages);
-    return run != NULL ? run : fresh(heap, pages, true);
+    return run != NULL ? run : fresh(heap, pages, true, whole);
+}
+
+// A run from what young heaps share. A heap that has some already takes more than one at a time.
+static struct fc_run *take_young(struct fc_heap *heap, uint32_t pages) {
+    struct fc_large_bins *large_bins = &heap->large_bins;
+    size_t bytes = (size_t)pages << FC_PAGE_SHIFT;
+    size_t several = large_bins->young / YOUNG_SHARE / bytes;
+    struct fc_slice slice;
+    if (!fc_nursery_is_for(large_bins->young, bytes) ||
+        !fc_nursery_take(bytes, (several > 0 ? several : 1) * bytes, &slice)) {
+        return NULL;
+    }
+    for (int i = 0; i < FC_SLICE_PIECES; i++) {
+        size_t taken = (size_t)(slice.pieces[i].end - slice.pieces[i].start);
+        shelve(heap, slice.pieces[i].start, slice.pieces[i].end, true);
+        large_bins->young += taken;
+        count_used(large_bins, taken);
+    }
+    return find(heap, pages);
 }
 
 static void count_large(struct fc_large_bins *large_bins, size_t more) {
@@ -459,7 +464,7 @@ static struct fc_run *settle(struct fc_heap *heap, struct fc_run *run,
 }
 
 struct fc_run *fc_large_bins_take(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
-                                  size_t alignment) {
+                                  size_t alignment, bool whole) {
     struct fc_large_bins *large_bins = &heap->large_bins;
     struct wanted wanted = {kind, pages, alignment > FC_PAGE ? alignment : FC_PAGE};
     size_t most = pages + (wanted.alignment >> FC_PAGE_SHIFT) - 1;
@@ -471,7 +476,7 @@ struct fc_run *fc_large_bins_take(struct fc_heap *heap, enum fc_run_kind kind, u
     bool stealing = kind == FC_RUN_LARGE;
     fc_lock_take(&large_bins->lock);
     struct fc_run *run =
-        settle(heap, stealing ? find_merging(heap, all) : take_own(heap, all), &wanted);
+        settle(heap, stealing ? find_merging(heap, all) : take_own(heap, all, whole), &wanted);
     fc_lock_drop(&large_bins->lock);
     if (run != NULL) {
         return run;
@@ -479,11 +484,14 @@ struct fc_run *fc_large_bins_take(struct fc_heap *heap, enum fc_run_kind kind, u
     // Not under the lock: others may be doing the same.
     run = stealing ? steal(heap, all, true) : NULL;
     fc_lock_take(&large_bins->lock);
+    if (run == NULL && whole) {
+        run = take_young(heap, all);
+    }
     if (run == NULL) {
-        run = fresh(heap, all, true);
+        run = fresh(heap, all, true, whole);
     }
     if (run == NULL && grow(heap, (size_t)all << FC_PAGE_SHIFT)) {
-        run = take_own(heap, all);
+        run = take_own(heap, all, whole);
     }
     run = settle(heap, run, &wanted);
     fc_lock_drop(&large_bins->lock);
@@ -531,7 +539,7 @@ static bool extend(struct fc_heap *heap, struct fc_run *run, uint32_t pages) {
     if (!held && fc_run_end(run) != large_bins->top) {
         return false;
     }
-    struct fc_run *rest = fresh(heap, more, held);
+    struct fc_run *rest = fresh(heap, more, held, true);
     if (rest == NULL) {
         return false;
     }
@@ -627,7 +635,7 @@ static struct fc_run *fresh_untouched(struct fc_heap *heap, uint32_t pages) {
         fc_os_advise_huge(huge, (size_t)(end - huge));
     }
     large_bins->ahead = large_bins->ahead > end ? large_bins->ahead : end;
-    return fresh(heap, pages, false);
+    return fresh(heap, pages, false, false);
 }
 
 bool fc_large_bins_prepare(struct fc_heap *heap, size_t bytes) {

@@ -24,6 +24,7 @@ struct fc_large_bins {
     char *end;
     char *ahead;          // up to where pages after `top` are prepared for use; see touch.h
     size_t taken;         // bytes of regions so far
+    size_t young;         // bytes of what young heaps share, so far
     _Atomic size_t used;  // bytes of them ever used
     size_t large;         // pages in large blocks now
     size_t large_peak;    // the most that `large` was
@@ -41,10 +42,11 @@ static inline size_t fc_large_bins_used(const struct fc_large_bins *large_bins) 
 }
 
 // A run of `pages` for the heap, a span or a large block, from its large bins, from another's, or
-// fresh. `alignment` is a power of two; the run starts at a multiple of it. NULL where neither the
-// limit nor the kernel leaves any.
+// fresh. `alignment` is a power of two; the run starts at a multiple of it. `whole` is whether all
+// of it will be used soon, so that it may be touched ahead. NULL where neither the limit nor the
+// kernel leaves any.
 struct fc_run *fc_large_bins_take(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
-                                  size_t alignment);
+                                  size_t alignment, bool whole);
 
 // Puts a run owned by the heap into its large bins.
 void fc_large_bins_put(struct fc_heap *heap, struct fc_run *run);

@@ -49,7 +49,7 @@ static void *large_alloc(struct fc_heap *heap, size_t size, size_t alignment, bo
     struct fc_run *run = alignment <= FC_PAGE ? fc_sub_take_large(&heap->sub, pages) : NULL;
     if (run == NULL) {
         fc_sub_extend_large(&heap->sub, pages);
-        run = fc_span_take_run(heap, FC_RUN_LARGE, pages, alignment);
+        run = fc_span_take_run(heap, FC_RUN_LARGE, pages, alignment, true);
         if (run == NULL) {
             return no_memory();
         }
@@ -58,8 +58,12 @@ static void *large_alloc(struct fc_heap *heap, size_t size, size_t alignment, bo
             return no_memory();
         }
     }
-    size_t line = staggered ? heap->colour++ * STAGGER_LINES % (FC_PAGE / FC_LINE) : 0;
-    run->payload = run->start + line * FC_LINE;
+    // A run used again keeps its line: the others of its first page are not in the cache.
+    bool coloured = run->payload != NULL && (size_t)(run->payload - run->start) < FC_PAGE;
+    if (!staggered || !coloured) {
+        size_t line = staggered ? heap->colour++ * STAGGER_LINES % (FC_PAGE / FC_LINE) : 0;
+        run->payload = run->start + line * FC_LINE;
+    }
     *zero = run->zero;
     run->zero = false;
     return run->payload;

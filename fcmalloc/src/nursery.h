@@ -10,13 +10,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// Never-used pages for a heap.
+// Never-used pages for a heap. Those asked for, and pieces that are too short for others, or not
+// next to what they share, and are the heap's from now on.
+#define FC_SLICE_PIECES 3
 struct fc_slice {
-    char *start;
-    char *end;
-    // Others that belong together with it, but are too few, or not next to it.
-    char *rest;
-    char *rest_end;
+    struct fc_pages {
+        char *start;
+        char *end;
+    } pieces[FC_SLICE_PIECES];
 };
 
 // Whether a heap that has taken so much address space gets its next `bytes` here.
@@ -25,5 +26,10 @@ bool fc_nursery_is_for(size_t taken, size_t bytes);
 // At least `bytes` of pages, `wish` if there are as many, directly behind those handed out last
 // where possible. False where none are left.
 bool fc_nursery_take(size_t bytes, size_t wish, struct fc_slice *out);
+
+// For fork.
+void fc_nursery_hold(void);
+void fc_nursery_drop(void);
+void fc_nursery_reset(void);
 
 #endif

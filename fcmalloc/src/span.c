@@ -132,9 +132,9 @@ static struct fc_run *cut_up(struct fc_heap *heap, unsigned class, struct fc_run
     return span;
 }
 
-static struct fc_run *make(struct fc_heap *heap, unsigned class) {
+static struct fc_run *make(struct fc_heap *heap, unsigned class, bool whole) {
     uint32_t pages = fc_class_pages(class);
-    struct fc_run *run = fc_span_take_run(heap, FC_RUN_SPAN, pages, FC_PAGE);
+    struct fc_run *run = fc_span_take_run(heap, FC_RUN_SPAN, pages, FC_PAGE, whole);
     return run != NULL ? cut_up(heap, class, run) : NULL;
 }
 
@@ -174,14 +174,14 @@ bool fc_span_refill(struct fc_heap *heap, unsigned class) {
 }
 
 bool fc_span_add(struct fc_heap *heap, unsigned class) {
-    struct fc_run *span = make(heap, class);
+    // A class that has filled a span will use this one, too.
+    bool whole = heap->carved[class] * fc_class_stride(class) >= FC_SPAN_LEAST;
+    struct fc_run *span = make(heap, class, whole);
     if (span == NULL) {
         return false;
     }
-    // A class that has filled a span will use this one, too: one call instead of a fault for each
-    // page.
-    bool filled = heap->carved[class] * fc_run_stride(span) >= FC_SPAN_LEAST;
-    if (span->zero && filled && !fc_touch_is_own_ahead(fc_large_bins_used(&heap->large_bins))) {
+    // One call instead of a fault for each page.
+    if (span->zero && whole && !fc_touch_is_shared_ahead(0)) {
         fc_os_touch(span->start, fc_run_bytes(span));
     }
     span->zero = false;
@@ -232,15 +232,15 @@ static bool reclaim_all(struct fc_heap *heap) {
 }
 
 struct fc_run *fc_span_take_run(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
-                                size_t alignment) {
+                                size_t alignment, bool whole) {
     size_t used = fc_large_bins_used(&heap->large_bins);
     if (used >= heap->reclaim_at) {
         reclaim(heap);
         heap->reclaim_at = used + used / RECLAIM_SHARE + RECLAIM_LEAST;
     }
-    struct fc_run *run = fc_large_bins_take(heap, kind, pages, alignment);
+    struct fc_run *run = fc_large_bins_take(heap, kind, pages, alignment, whole);
     if (run == NULL && reclaim_all(heap)) {
-        run = fc_large_bins_take(heap, kind, pages, alignment);
+        run = fc_large_bins_take(heap, kind, pages, alignment, whole);
     }
     return run;
 }
@@ -297,7 +297,7 @@ bool fc_span_prepare(struct fc_heap *heap, unsigned class, size_t blocks) {
     uint32_t pages = fc_class_pages(class);
     while (blocks > 0) {
         // Not through fc_span_take_run: spans prepared before are empty, and have to stay.
-        struct fc_run *run = fc_large_bins_take(heap, FC_RUN_SPAN, pages, FC_PAGE);
+        struct fc_run *run = fc_large_bins_take(heap, FC_RUN_SPAN, pages, FC_PAGE, false);
         if (run == NULL) {
             return false;
         }

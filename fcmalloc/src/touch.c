@@ -32,7 +32,10 @@ static bool is_small_share(size_t bytes, size_t share) {
     return fc_options.decay == 0 && bytes / share >= FC_HUGE_PAGE;
 }
 
-bool fc_touch_is_shared_ahead(void) { return is_small_share(footprint(), SHARED); }
+bool fc_touch_is_shared_ahead(unsigned others) {
+    return others == 0 ? is_small_share(footprint(), SHARED)
+                       : is_small_share(footprint() / (others + 1), OWN);
+}
 
 bool fc_touch_is_own_ahead(size_t used) {
     return is_small_share(used, OWN) || is_small_share(footprint() / fc_heap_count(), OWN);

@@ -17,9 +17,9 @@
 // A block of this many bytes is worth touching ahead in any program.
 #define FC_TOUCH_LARGE ((size_t)4 << 20)
 
-// Whether memory is touched ahead: what heaps share, and what is a heap's own that uses so many
-// bytes.
-bool fc_touch_is_shared_ahead(void);
+// Whether memory is touched ahead: what heaps share, while so many others of them do so, and what
+// is a heap's own that uses so many bytes.
+bool fc_touch_is_shared_ahead(unsigned others);
 bool fc_touch_is_own_ahead(size_t used);
 
 // Prepares the never-used pages from `from` on for use up to `end`, and more of those up to

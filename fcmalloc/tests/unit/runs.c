@@ -7,7 +7,7 @@
 #include "shadow.h"
 
 static struct fc_run *take(uint32_t pages, size_t alignment) {
-    struct fc_run *run = fc_large_bins_take(fc_heap_here(), FC_RUN_LARGE, pages, alignment);
+    struct fc_run *run = fc_large_bins_take(fc_heap_here(), FC_RUN_LARGE, pages, alignment, true);
     CHECK(run != NULL && run->pages >= pages && (uintptr_t)run->start % alignment == 0);
     shadow_mark(run->start, fc_run_bytes(run), true);
     return run;
