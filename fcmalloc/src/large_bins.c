@@ -226,9 +226,8 @@ static void collect(struct fc_heap *heap) {
     }
 }
 
-// The shortest run in the bins, roughly, that is long enough; removed from its bin.
-static struct fc_run *find(struct fc_heap *heap, uint32_t pages) {
-    struct fc_large_bins *large_bins = &heap->large_bins;
+// The shortest run in the bins, roughly, that is long enough.
+static struct fc_run *look_up(struct fc_large_bins *large_bins, uint32_t pages) {
     unsigned b = bin_of(pages);
     struct fc_run *run = large_bins->bins[b];
     for (int i = 0; run != NULL && run->pages < pages; i++) {
@@ -240,11 +239,29 @@ static struct fc_run *find(struct fc_heap *heap, uint32_t pages) {
             run = large_bins->bins[b + (unsigned)__builtin_ctzll(filled)];
         }
     }
-    if (run == NULL) {
-        return NULL;
+    return run;
+}
+
+// Any run that is long enough and is charged already.
+static struct fc_run *look_up_charged(struct fc_large_bins *large_bins, uint32_t pages) {
+    for (unsigned b = bin_of(pages); b < FC_BINS; b++) {
+        for (struct fc_run *run = large_bins->bins[b]; run != NULL; run = run->next) {
+            if (!run->zero && run->pages >= pages) {
+                return run;
+            }
+        }
     }
-    size_t bytes = (size_t)pages << FC_PAGE_SHIFT;
-    if (run->zero && !fc_space_charge(bytes)) {
+    return NULL;
+}
+
+// A run in the bins that is long enough, removed from its bin.
+static struct fc_run *find(struct fc_heap *heap, uint32_t pages) {
+    struct fc_large_bins *large_bins = &heap->large_bins;
+    struct fc_run *run = look_up(large_bins, pages);
+    if (run != NULL && run->zero && !fc_space_charge((size_t)pages << FC_PAGE_SHIFT)) {
+        run = look_up_charged(large_bins, pages);
+    }
+    if (run == NULL) {
         return NULL;
     }
     unbin(large_bins, run);
@@ -392,23 +409,47 @@ static struct fc_run *take_own(struct fc_heap *heap, uint32_t pages, bool whole)
     return run != NULL ? run : fresh(heap, pages, true, whole);
 }
 
-// A run from what young heaps share. A heap that has some already takes more than one at a time.
-static struct fc_run *take_young(struct fc_heap *heap, uint32_t pages) {
+// Takes a slice of what young heaps share: several times `bytes`, if the heap has some already.
+static bool grow_young(struct fc_heap *heap, size_t bytes) {
+    struct fc_large_bins *large_bins = &heap->large_bins;
+    size_t several = large_bins->young.taken / YOUNG_SHARE / bytes;
+    struct fc_slice slice;
+    if (!fc_nursery_take(bytes, (several > 0 ? several : 1) * bytes, &slice)) {
+        return false;
+    }
+    if (slice.pieces[0].start != large_bins->young.end) {
+        shelve(heap, large_bins->young.top, large_bins->young.end, true);
+        large_bins->young.top = slice.pieces[0].start;
+    }
+    large_bins->young.end = slice.pieces[0].end;
+    for (int i = 0; i < FC_SLICE_PIECES; i++) {
+        large_bins->young.taken += (size_t)(slice.pieces[i].end - slice.pieces[i].start);
+        if (i > 0) {
+            shelve(heap, slice.pieces[i].start, slice.pieces[i].end, true);
+        }
+    }
+    return true;
+}
+
+// A run of never-used pages from what young heaps share.
+static struct fc_run *fresh_young(struct fc_heap *heap, uint32_t pages) {
     struct fc_large_bins *large_bins = &heap->large_bins;
     size_t bytes = (size_t)pages << FC_PAGE_SHIFT;
-    size_t several = large_bins->young / YOUNG_SHARE / bytes;
-    struct fc_slice slice;
-    if (!fc_nursery_is_for(large_bins->young, bytes) ||
-        !fc_nursery_take(bytes, (several > 0 ? several : 1) * bytes, &slice)) {
+    bool there = bytes <= (size_t)(large_bins->young.end - large_bins->young.top);
+    if (!there) {
+        there = fc_nursery_is_for(large_bins->young.taken, bytes) && grow_young(heap, bytes);
+    }
+    if (!there || !fc_space_charge(bytes)) {
         return NULL;
     }
-    for (int i = 0; i < FC_SLICE_PIECES; i++) {
-        size_t taken = (size_t)(slice.pieces[i].end - slice.pieces[i].start);
-        shelve(heap, slice.pieces[i].start, slice.pieces[i].end, true);
-        large_bins->young += taken;
-        count_used(large_bins, taken);
+    struct fc_run *run = describe(large_bins, large_bins->young.top, pages, true);
+    if (run == NULL) {
+        fc_space_refund(bytes);
+        return NULL;
     }
-    return find(heap, pages);
+    large_bins->young.top += bytes;
+    count_used(large_bins, bytes);
+    return run;
 }
 
 static void count_large(struct fc_large_bins *large_bins, size_t more) {
@@ -485,7 +526,7 @@ struct fc_run *fc_large_bins_take(struct fc_heap *heap, enum fc_run_kind kind, u
     run = stealing ? steal(heap, all, true) : NULL;
     fc_lock_take(&large_bins->lock);
     if (run == NULL && whole) {
-        run = take_young(heap, all);
+        run = fresh_young(heap, all);
     }
     if (run == NULL) {
         run = fresh(heap, all, true, whole);
@@ -573,8 +614,10 @@ bool fc_large_bins_resize(struct fc_run *run, uint32_t pages) {
 static size_t release_ahead(struct fc_large_bins *large_bins) {
     char *start = large_bins->top;
     size_t bytes = large_bins->ahead > start ? (size_t)(large_bins->ahead - start) : 0;
+    size_t young = (size_t)(large_bins->young.end - large_bins->young.top);
     large_bins->ahead = start;
-    return bytes > 0 && fc_os_purge(start, bytes) ? bytes : 0;
+    bytes = bytes > 0 && fc_os_purge(start, bytes) ? bytes : 0;
+    return bytes + (young > 0 && fc_os_purge(large_bins->young.top, young) ? young : 0);
 }
 
 size_t fc_large_bins_purge(struct fc_heap *heap) {

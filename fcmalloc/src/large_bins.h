@@ -22,9 +22,13 @@ struct fc_large_bins {
     _Atomic size_t incoming;
     char *top;
     char *end;
-    char *ahead;          // up to where pages after `top` are prepared for use; see touch.h
-    size_t taken;         // bytes of regions so far
-    size_t young;         // bytes of what young heaps share, so far
+    char *ahead;   // up to where pages after `top` are prepared for use; see touch.h
+    size_t taken;  // bytes of regions so far
+    struct {
+        char *top;  // never-used pages of what young heaps share
+        char *end;
+        size_t taken;  // bytes so far
+    } young;
     _Atomic size_t used;  // bytes of them ever used
     size_t large;         // pages in large blocks now
     size_t large_peak;    // the most that `large` was
