@@ -412,6 +412,9 @@ static struct fc_run *take_own(struct fc_heap *heap, uint32_t pages, bool whole)
 // Takes a slice of what young heaps share: several times `bytes`, if the heap has some already.
 static bool grow_young(struct fc_heap *heap, size_t bytes) {
     struct fc_large_bins *large_bins = &heap->large_bins;
+    if (!fc_nursery_is_for(large_bins->young.taken, bytes)) {
+        return false;
+    }
     size_t several = large_bins->young.taken / YOUNG_SHARE / bytes;
     struct fc_slice slice;
     if (!fc_nursery_take(bytes, (several > 0 ? several : 1) * bytes, &slice)) {
@@ -431,15 +434,13 @@ static bool grow_young(struct fc_heap *heap, size_t bytes) {
     return true;
 }
 
-// A run of never-used pages from what young heaps share.
+// A run of the slices of what young heaps share that the heap has. Others of it are touched
+// already, or soon will be.
 static struct fc_run *fresh_young(struct fc_heap *heap, uint32_t pages) {
     struct fc_large_bins *large_bins = &heap->large_bins;
     size_t bytes = (size_t)pages << FC_PAGE_SHIFT;
-    bool there = bytes <= (size_t)(large_bins->young.end - large_bins->young.top);
-    if (!there) {
-        there = fc_nursery_is_for(large_bins->young.taken, bytes) && grow_young(heap, bytes);
-    }
-    if (!there || !fc_space_charge(bytes)) {
+    if (bytes > (size_t)(large_bins->young.end - large_bins->young.top) ||
+        !fc_space_charge(bytes)) {
         return NULL;
     }
     struct fc_run *run = describe(large_bins, large_bins->young.top, pages, true);
@@ -516,8 +517,11 @@ struct fc_run *fc_large_bins_take(struct fc_heap *heap, enum fc_run_kind kind, u
     // For spans only as a last resort: they would cut up what others keep for their large blocks.
     bool stealing = kind == FC_RUN_LARGE;
     fc_lock_take(&large_bins->lock);
-    struct fc_run *run =
-        settle(heap, stealing ? find_merging(heap, all) : take_own(heap, all, whole), &wanted);
+    struct fc_run *run = stealing ? find_merging(heap, all) : take_own(heap, all, whole);
+    if (run == NULL && whole) {
+        run = fresh_young(heap, all);
+    }
+    run = settle(heap, run, &wanted);
     fc_lock_drop(&large_bins->lock);
     if (run != NULL) {
         return run;
@@ -525,7 +529,7 @@ struct fc_run *fc_large_bins_take(struct fc_heap *heap, enum fc_run_kind kind, u
     // Not under the lock: others may be doing the same.
     run = stealing ? steal(heap, all, true) : NULL;
     fc_lock_take(&large_bins->lock);
-    if (run == NULL && whole) {
+    if (run == NULL && whole && grow_young(heap, (size_t)all << FC_PAGE_SHIFT)) {
         run = fresh_young(heap, all);
     }
     if (run == NULL) {

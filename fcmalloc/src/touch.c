@@ -80,16 +80,17 @@ static bool claim_huge(void) {
 }
 
 // Asks for huge pages, and touches the first. False, and none are asked for behind it, where that
-// was dear.
+// was dear: where it is not clearly cheaper, the pages may be small ones all the same.
 static bool touch_huge(char *start, size_t bytes) {
     fc_os_advise_huge(start, bytes);
     uint64_t huge = touch(start, FC_HUGE_PAGE, &huge_cost);
     uint64_t small = atomic_load_explicit(&small_cost, memory_order_relaxed);
-    if (huge <= small) {
+    if (huge + small / 4 <= small) {
         atomic_store_explicit(&huge_from, 0, memory_order_relaxed);
         return true;
     }
-    size_t pause = (huge - small) * LOOKING / small * FC_HUGE_PAGE;
+    uint64_t lost = huge > small + small / 4 ? huge - small : small / 4;
+    size_t pause = lost * LOOKING / small * FC_HUGE_PAGE;
     atomic_store_explicit(&huge_from, footprint() + pause, memory_order_relaxed);
     // Forgotten, so that one good huge page is believed after the pause.
     atomic_store_explicit(&huge_cost, 0, memory_order_relaxed);
