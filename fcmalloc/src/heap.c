@@ -6,7 +6,7 @@
 
 #include "init.h"
 #include "numa.h"
-#include "nursery.h"
+#include "shared.h"
 #include "span.h"
 
 #define SAME_4(x) x, x, x, x
@@ -375,14 +375,14 @@ void fc_heap_watch_threads(void) {
 }
 
 // Locks are taken in their nesting order: the common heap's, the registry's, the large bins', the
-// nursery's, the space's.
+// shared regions', the space's.
 void fc_heap_hold_all(void) {
     fc_lock_take(&registry.common_lock);
     fc_lock_take(&registry.lock);
     for (unsigned id = 0; id < fc_heap_count(); id++) {
         fc_lock_take(&registry.heaps[id]->large_bins.lock);
     }
-    fc_nursery_hold();
+    fc_shared_hold();
     fc_lock_take(&fc_space.lock);
     fc_lock_holds_all = true;
 }
@@ -390,7 +390,7 @@ void fc_heap_hold_all(void) {
 void fc_heap_drop_all(void) {
     fc_lock_holds_all = false;
     fc_lock_drop(&fc_space.lock);
-    fc_nursery_drop();
+    fc_shared_drop();
     for (unsigned id = fc_heap_count(); id-- > 0;) {
         fc_lock_drop(&registry.heaps[id]->large_bins.lock);
     }
@@ -409,7 +409,7 @@ void fc_heap_reset_all(void) {
         }
     }
     fc_lock_reset(&fc_space.lock);
-    fc_nursery_reset();
+    fc_shared_reset();
     fc_lock_reset(&registry.lock);
     fc_lock_reset(&registry.common_lock);
 }

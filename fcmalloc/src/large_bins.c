@@ -2,10 +2,10 @@
 
 #include "heap.h"
 #include "numa.h"
-#include "nursery.h"
 #include "options.h"
 #include "os.h"
-#include "touch.h"
+#include "prefault.h"
+#include "shared.h"
 
 // Runs of one bin examined for one that is long enough.
 #define LOOK 16
@@ -15,8 +15,8 @@
 // there must be enough for every heap: this many regions, of at most LARGEST_WISH.
 #define REGIONS 8192
 #define LARGEST_WISH ((size_t)1 << 30)
-// A young heap takes this share of what it has at a time.
-#define YOUNG_SHARE 8
+// A small heap takes this share of the slices that it has at a time.
+#define SLICE_SHARE 8
 // A plan's memory for a heap is on huge pages from this size on: for less, the part of the last one
 // that is not used would be a large share.
 #define PLANNED_HUGE (6 * FC_HUGE_PAGE)
@@ -92,6 +92,7 @@ static struct fc_run *describe(struct fc_large_bins *large_bins, char *start, ui
     run->payload = NULL;
     run->pages = pages;
     run->zero = zero;
+    run->touched = false;
     run->freed_at = 0;
     return run;
 }
@@ -313,13 +314,17 @@ static struct fc_run *steal_from_elsewhere(struct fc_heap *heap, uint32_t pages)
     return run;
 }
 
-// Prepares the never-used pages up to `end`.
-static void prepare(struct fc_large_bins *large_bins, char *end) {
-    char *from = large_bins->ahead > large_bins->top ? large_bins->ahead : large_bins->top;
-    bool large = (size_t)(end - large_bins->top) >= FC_TOUCH_LARGE;
-    if (end > from && (large || fc_touch_is_own_ahead(fc_large_bins_used(large_bins)))) {
-        large_bins->ahead = fc_touch_ahead(from, end, large_bins->end);
+// Makes the never-used pages up to `end` ready for use. Whether they are touched then.
+static bool make_ready(struct fc_large_bins *large_bins, char *end) {
+    size_t bytes = (size_t)(end - large_bins->top);
+    char *from = large_bins->ready > large_bins->top ? large_bins->ready : large_bins->top;
+    if (!fc_prefault_own(bytes, fc_large_bins_used(large_bins))) {
+        return false;
     }
+    if (end > from) {
+        large_bins->ready = fc_prefault(from, end, large_bins->end);
+    }
+    return bytes <= FC_PREFAULT_BATCH;
 }
 
 static void count_used(struct fc_large_bins *large_bins, size_t bytes) {
@@ -328,8 +333,8 @@ static void count_used(struct fc_large_bins *large_bins, size_t bytes) {
 }
 
 // A run from the never-used part of the heap's region, preceded by the free run before it if
-// `joined` allows; prepared for use if `whole`.
-static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined, bool whole) {
+// `joined` allows; touched ahead if `prefault`.
+static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined, bool prefault) {
     struct fc_large_bins *large_bins = &heap->large_bins;
     size_t bytes = (size_t)pages << FC_PAGE_SHIFT;
     if (large_bins->top == NULL) {
@@ -357,16 +362,14 @@ static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined, b
             return NULL;
         }
     }
-    if (whole) {
-        prepare(large_bins, large_bins->top + more);
-    }
+    run->touched = prefault && make_ready(large_bins, large_bins->top + more) && before == NULL;
     large_bins->top += more;
     count_used(large_bins, more);
     return run;
 }
 
 // Puts pages that are in no list into the bins. Without a descriptor they are lost.
-static void shelve(struct fc_heap *heap, char *start, char *end, bool zero) {
+static void bin_pages(struct fc_heap *heap, char *start, char *end, bool zero) {
     uint32_t pages = (uint32_t)((size_t)(end - start) >> FC_PAGE_SHIFT);
     struct fc_run *run = pages > 0 ? describe(&heap->large_bins, start, pages, zero) : NULL;
     if (run != NULL) {
@@ -395,60 +398,60 @@ static bool grow(struct fc_heap *heap, size_t bytes) {
     large_bins->taken += granted;
     if (start != large_bins->end || touched > start) {
         migrate(heap, start, touched);
-        shelve(heap, large_bins->top, large_bins->end, true);
-        shelve(heap, start, touched, false);
-        large_bins->top = large_bins->ahead = touched;
+        bin_pages(heap, large_bins->top, large_bins->end, true);
+        bin_pages(heap, start, touched, false);
+        large_bins->top = large_bins->ready = touched;
     }
     large_bins->end = start + granted;
     return true;
 }
 
 // A run from the heap's own large bins. Under the lock.
-static struct fc_run *take_own(struct fc_heap *heap, uint32_t pages, bool whole) {
+static struct fc_run *take_own(struct fc_heap *heap, uint32_t pages, bool prefault) {
     struct fc_run *run = find_merging(heap, pages);
-    return run != NULL ? run : fresh(heap, pages, true, whole);
+    return run != NULL ? run : fresh(heap, pages, true, prefault);
 }
 
-// Takes a slice of what young heaps share: several times `bytes`, if the heap has some already.
-static bool grow_young(struct fc_heap *heap, size_t bytes) {
+// Takes a slice of what small heaps share: several times `bytes`, if the heap has some already.
+static bool grow_shared(struct fc_heap *heap, size_t bytes) {
     struct fc_large_bins *large_bins = &heap->large_bins;
-    if (!fc_nursery_is_for(large_bins->young.taken, bytes)) {
-        return false;
-    }
-    size_t several = large_bins->young.taken / YOUNG_SHARE / bytes;
+    size_t several = large_bins->shared.taken / SLICE_SHARE / bytes;
     struct fc_slice slice;
-    if (!fc_nursery_take(bytes, (several > 0 ? several : 1) * bytes, &slice)) {
+    if (!fc_shared_is_for(large_bins->shared.taken, bytes) ||
+        !fc_shared_take(bytes, (several > 0 ? several : 1) * bytes, &slice)) {
         return false;
     }
-    if (slice.pieces[0].start != large_bins->young.end) {
-        shelve(heap, large_bins->young.top, large_bins->young.end, true);
-        large_bins->young.top = slice.pieces[0].start;
+    if (slice.granted.start == large_bins->shared.end) {
+        large_bins->shared.touched = large_bins->shared.touched && slice.touched;
+    } else {
+        bin_pages(heap, large_bins->shared.top, large_bins->shared.end, true);
+        large_bins->shared.top = slice.granted.start;
+        large_bins->shared.touched = slice.touched;
     }
-    large_bins->young.end = slice.pieces[0].end;
-    for (int i = 0; i < FC_SLICE_PIECES; i++) {
-        large_bins->young.taken += (size_t)(slice.pieces[i].end - slice.pieces[i].start);
-        if (i > 0) {
-            shelve(heap, slice.pieces[i].start, slice.pieces[i].end, true);
-        }
+    large_bins->shared.end = slice.granted.end;
+    large_bins->shared.taken += (size_t)(slice.granted.end - slice.granted.start);
+    for (int i = 0; i < 2; i++) {
+        bin_pages(heap, slice.left[i].start, slice.left[i].end, true);
+        large_bins->shared.taken += (size_t)(slice.left[i].end - slice.left[i].start);
     }
     return true;
 }
 
-// A run of the slices of what young heaps share that the heap has. Others of it are touched
-// already, or soon will be.
-static struct fc_run *fresh_young(struct fc_heap *heap, uint32_t pages) {
+// A run of the heap's slice of what small heaps share.
+static struct fc_run *fresh_shared(struct fc_heap *heap, uint32_t pages) {
     struct fc_large_bins *large_bins = &heap->large_bins;
     size_t bytes = (size_t)pages << FC_PAGE_SHIFT;
-    if (bytes > (size_t)(large_bins->young.end - large_bins->young.top) ||
+    if (bytes > (size_t)(large_bins->shared.end - large_bins->shared.top) ||
         !fc_space_charge(bytes)) {
         return NULL;
     }
-    struct fc_run *run = describe(large_bins, large_bins->young.top, pages, true);
+    struct fc_run *run = describe(large_bins, large_bins->shared.top, pages, true);
     if (run == NULL) {
         fc_space_refund(bytes);
         return NULL;
     }
-    large_bins->young.top += bytes;
+    run->touched = large_bins->shared.touched;
+    large_bins->shared.top += bytes;
     count_used(large_bins, bytes);
     return run;
 }
@@ -482,7 +485,7 @@ static void align(struct fc_heap *heap, struct fc_run *run, uint32_t pages, size
     }
 }
 
-// Turns a run just taken into what it is for.
+// What a caller asked for.
 struct wanted {
     enum fc_run_kind kind;
     uint32_t pages;
@@ -506,7 +509,7 @@ static struct fc_run *settle(struct fc_heap *heap, struct fc_run *run,
 }
 
 struct fc_run *fc_large_bins_take(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
-                                  size_t alignment, bool whole) {
+                                  size_t alignment, bool prefault) {
     struct fc_large_bins *large_bins = &heap->large_bins;
     struct wanted wanted = {kind, pages, alignment > FC_PAGE ? alignment : FC_PAGE};
     size_t most = pages + (wanted.alignment >> FC_PAGE_SHIFT) - 1;
@@ -515,11 +518,11 @@ struct fc_run *fc_large_bins_take(struct fc_heap *heap, enum fc_run_kind kind, u
     }
     uint32_t all = (uint32_t)most;
     // For spans only as a last resort: they would cut up what others keep for their large blocks.
-    bool stealing = kind == FC_RUN_LARGE;
+    bool is_large = kind == FC_RUN_LARGE;
     fc_lock_take(&large_bins->lock);
-    struct fc_run *run = stealing ? find_merging(heap, all) : take_own(heap, all, whole);
-    if (run == NULL && whole) {
-        run = fresh_young(heap, all);
+    struct fc_run *run = is_large ? find_merging(heap, all) : take_own(heap, all, prefault);
+    if (run == NULL && prefault) {
+        run = fresh_shared(heap, all);
     }
     run = settle(heap, run, &wanted);
     fc_lock_drop(&large_bins->lock);
@@ -527,16 +530,16 @@ struct fc_run *fc_large_bins_take(struct fc_heap *heap, enum fc_run_kind kind, u
         return run;
     }
     // Not under the lock: others may be doing the same.
-    run = stealing ? steal(heap, all, true) : NULL;
+    run = is_large ? steal(heap, all, true) : NULL;
     fc_lock_take(&large_bins->lock);
-    if (run == NULL && whole && grow_young(heap, (size_t)all << FC_PAGE_SHIFT)) {
-        run = fresh_young(heap, all);
+    if (run == NULL && prefault && grow_shared(heap, (size_t)all << FC_PAGE_SHIFT)) {
+        run = fresh_shared(heap, all);
     }
     if (run == NULL) {
-        run = fresh(heap, all, true, whole);
+        run = fresh(heap, all, true, prefault);
     }
     if (run == NULL && grow(heap, (size_t)all << FC_PAGE_SHIFT)) {
-        run = take_own(heap, all, whole);
+        run = take_own(heap, all, prefault);
     }
     run = settle(heap, run, &wanted);
     fc_lock_drop(&large_bins->lock);
@@ -614,14 +617,18 @@ bool fc_large_bins_resize(struct fc_run *run, uint32_t pages) {
     return done;
 }
 
-// Releases what was touched ahead and is not used. Returns bytes. Under the lock.
-static size_t release_ahead(struct fc_large_bins *large_bins) {
-    char *start = large_bins->top;
-    size_t bytes = large_bins->ahead > start ? (size_t)(large_bins->ahead - start) : 0;
-    size_t young = (size_t)(large_bins->young.end - large_bins->young.top);
-    large_bins->ahead = start;
-    bytes = bytes > 0 && fc_os_purge(start, bytes) ? bytes : 0;
-    return bytes + (young > 0 && fc_os_purge(large_bins->young.top, young) ? young : 0);
+// Releases what was touched ahead and is not used. It is not charged, and not counted as released:
+// how much of it is resident is not known. Under the lock.
+static void release_unused(struct fc_large_bins *large_bins) {
+    if (large_bins->ready > large_bins->top) {
+        (void)fc_os_purge(large_bins->top, (size_t)(large_bins->ready - large_bins->top));
+        large_bins->ready = large_bins->top;
+    }
+    if (large_bins->shared.end > large_bins->shared.top) {
+        (void)fc_os_purge(large_bins->shared.top,
+                          (size_t)(large_bins->shared.end - large_bins->shared.top));
+        large_bins->shared.touched = false;
+    }
 }
 
 size_t fc_large_bins_purge(struct fc_heap *heap) {
@@ -640,7 +647,7 @@ size_t fc_large_bins_purge(struct fc_heap *heap) {
         }
     }
     fc_space_refund(bytes);
-    bytes += release_ahead(large_bins);
+    release_unused(large_bins);
     fc_lock_drop(&large_bins->lock);
     atomic_fetch_add_explicit(&fc_space.released, bytes, memory_order_relaxed);
     return bytes;
@@ -663,8 +670,8 @@ void fc_large_bins_migrate(struct fc_heap *heap) {
             }
         }
     }
-    if (large_bins->ahead > large_bins->top) {
-        migrate(heap, large_bins->top, large_bins->ahead);
+    if (large_bins->ready > large_bins->top) {
+        migrate(heap, large_bins->top, large_bins->ready);
     }
     fc_lock_drop(&large_bins->lock);
 }
@@ -673,16 +680,22 @@ void fc_large_bins_migrate(struct fc_heap *heap) {
 static struct fc_run *fresh_untouched(struct fc_heap *heap, uint32_t pages) {
     struct fc_large_bins *large_bins = &heap->large_bins;
     size_t bytes = (size_t)pages << FC_PAGE_SHIFT;
-    if (bytes > (size_t)(large_bins->end - large_bins->top) && !grow(heap, bytes)) {
-        return NULL;
+    // What is touched already of a region that it gets goes into the bins.
+    while (bytes > (size_t)(large_bins->end - large_bins->top)) {
+        if (!grow(heap, bytes)) {
+            return NULL;
+        }
     }
-    char *end = large_bins->top + bytes;
-    char *huge = (char *)fc_round_up((uintptr_t)large_bins->top, FC_HUGE_PAGE);
-    if (bytes >= PLANNED_HUGE && fc_options.huge != FC_HUGE_NEVER) {
-        fc_os_advise_huge(huge, (size_t)(end - huge));
+    struct fc_run *run = fresh(heap, pages, false, false);
+    if (run != NULL) {
+        char *end = fc_run_end(run);
+        char *huge = (char *)fc_round_up((uintptr_t)run->start, FC_HUGE_PAGE);
+        if (bytes >= PLANNED_HUGE && fc_options.huge != FC_HUGE_NEVER) {
+            fc_os_advise_huge(huge, (size_t)(end - huge));
+        }
+        large_bins->ready = large_bins->ready > end ? large_bins->ready : end;
     }
-    large_bins->ahead = large_bins->ahead > end ? large_bins->ahead : end;
-    return fresh(heap, pages, false, false);
+    return run;
 }
 
 bool fc_large_bins_prepare(struct fc_heap *heap, size_t bytes) {

@@ -20,16 +20,19 @@ struct fc_large_bins {
     // lock.
     _Atomic size_t idle;
     _Atomic size_t incoming;
+    // The heap's own region: never used from `top` to `end`, but ready for use up to `ready`.
     char *top;
+    char *ready;
     char *end;
-    char *ahead;   // up to where pages after `top` are prepared for use; see touch.h
-    size_t taken;  // bytes of regions so far
+    size_t taken;  // bytes of such regions so far
+    // Its slice of what small heaps share.
     struct {
-        char *top;  // never-used pages of what young heaps share
+        char *top;
         char *end;
-        size_t taken;  // bytes so far
-    } young;
-    _Atomic size_t used;  // bytes of them ever used
+        bool touched;
+        size_t taken;  // bytes of slices so far
+    } shared;
+    _Atomic size_t used;  // bytes of regions and slices that were ever used
     size_t large;         // pages in large blocks now
     size_t large_peak;    // the most that `large` was
     uint32_t last_scan;   // milliseconds, when decay last looked
@@ -40,7 +43,7 @@ struct fc_large_bins {
     struct fc_run *bins[FC_BINS];
 };
 
-// Bytes of the heap's regions that were ever used.
+// Bytes of the heap's regions and slices that were ever used.
 static inline size_t fc_large_bins_used(const struct fc_large_bins *large_bins) {
     return atomic_load_explicit(&large_bins->used, memory_order_relaxed);
 }
@@ -50,7 +53,7 @@ static inline size_t fc_large_bins_used(const struct fc_large_bins *large_bins) 
 // of it will be used soon, so that it may be touched ahead. NULL where neither the limit nor the
 // kernel leaves any.
 struct fc_run *fc_large_bins_take(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
-                                  size_t alignment, bool whole);
+                                  size_t alignment, bool prefault);
 
 // Puts a run owned by the heap into its large bins.
 void fc_large_bins_put(struct fc_heap *heap, struct fc_run *run);

@@ -58,8 +58,9 @@ static void *large_alloc(struct fc_heap *heap, size_t size, size_t alignment, bo
             return no_memory();
         }
     }
-    // A run used again keeps its line: the others of its first page are not in the cache.
-    bool coloured = run->payload != NULL && (size_t)(run->payload - run->start) < FC_PAGE;
+    // A run used again keeps its line: the lines from there on are in the cache. A block that was
+    // not staggered has none.
+    bool coloured = run->payload > run->start && run->payload < run->start + FC_PAGE;
     if (!staggered || !coloured) {
         size_t line = staggered ? heap->colour++ * STAGGER_LINES % (FC_PAGE / FC_LINE) : 0;
         run->payload = run->start + line * FC_LINE;

@@ -67,6 +67,24 @@ bool fc_os_commit(void *start, size_t bytes) {
     return done;
 }
 
+size_t fc_os_resident(void *start, size_t bytes) {
+    unsigned char pages[512];
+    size_t resident = 0;
+    int saved = errno;
+    for (size_t done = 0; done < bytes; done += sizeof pages * FC_PAGE) {
+        size_t left = bytes - done < sizeof pages * FC_PAGE ? bytes - done : sizeof pages * FC_PAGE;
+        count_call();
+        if (mincore((char *)start + done, left, pages) != 0) {
+            errno = saved;
+            return 0;
+        }
+        for (size_t i = 0; i < left / FC_PAGE; i++) {
+            resident += (pages[i] & 1) != 0 ? FC_PAGE : 0;
+        }
+    }
+    return resident;
+}
+
 bool fc_os_purge(void *start, size_t bytes) { return advise(start, bytes, MADV_DONTNEED); }
 
 void fc_os_decline_huge(void *start, size_t bytes) { (void)advise(start, bytes, MADV_NOHUGEPAGE); }
@@ -115,27 +133,19 @@ struct share {
     bool done;
 };
 
-// First-touches the pages. False where the kernel has none.
-static bool touch(char *start, size_t bytes) {
-    int saved = errno;
-    count_call();
-    bool done = madvise(start, bytes, MADV_POPULATE_WRITE) == 0;
-    if (!done && errno == EINVAL) {
-        // Kernels before 5.14 do not know the advice. A page may be in use by now.
-        for (size_t i = 0; i < bytes; i += FC_PAGE) {
-            atomic_fetch_or_explicit((_Atomic char *)(start + i), 0, memory_order_relaxed);
-        }
-        done = true;
-    }
-    errno = saved;
-    return done;
-}
-
-void fc_os_touch(void *start, size_t bytes) { (void)touch(start, bytes); }
+bool fc_os_touch(void *start, size_t bytes) { return advise(start, bytes, MADV_POPULATE_WRITE); }
 
 static void *populate_share(void *argument) {
     struct share *share = argument;
-    share->done = touch(share->start, share->bytes);
+    count_call();
+    share->done = madvise(share->start, share->bytes, MADV_POPULATE_WRITE) == 0;
+    if (!share->done && errno == EINVAL) {
+        // Kernels before 5.14 do not know the advice. A page may be in use by now.
+        for (size_t i = 0; i < share->bytes; i += FC_PAGE) {
+            atomic_fetch_or_explicit((_Atomic char *)(share->start + i), 0, memory_order_relaxed);
+        }
+        share->done = true;
+    }
     return NULL;
 }
 
@@ -228,8 +238,11 @@ size_t fc_os_address_limit(void) {
 }
 
 uint64_t fc_os_processor_time(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    int saved = errno;
+    struct timespec now = {0};
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0) {
+        errno = saved;
+    }
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 

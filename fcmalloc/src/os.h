@@ -28,8 +28,11 @@ bool fc_os_commit_huge(void *start, size_t bytes);
 // First-touches committed pages with as many threads as the program may use cores. Starting them
 // allocates: not under a lock.
 bool fc_os_populate(void *start, size_t bytes);
-// First-touches a few committed pages. Best effort.
-void fc_os_touch(void *start, size_t bytes);
+// First-touches a few committed pages in one call. False where the kernel cannot: before 5.14, or
+// where a page of them is guarded.
+bool fc_os_touch(void *start, size_t bytes);
+// Bytes of these committed pages that are in memory; 0 if that is not known.
+size_t fc_os_resident(void *start, size_t bytes);
 // Makes pages fault on access, or undoes it.
 bool fc_os_guard(void *start, size_t bytes);
 bool fc_os_unguard(void *start, size_t bytes);
@@ -45,7 +48,8 @@ int fc_os_core(unsigned index);
 size_t fc_os_memory(void);
 // Bytes of address space that the program may use; SIZE_MAX where unlimited.
 size_t fc_os_address_limit(void);
-// Nanoseconds of processor time that the calling thread has used, in the kernel too.
+// Nanoseconds of processor time that the calling thread has used, in the kernel too; 0 if that
+// is not known.
 uint64_t fc_os_processor_time(void);
 // Milliseconds of the kernel's coarse clock, since an arbitrary moment.
 uint32_t fc_os_milliseconds(void);

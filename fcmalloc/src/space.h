@@ -63,7 +63,8 @@ struct fc_run {
     uint16_t capacity;  // spans: blocks in all
     uint8_t class;
     _Atomic uint8_t kind;
-    bool zero;  // reads as zeros and is not charged: never used, or released
+    bool zero;     // reads as zeros and is not charged: never used, or released
+    bool touched;  // was touched before anybody used it
 
     // Spans: blocks ready to hand out.
     _Alignas(FC_LINE) struct fc_block *free;
@@ -112,7 +113,7 @@ extern struct fc_space fc_space;
 // False where the kernel refuses even a little.
 bool fc_space_open(size_t heap_bytes, size_t channel_bytes);
 
-// At least `bytes` of pages, `wish` if possible, directly at `after` if that is the frontier.
+// At least `bytes` of pages, `wish` if possible.
 // `*touched` is where the first-touched part ends. NULL where none is left.
 char *fc_space_grow(size_t bytes, size_t wish, size_t *granted, char **touched);
 

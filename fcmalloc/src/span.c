@@ -5,7 +5,6 @@
 #include "guard.h"
 #include "numa.h"
 #include "os.h"
-#include "touch.h"
 
 // Empty spans are searched for each time the heap has used this share more fresh memory.
 #define RECLAIM_SHARE 8
@@ -132,9 +131,9 @@ static struct fc_run *cut_up(struct fc_heap *heap, unsigned class, struct fc_run
     return span;
 }
 
-static struct fc_run *make(struct fc_heap *heap, unsigned class, bool whole) {
+static struct fc_run *make(struct fc_heap *heap, unsigned class, bool prefault) {
     uint32_t pages = fc_class_pages(class);
-    struct fc_run *run = fc_span_take_run(heap, FC_RUN_SPAN, pages, FC_PAGE, whole);
+    struct fc_run *run = fc_span_take_run(heap, FC_RUN_SPAN, pages, FC_PAGE, prefault);
     return run != NULL ? cut_up(heap, class, run) : NULL;
 }
 
@@ -174,15 +173,15 @@ bool fc_span_refill(struct fc_heap *heap, unsigned class) {
 }
 
 bool fc_span_add(struct fc_heap *heap, unsigned class) {
-    // A class that has filled a span will use this one, too.
-    bool whole = heap->carved[class] * fc_class_stride(class) >= FC_SPAN_LEAST;
-    struct fc_run *span = make(heap, class, whole);
+    // A class that has filled a span will use this one, too: one call instead of a fault for each
+    // page.
+    bool prefault = heap->carved[class] * fc_class_stride(class) >= FC_SPAN_LEAST;
+    struct fc_run *span = make(heap, class, prefault);
     if (span == NULL) {
         return false;
     }
-    // One call instead of a fault for each page.
-    if (span->zero && whole && !fc_touch_is_shared_ahead(0)) {
-        fc_os_touch(span->start, fc_run_bytes(span));
+    if (span->zero && prefault && !span->touched) {
+        (void)fc_os_touch(span->start, fc_run_bytes(span) - FC_GUARD_PAGES * FC_PAGE);
     }
     span->zero = false;
     replace(heap, span);
@@ -232,15 +231,15 @@ static bool reclaim_all(struct fc_heap *heap) {
 }
 
 struct fc_run *fc_span_take_run(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
-                                size_t alignment, bool whole) {
+                                size_t alignment, bool prefault) {
     size_t used = fc_large_bins_used(&heap->large_bins);
     if (used >= heap->reclaim_at) {
         reclaim(heap);
         heap->reclaim_at = used + used / RECLAIM_SHARE + RECLAIM_LEAST;
     }
-    struct fc_run *run = fc_large_bins_take(heap, kind, pages, alignment, whole);
+    struct fc_run *run = fc_large_bins_take(heap, kind, pages, alignment, prefault);
     if (run == NULL && reclaim_all(heap)) {
-        run = fc_large_bins_take(heap, kind, pages, alignment, whole);
+        run = fc_large_bins_take(heap, kind, pages, alignment, prefault);
     }
     return run;
 }

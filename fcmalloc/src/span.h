@@ -23,7 +23,7 @@ bool fc_span_retire(struct fc_heap *heap);
 // A run as from fc_large_bins_take. Now and then while the heap grows, and before it fails, empty
 // spans are reclaimed, its own and those of dead heaps.
 struct fc_run *fc_span_take_run(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
-                                size_t alignment, bool whole);
+                                size_t alignment, bool prefault);
 
 // Makes `heap` the owner of every span of `dead`, which no thread has.
 void fc_span_inherit(struct fc_heap *heap, struct fc_heap *dead);
