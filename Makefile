@@ -92,7 +92,7 @@ bench-alloc: | setup-alloc ## Compare fcmalloc with other allocators, on HElib t
 	$(MAKE) -C fcmalloc >&2
 	$(MAKE) -C lab/alloc BUILD="$(ALLOC_BUILD)" HELIB="$(abspath $(HELIB))" >&2
 	$(PYTHON) lab/alloc/alloc.py --fcmalloc fcmalloc/build --build "$(ALLOC_BUILD)" --table "$(ALLOC_BUILD)/table.md" $(BENCH)
-	$(PYTHON) lab/alloc/programs.py --fcmalloc fcmalloc/build --build "$(ALLOC_BUILD)" $(BENCH)
+	$(PYTHON) lab/alloc/programs.py --fcmalloc fcmalloc/build --build "$(ALLOC_BUILD)" $(filter-out --cold,$(BENCH))
 
 bench-mining: build ## Mine real data sets end to end and print times and sizes
 	$(PYTHON) lab/bench/mining.py --oboro "$(OBORO)" --data "$(BENCH_DATA)" $(BENCH)

@@ -58,8 +58,11 @@ bool fc_sub_keep_large(struct fc_sub *sub, struct fc_run *run) {
 }
 
 struct fc_run *fc_sub_take_large(struct fc_sub *sub, uint32_t pages) {
-    uint64_t lengths = pages < FC_CACHE_LARGE_PAGES ? sub->large_filled >> pages : 0;
-    lengths &= ((uint64_t)2 << pages / 8) - 1;
+    if (pages >= FC_CACHE_LARGE_PAGES) {
+        return NULL;
+    }
+    // This length and those up to an eighth longer.
+    uint64_t lengths = sub->large_filled >> pages & (((uint64_t)2 << pages / 8) - 1);
     if (lengths == 0) {
         return NULL;
     }

@@ -315,7 +315,8 @@ def test_the_least_run_is_judged() -> None:
     assert planned["worst"] == pytest.approx(1 / 0.9)
     assert not planned["met"]
     assert aim(results, "HElib's job: peak")["worst"] == pytest.approx(130 / 120)
-    assert "same" not in {one["aim"] for one in aims.judged(results, [GLIBC])}
+    named = [one["aim"] for one in aims.judged(results, [GLIBC])]
+    assert not any(name.startswith("the replay's first phase") for name in named)
 
 
 def test_orders_are_compared_where_helib_tells_the_allocators_apart() -> None:

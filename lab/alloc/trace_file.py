@@ -263,23 +263,6 @@ def flat(trace: Trace) -> Iterator[bytes]:
             yield EVENT.pack(event.kind, event.thread, event.value)
 
 
-def recorded_sequences(trace: Trace) -> list[list[tuple[str, int, int]]]:
-    """What each thread did, comparable between forms: allocations as ("m", its number, size), frees
-    as ("f", the block's thread, number)."""
-    sequences = []
-    for events in trace:
-        blocks = 0
-        sequence = []
-        for event in events:
-            if event.kind is Kind.ALLOCATE:
-                sequence.append(("m", blocks, event.value))
-                blocks += 1
-            elif event.kind is Kind.FREE:
-                sequence.append(("f", event.thread, event.value))
-        sequences.append(sequence)
-    return sequences
-
-
 def write_kept(trace: Trace, path: Path) -> None:
     path.write_bytes(lzma.compress(kept_text(trace).encode(), preset=9 | lzma.PRESET_EXTREME))
 

@@ -41,7 +41,7 @@ static void decline_all(void) {
     become("is_large_without_them");
 }
 
-// Whether a large heap has them otherwise depends on what they cost: see unit/touch.c.
+// Whether a large heap has them otherwise depends on what they cost: see unit/prefault.c.
 TEST(a_large_heap_has_none_if_told_so) {
     if (machine_has_huge_pages()) check_succeeds(decline_all);
 }

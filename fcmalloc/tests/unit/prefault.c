@@ -1,4 +1,4 @@
-// Which pages never-used memory gets: the decisions of touch.c, on a kernel that is made up here,
+// Which pages never-used memory gets: the decisions of prefault.c, on a kernel that is made up here,
 // so that what pages cost is known.
 
 // Before any header declares them.
