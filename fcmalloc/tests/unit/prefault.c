@@ -1,5 +1,5 @@
-// Which pages never-used memory gets: the decisions of prefault.c, on a kernel that is made up here,
-// so that what pages cost is known.
+// Which pages never-used memory gets: the decisions of prefault.c, on a kernel that is made up
+// here, so that what pages cost is known.
 
 // Before any header declares them.
 #define fc_prefault_own tested_own
