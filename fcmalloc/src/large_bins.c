@@ -135,12 +135,14 @@ static void merge(struct fc_heap *heap, struct fc_run *run) {
         unbin(large_bins, right);
         run->pages += right->pages;
         run->freed_at = later(run->freed_at, right->freed_at);
+        run->touched |= right->touched;
         undescribe(large_bins, right);
     }
     for (; left != NULL; left = mergeable(heap, run, run->start - FC_PAGE)) {
         unbin(large_bins, left);
         left->pages += run->pages;
         left->freed_at = later(left->freed_at, run->freed_at);
+        left->touched |= run->touched;
         undescribe(large_bins, run);
         run = left;
     }
@@ -171,6 +173,7 @@ static bool cut(struct fc_heap *heap, struct fc_run *run, uint32_t pages) {
         return false;
     }
     rest->freed_at = run->freed_at;
+    rest->touched = run->touched;
     run->pages = pages;
     bin(heap, rest);
     defer_coalescing(heap, rest);
@@ -197,6 +200,7 @@ static void decay(struct fc_heap *heap, uint32_t now) {
             if (!run->zero && now - run->freed_at >= fc_options.decay &&
                 fc_os_purge(run->start, fc_run_bytes(run))) {
                 run->zero = true;
+                run->touched = false;
                 fc_space_refund(fc_run_bytes(run));
                 atomic_fetch_add_explicit(&fc_space.released, fc_run_bytes(run),
                                           memory_order_relaxed);
@@ -310,6 +314,7 @@ static struct fc_run *steal_from_elsewhere(struct fc_heap *heap, uint32_t pages)
     struct fc_run *run = steal(heap, pages, false);
     if (run != NULL) {
         run->zero = fc_os_purge(run->start, fc_run_bytes(run)) || run->zero;
+        run->touched = false;
     }
     return run;
 }
@@ -373,6 +378,7 @@ static void bin_pages(struct fc_heap *heap, char *start, char *end, bool zero) {
     uint32_t pages = (uint32_t)((size_t)(end - start) >> FC_PAGE_SHIFT);
     struct fc_run *run = pages > 0 ? describe(&heap->large_bins, start, pages, zero) : NULL;
     if (run != NULL) {
+        run->touched = true;  // or parts of it
         bin(heap, run);
     }
 }
@@ -639,10 +645,11 @@ size_t fc_large_bins_purge(struct fc_heap *heap) {
     coalesce_deferred(heap);
     for (unsigned b = 0; b < FC_BINS; b++) {
         for (struct fc_run *run = large_bins->bins[b]; run != NULL; run = run->next) {
-            // What reads as zeros may have been touched ahead.
-            if (fc_os_purge(run->start, fc_run_bytes(run)) && !run->zero) {
+            bool resident = !run->zero || run->touched;
+            if (resident && fc_os_purge(run->start, fc_run_bytes(run))) {
+                bytes += run->zero ? 0 : fc_run_bytes(run);
                 run->zero = true;
-                bytes += fc_run_bytes(run);
+                run->touched = false;
             }
         }
     }
@@ -665,7 +672,7 @@ void fc_large_bins_migrate(struct fc_heap *heap) {
     fc_lock_take(&large_bins->lock);
     for (unsigned b = 0; b < FC_BINS; b++) {
         for (struct fc_run *run = large_bins->bins[b]; run != NULL; run = run->next) {
-            if (!run->zero) {
+            if (!run->zero || run->touched) {
                 migrate(heap, run->start, fc_run_end(run));
             }
         }

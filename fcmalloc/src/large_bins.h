@@ -49,9 +49,9 @@ static inline size_t fc_large_bins_used(const struct fc_large_bins *large_bins) 
 }
 
 // A run of `pages` for the heap, a span or a large block, from its large bins, from another's, or
-// fresh. `alignment` is a power of two; the run starts at a multiple of it. `whole` is whether all
-// of it will be used soon, so that it may be touched ahead. NULL where neither the limit nor the
-// kernel leaves any.
+// fresh. `alignment` is a power of two; the run starts at a multiple of it. `prefault` says that
+// all of it will be used soon, so that it may be touched ahead. NULL where neither the limit nor
+// the kernel leaves any.
 struct fc_run *fc_large_bins_take(struct fc_heap *heap, enum fc_run_kind kind, uint32_t pages,
                                   size_t alignment, bool prefault);
 

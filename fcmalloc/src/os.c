@@ -85,7 +85,21 @@ size_t fc_os_resident(void *start, size_t bytes) {
     return resident;
 }
 
-bool fc_os_purge(void *start, size_t bytes) { return advise(start, bytes, MADV_DONTNEED); }
+// Where pages of the kernel's huge page pool are: releasing a part of one, the kernel rounds the
+// end down and reports success.
+static _Atomic uintptr_t pool_begin = UINTPTR_MAX;
+static _Atomic uintptr_t pool_end;
+
+static bool is_whole_in_pool(const void *start, size_t bytes) {
+    uintptr_t begin = (uintptr_t)start;
+    bool beside = begin >= atomic_load_explicit(&pool_end, memory_order_relaxed) ||
+                  begin + bytes <= atomic_load_explicit(&pool_begin, memory_order_relaxed);
+    return beside || (begin | bytes) % FC_HUGE_PAGE == 0;
+}
+
+bool fc_os_purge(void *start, size_t bytes) {
+    return is_whole_in_pool(start, bytes) && advise(start, bytes, MADV_DONTNEED);
+}
 
 void fc_os_decline_huge(void *start, size_t bytes) { (void)advise(start, bytes, MADV_NOHUGEPAGE); }
 
@@ -97,6 +111,15 @@ bool fc_os_commit_huge(void *start, size_t bytes) {
     // Without MAP_NORESERVE the kernel sets the huge pages aside now or refuses.
     bool done = mmap(start, bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_HUGETLB, -1, 0) == start;
+    if (done) {
+        // Under the space's lock, as every claim is.
+        uintptr_t begin = atomic_load_explicit(&pool_begin, memory_order_relaxed);
+        uintptr_t end = atomic_load_explicit(&pool_end, memory_order_relaxed);
+        uintptr_t here = (uintptr_t)start;
+        atomic_store_explicit(&pool_begin, here < begin ? here : begin, memory_order_relaxed);
+        atomic_store_explicit(&pool_end, here + bytes > end ? here + bytes : end,
+                              memory_order_relaxed);
+    }
     errno = saved;
     return done;
 }

@@ -17,7 +17,8 @@ extern _Atomic uint64_t fc_os_calls;
 void *fc_os_reserve(size_t bytes);
 // Makes reserved pages readable and writable; they read as zeros.
 bool fc_os_commit(void *start, size_t bytes);
-// Releases the physical pages; they read as zeros again.
+// Releases the physical pages; they read as zeros again. False where they do not, as for a part of
+// a page of the kernel's huge page pool.
 bool fc_os_purge(void *start, size_t bytes);
 // Asks for small pages even where transparent huge pages are on for everybody.
 void fc_os_decline_huge(void *start, size_t bytes);

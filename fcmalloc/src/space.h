@@ -64,7 +64,7 @@ struct fc_run {
     uint8_t class;
     _Atomic uint8_t kind;
     bool zero;     // reads as zeros and is not charged: never used, or released
-    bool touched;  // was touched before anybody used it
+    bool touched;  // resident before anybody used it, or in part
 
     // Spans: blocks ready to hand out.
     _Alignas(FC_LINE) struct fc_block *free;

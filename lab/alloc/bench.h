@@ -49,6 +49,14 @@ static inline void bench_add(struct reading *sum, struct reading begin, struct r
     sum->faults += end.faults - begin.faults;
 }
 
+#ifdef __cplusplus
+template <typename Work> void bench_measure(reading &sum, Work work) {
+    reading begin = bench_reading();
+    work();
+    bench_add(&sum, begin, bench_reading());
+}
+#endif
+
 // Marks the begin and the end of the steady phase for whoever traces system calls: nothing else
 // here asks for the parent.
 static inline void bench_mark(void) { (void)getppid(); }

@@ -101,12 +101,6 @@ class Counting {
     std::vector<helib::Ctxt> sums_;
 };
 
-template <typename Work> void measured(reading &sum, Work work) {
-    reading begin = bench_reading();
-    work();
-    bench_add(&sum, begin, bench_reading());
-}
-
 }  // namespace
 
 int main(int argc, char **argv) {
@@ -124,10 +118,10 @@ int main(int argc, char **argv) {
     bool verified = true;
     auto round = [&](reading &multiplying) {
         counting->begin_round();
-        measured(multiplying, [&] { counting->multiply(); });
-        measured(phases[ENDING].spent, [&] { verified &= counting->end_round(); });
+        bench_measure(multiplying, [&] { counting->multiply(); });
+        bench_measure(phases[ENDING].spent, [&] { verified &= counting->end_round(); });
     };
-    measured(phases[INITIAL].spent, [&] {
+    bench_measure(phases[INITIAL].spent, [&] {
         counting = std::make_unique<Counting>(threads);
         counting->encrypt();
     });
@@ -138,7 +132,7 @@ int main(int argc, char **argv) {
         round(phases[MAIN].spent);
     bench_mark();
     long peak = bench_peak_bytes();
-    measured(phases[TERMINAL].spent, [&] { counting.reset(); });
+    bench_measure(phases[TERMINAL].spent, [&] { counting.reset(); });
     bench_report(start, phases, PHASES, peak, verified);
     return 0;
 }

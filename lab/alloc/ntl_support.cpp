@@ -267,12 +267,6 @@ class Counting {
     long rounds_ = 0;
 };
 
-template <typename Work> void measured(reading &sum, Work work) {
-    reading begin = bench_reading();
-    work();
-    bench_add(&sum, begin, bench_reading());
-}
-
 }  // namespace
 
 int main(int argc, char **argv) {
@@ -289,12 +283,12 @@ int main(int argc, char **argv) {
                             {"product", {}}, {"add", {}},   {"freeing", {}},
                             {"terminal", {}}};
     auto round = [&](size_t switching, size_t product, size_t add, size_t freeing) {
-        measured(phases[switching].spent, [&] { counting.switch_columns_down(); });
-        measured(phases[product].spent, [&] { counting.multiply_pairs(); });
-        measured(phases[add].spent, [&] { counting.add_products(); });
-        measured(phases[freeing].spent, [&] { counting.free_round(); });
+        bench_measure(phases[switching].spent, [&] { counting.switch_columns_down(); });
+        bench_measure(phases[product].spent, [&] { counting.multiply_pairs(); });
+        bench_measure(phases[add].spent, [&] { counting.add_products(); });
+        bench_measure(phases[freeing].spent, [&] { counting.free_round(); });
     };
-    measured(phases[INITIAL].spent, [&] { counting.encrypt(); });
+    bench_measure(phases[INITIAL].spent, [&] { counting.encrypt(); });
     round(FIRST, FIRST, FIRST, FIRST);
     bench_mark();
     for (size_t i = 0; i < rounds; i++)
@@ -302,7 +296,7 @@ int main(int argc, char **argv) {
     bench_mark();
     bool verified = counting.verified();
     long peak = bench_peak_bytes();
-    measured(phases[TERMINAL].spent, [&] { counting.destroy(); });
+    bench_measure(phases[TERMINAL].spent, [&] { counting.destroy(); });
     bench_report(start, phases, PHASES, peak, verified);
     return 0;
 }

@@ -5,22 +5,6 @@
 
 enum { SMALL = 100, LARGE = 8 << 20 };
 
-// Whether the mapping that the block lies in has the flag; its names are those of /proc/self/smaps.
-static bool has_flag(const void *block, const char *flag) {
-    char line[512];
-    bool inside = false, found = false;
-    FILE *smaps = fopen("/proc/self/smaps", "r");
-    CHECK(smaps != NULL);
-    while (fgets(line, sizeof line, smaps) != NULL) {
-        unsigned long begin, end;
-        if (sscanf(line, "%lx-%lx ", &begin, &end) == 2)
-            inside = (unsigned long)block >= begin && (unsigned long)block < end;
-        if (inside && strncmp(line, "VmFlags:", 8) == 0) found = strstr(line, flag) != NULL;
-    }
-    fclose(smaps);
-    return found;
-}
-
 static bool machine_has_huge_pages(void) {
     return access("/sys/kernel/mm/transparent_hugepage/enabled", F_OK) == 0;
 }
