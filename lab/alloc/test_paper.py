@@ -91,9 +91,12 @@ def test_a_process_is_sampled_until_it_ends() -> None:
 def test_a_process_that_has_ended_gives_no_sample() -> None:
     process = subprocess.Popen([sys.executable, "-ISc", ""])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert timeline.read(process.pid) is None  # not collected yet
-    process.wait()
-    assert timeline.read(process.pid) is None
+    with timeline.Process(process.pid) as ended:
+        assert ended.sample() is None  # not collected yet
+        process.wait()
+        assert ended.sample() is None
+    with timeline.Process(process.pid) as collected:
+        assert collected.sample() is None
 
 
 def test_windows_have_shares_of_all_processors_and_the_most_memory() -> None:

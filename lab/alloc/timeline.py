@@ -7,8 +7,8 @@ that the process does not notice. `cost` says what the reading took.
 import os
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
@@ -48,10 +48,11 @@ class Sampler:
     def _follow(self, process: int) -> None:
         before = time.thread_time()
         due = time.monotonic()
-        while (sample := read(process)) is not None:
-            self.samples.append(sample)
-            due = max(due + self.period, time.monotonic())
-            time.sleep(max(0.0, due - time.monotonic()))
+        with Process(process) as watched:
+            while (sample := watched.sample()) is not None:
+                self.samples.append(sample)
+                due = max(due + self.period, time.monotonic())
+                time.sleep(max(0.0, due - time.monotonic()))
         self._spent = time.thread_time() - before
 
     def cost(self) -> dict[str, float]:
@@ -64,18 +65,36 @@ class Sampler:
         }
 
 
-def read(process: int) -> Sample | None:
-    """A sample of a process, None if it has ended."""
-    at = time.monotonic()
-    try:
-        stat = Path(f"/proc/{process}/stat").read_text()
-        resident = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGE
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    state, *fields = stat.rpartition(")")[2].split()
-    if state in "ZX":
-        return None
-    return Sample(at, int(fields[10]) * TICK, int(fields[11]) * TICK, resident)
+class Process:
+    """The files of a process, which stay open: finding them takes longer than reading them."""
+
+    def __init__(self, number: int) -> None:
+        self._files: list[int] = []
+        self._number = number
+
+    def __enter__(self) -> "Process":
+        # Where the process was collected already, there are none.
+        with suppress(FileNotFoundError):
+            for name in ("stat", "statm"):
+                self._files.append(os.open(f"/proc/{self._number}/{name}", os.O_RDONLY))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files:
+            os.close(file)
+
+    def sample(self) -> Sample | None:
+        """A sample, None if the process has ended."""
+        at = time.monotonic()
+        try:
+            stat, statm = (os.pread(file, 4096, 0) for file in self._files)
+        except (ValueError, ProcessLookupError):
+            return None
+        state, *fields = stat.rpartition(b")")[2].split()
+        if state in (b"Z", b"X"):
+            return None
+        resident = int(statm.split()[1]) * PAGE
+        return Sample(at, int(fields[10]) * TICK, int(fields[11]) * TICK, resident)
 
 
 def series(samples: list[Sample], begin: float, cpus: int, points: int) -> dict[str, Any]:
