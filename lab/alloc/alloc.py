@@ -38,7 +38,7 @@ def contestants(
 ) -> Iterator[tuple[str, list[str], dict[str, str]]]:
     """A contestant: its name, command and environment."""
     for allocator in allocators:
-        reserves = job.helib or (job.encrypted and job.threads == 2)
+        reserves = job.helib or (job.computes_on_ciphertexts and job.threads == 2)
         if reserves or allocator.name != RESERVED:
             yield allocator.name, job.command, allocator.environment(plan)
     if job.reference is not None:
@@ -133,7 +133,7 @@ def measured(arguments: argparse.Namespace, allocators: list[Allocator]) -> Resu
                     (name, command, {**settings, **warmth(WARM)}) for name, command, settings in who
                 ]
             results = measure(job, who, runs, arguments.timeout)
-            if job.encrypted:
+            if job.computes_on_ciphertexts:
                 everyone = job.threads == 2 and not job.helib
                 count_calls(results, job, everyone, arguments.timeout, who)
             found.add(results)

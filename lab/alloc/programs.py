@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from aims import Ratio, at_most, mean_at_most
+from aims import Ratio, at_most, no_slower_on_average
 from allocators import (
     BINDING,
     GLIBC,
@@ -192,7 +192,9 @@ def judged(found: list[Contestant]) -> list[dict[str, Any]]:
     aims = [
         at_most("processor seconds over glibc's, for every program", against(found, GLIBC), 1.0),
         *(
-            mean_at_most(f"processor seconds over {peer}, geometric mean", against(found, peer))
+            no_slower_on_average(
+                f"processor seconds over {peer}, geometric mean", against(found, peer)
+            )
             for peer in (MIMALLOC_OLD, MIMALLOC)
         ),
     ]
