@@ -40,8 +40,8 @@ before the first is freed.
                     is short of memory, so many `seconds` later
     neighbours      part of neighbouring blocks of which two threads allocated one each, by turns:
                     near 0 where threads have heaps of their own
-    reuse           part of the blocks that are handed out again to a taker: to `other`, to their
-                    `owner` or to a `third` thread, after `other` or the owner freed them all
+    reuse           part of the memory of blocks that is handed out again to a taker: to `other`,
+                    to their `owner` or to a `third` thread, after `other` or the owner freed all
     sleeps_per_million_blocks    how often 72 threads went to sleep in malloc or free
     verdict         the same in words: yes, no, in part
 

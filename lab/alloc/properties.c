@@ -209,6 +209,24 @@ static size_t actor_number(const char *name) {
     exit(2);
 }
 
+// The bytes of a block of that size in which it is where blocks of a sorted table were: allocators
+// may cut the same memory elsewhere.
+static size_t overlap(uintptr_t begin, size_t size, void *const *blocks, size_t count) {
+    size_t low = 0, high = count, bytes = 0;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if ((uintptr_t)blocks[middle] + size > begin)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    for (; low < count && (uintptr_t)blocks[low] < begin + size; low++) {
+        uintptr_t old = (uintptr_t)blocks[low];
+        bytes += size - (old > begin ? old - begin : begin - old);
+    }
+    return bytes;
+}
+
 static void reuse(size_t size, size_t count, size_t freer, size_t taker) {
     struct actor actors[3];
     void **blocks = table_new(count), **again = table_new(count);
@@ -220,10 +238,10 @@ static void reuse(size_t size, size_t count, size_t freer, size_t taker) {
     for (size_t i = 0; i < 3; i++)
         ask(&actors[i], END, NULL, 0, 0);
     qsort(blocks, count, sizeof *blocks, by_value);
-    size_t same = 0;
+    size_t bytes = 0;
     for (size_t i = 0; i < count; i++)
-        same += bsearch(&again[i], blocks, count, sizeof *blocks, by_value) != NULL;
-    printf("{\"reused\": %.4f}\n", (double)same / (double)count);
+        bytes += overlap((uintptr_t)again[i], size, blocks, count);
+    printf("{\"reused\": %.4f}\n", (double)bytes / (double)(count * size));
 }
 
 // --- waits: THREADS threads allocate and free COUNT blocks each, 64 at a time, of all sizes up to
