@@ -131,6 +131,8 @@ def crate(build: Path, name: str, package: str, library: str) -> Allocator:
 
 
 BINDING = re.compile(r"binding file \S+ \[0\] to (\S+) \[0\]: normal symbol `malloc'")
+# Seconds that a program may take while the linker speaks of it.
+LONGEST = 60
 REFUSED = re.compile(r"object '.*' from LD_PRELOAD cannot be preloaded \((.*)\)")
 
 
@@ -162,7 +164,10 @@ def also(option: str) -> Allocator:
 def unserved(library: Path) -> str | None:
     """Why a program in which it is preloaded does not take malloc from it."""
     command = [sys.executable, "-ISc", ""]
-    found, status, said = servers(command, {"LD_PRELOAD": str(library)})
+    try:
+        found, status, said = servers(command, {"LD_PRELOAD": str(library)})
+    except subprocess.TimeoutExpired:
+        return f"a program with it preloaded does not end within {LONGEST} s"
     refused = REFUSED.search(said)
     if refused:
         return f"not a shared library of this machine ({refused[1]}); name a .so file"
@@ -175,7 +180,7 @@ def unserved(library: Path) -> str | None:
 
 def servers(command: list[str], environment: dict[str, str]) -> tuple[set[Path], int, str]:
     """The libraries that a program's calls of malloc go to, according to the dynamic linker; its
-    status, and what it and the linker said."""
+    status, and what it and the linker said. Raises TimeoutExpired."""
     with tempfile.TemporaryDirectory(prefix="bench-served-") as folder:
         told = {
             "LD_DEBUG": "bindings",
@@ -189,6 +194,7 @@ def servers(command: list[str], environment: dict[str, str]) -> tuple[set[Path],
             capture_output=True,
             text=True,
             errors="replace",
+            timeout=LONGEST,
         )
         said = "".join(file.read_text(errors="replace") for file in Path(folder).iterdir())
     found = {Path(name).resolve() for name in BINDING.findall(said)}

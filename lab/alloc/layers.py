@@ -2,6 +2,7 @@
 FCMalloc paper, measured."""
 
 import hashlib
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ def languages(build: Path) -> dict[str, list[str]]:
         "C": [str(build / "patterns"), "larson", "2", "100000"],
         "C++": [str(build / "ntl-support"), "2", str(32 * KIB), "1"],
         "Rust": [str(build / "cargo" / "release" / "fhe-support"), "2", "1"],
-        "Python": [sys.executable, "-ISc", IN_PYTHON],
+        "Python": [sys.executable, "-Sc", IN_PYTHON],
     }
 
 
@@ -41,9 +42,7 @@ def malloc_level(build: Path, allocator: Allocator, timeout: float) -> dict[str,
         outcomes[language] = launch(command, environment, timeout).outcome
         binaries[language] = hashlib.sha256(program.read_bytes()).hexdigest()[:16]
         if outcomes[language] == "ok" and allocator.library is not None:
-            served = servers(command, environment)[0]
-            if served != {allocator.library.resolve()}:
-                outcomes[language] = "its calls of malloc go elsewhere"
+            outcomes[language] = served(command, environment, allocator.library)
     return {
         "bench": "alloc-paper",
         "part": "layers",
@@ -53,6 +52,15 @@ def malloc_level(build: Path, allocator: Allocator, timeout: float) -> dict[str,
         "binaries": binaries,
         "changed_lines": 0,
     }
+
+
+def served(command: list[str], environment: dict[str, str], library: Path) -> str:
+    """Whether a program takes malloc from a library: ok, or what else it does."""
+    try:
+        found = servers(command, environment)[0]
+    except subprocess.TimeoutExpired:
+        return "no end while the dynamic linker speaks of it"
+    return "ok" if found == {library.resolve()} else "its calls of malloc go elsewhere"
 
 
 def library_level(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import allocators
 import paper
 import properties
 import pytest
@@ -69,6 +70,15 @@ def test_what_is_no_allocator_is_refused_with_the_reason(
         (tmp_path / name).write_text("no library, but long enough to have the header of one" * 9)
     with pytest.raises(argparse.ArgumentTypeError, match=error):
         also(option)
+
+
+def test_a_library_that_hangs_its_program_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = library(tmp_path, "__attribute__((constructor)) void hang(void) { for (;;) {} }")
+    monkeypatch.setattr(allocators, "LONGEST", 0.1)
+    with pytest.raises(argparse.ArgumentTypeError, match="does not end"):
+        also(f"mine={made}")
 
 
 def test_a_process_is_sampled_until_it_ends() -> None:
