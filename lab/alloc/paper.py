@@ -209,8 +209,15 @@ def table6_line(part: Part, result: Result, version: str) -> dict[str, Any]:
 
 
 def contestants(
-    part: Part, allocators: list[Allocator], plan: Path
+    part: Part, allocators: list[Allocator], plan: Path, timeout: float
 ) -> list[tuple[str, list[str], dict[str, str]]]:
+    """With a plan recorded for those that use one; without it they would run as if they used none,
+    and so are left out."""
+    plan.unlink(missing_ok=True)
+    recorded = record(part.job, allocators, plan, timeout)
+    if recorded is not None and not recorded.ok:
+        report({"bench": "alloc-paper", **part.known(), "record": recorded.outcome})
+        allocators = [allocator for allocator in allocators if not allocator.planned]
     warm = warmth(part.bytes)
     return [(a.name, part.job.command, {**a.environment(plan), **warm}) for a in allocators]
 
@@ -218,18 +225,15 @@ def contestants(
 def table6(
     part: Part, allocators: list[Allocator], runs: int, timeout: float, plan: Path
 ) -> Iterator[Result]:
-    plan.unlink(missing_ok=True)
-    record(part.job, allocators, plan, timeout)
-    results = measure(part.job, contestants(part, allocators, plan), runs, timeout)
-    for result, allocator in zip(results, allocators, strict=True):
-        report(table6_line(part, result, allocator.version))
+    who = contestants(part, allocators, plan, timeout)
+    versions = {allocator.name: allocator.version for allocator in allocators}
+    for result in measure(part.job, who, runs, timeout):
+        report(table6_line(part, result, versions[result.contestant]))
         yield result
 
 
 def timelines(part: Part, allocators: list[Allocator], timeout: float, plan: Path) -> None:
-    plan.unlink(missing_ok=True)
-    record(part.job, allocators, plan, timeout)
-    for name, command, environment in contestants(part, allocators, plan):
+    for name, command, environment in contestants(part, allocators, plan, timeout):
         sampler = Sampler()
         run = launch(command, environment, timeout, sampler.watch)
         sampler.finish()
@@ -282,7 +286,8 @@ def properties(build: Path, allocator: Allocator, seconds: int, timeout: float) 
 
 
 def against_ours(part: Part, results: list[Result]) -> dict[str, Any] | None:
-    """Main seconds of the paper's best peer, and of today's, over fcmalloc's."""
+    """Main seconds of the best peer, and of glibc and of jemalloc, the paper's best, over
+    fcmalloc's."""
     ended = {result.contestant: result for result in results if result.ok}
     ours = ended.get(PLAIN)
     peers = [result for name, result in ended.items() if not name.startswith(PLAIN)]
@@ -348,6 +353,7 @@ def measured(arguments: argparse.Namespace, allocators: list[Allocator]) -> dict
             runs = arguments.runs or min(usual, part.job.runs or usual)
             results = list(table6(part, allocators, runs, arguments.timeout, plan))
             verified &= all(r.ok for r in results if r.contestant.startswith(PLAIN))
+            verified &= len(results) == len(allocators)  # a plan was recorded
             ratios.append(against_ours(part, results))
         for part in watched if "timeline" in wanted else []:
             timelines(part, allocators, arguments.timeout, plan)

@@ -14,7 +14,7 @@ import paper
 import properties
 import pytest
 import timeline
-from allocators import GLIBC, JEMALLOC, PLAIN, Allocator, also
+from allocators import GLIBC, JEMALLOC, PLAIN, PLANNED, Allocator, also
 from jobs import Job
 from launch import Run
 from results import Result
@@ -203,6 +203,18 @@ def test_a_timeline_names_the_time_in_which_memory_is_warmed(
     assert line["resident_after_freeing_bytes"] == 8
     monkeypatch.setattr(paper, "warmth", lambda _: {})
     assert "warming" not in paper.timeline(PART, PLAIN, run, sampler)["phases"]
+
+
+def test_without_a_plan_nobody_runs_as_if_there_were_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    two = [Allocator(PLAIN, "", None), Allocator(PLANNED, "", None, planned=True)]
+    monkeypatch.setattr(paper, "record", lambda *_: Run("crash: SIGSEGV"))
+    assert [name for name, *_ in paper.contestants(PART, two, tmp_path / "plan", 1)] == [PLAIN]
+    assert '"record": "crash: SIGSEGV"' in capsys.readouterr().out
+    monkeypatch.setattr(paper, "record", lambda *_: ran(1.0, 1.0))
+    (_, planned) = paper.contestants(PART, two, tmp_path / "plan", 1)
+    assert planned[2]["FCMALLOC_PLAN"] == str(tmp_path / "plan")
 
 
 def found(resident: float, lazy: float, unmapped: float, other: float) -> dict[str, object]:
