@@ -4,8 +4,8 @@ Each column of each block of transactions is a ciphertext of its own. For each p
 tensor product, without relinearisation, is added to the pair's sum; the owner would decrypt the
 sums. Blocks are divided among processes, one a core, since the wheel holds Python's lock.
 Parameters: N = 4096 and two limbs of 36 bits, with the special prime that SEAL keeps for keys
-within the 109 bits that allow 128 bits of security. With seats, processes run on memory nodes and place
-their ciphertexts there (memory_nodes.py).
+within the 109 bits that allow 128 bits of security. With seats, processes run on memory nodes and
+place their ciphertexts there (memory_nodes.py).
 """
 
 import multiprocessing
@@ -131,8 +131,9 @@ def count_pairs(
     blocks = min(blocks, data.blocks)
     processes = min(processes, blocks)
     cuts = [blocks * part // processes for part in range(processes + 1)]
-    work = zip(map(range, cuts, cuts[1:]), seats or [None] * processes, strict=False)
-    with workers(data, way, list(work), runs) as connections:
+    taken: list[Seat | None] = [*seats[:processes]] if seats else [None] * processes
+    shares_of = list(zip(map(range, cuts, cuts[1:]), taken, strict=True))
+    with workers(data, way, shares_of, runs) as connections:
         initial = [connection.recv() for connection in connections]
         for _ in range(runs):
             for connection in connections:

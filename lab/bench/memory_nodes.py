@@ -24,7 +24,7 @@ PLACEMENTS = ("item", "transaction", "random")
 
 @dataclass(frozen=True)
 class Node:
-    """A node with cores and memory: the kernel's number, and the cores that this process may use."""
+    """A node: the kernel's number, and the cores that this process may use."""
 
     number: int
     cores: frozenset[int]
@@ -109,7 +109,9 @@ def prefer(node: int | None) -> None:
     # The kernel uses one bit less than it is told.
     if libc.syscall(number, mode, pointer, ctypes.c_ulong(bits + 1 if pointer else 0)) != 0:
         reason = os.strerror(ctypes.get_errno())
-        raise SystemExit(f"error: cannot take memory from node {node} ({reason}): allow set_mempolicy")
+        raise SystemExit(
+            f"error: cannot take memory from node {node} ({reason}): allow set_mempolicy"
+        )
 
 
 def resident() -> dict[int, int]:

@@ -7,7 +7,7 @@ bench-table6` has that. Processes are bound to nodes, blocks are dealt to them, 
 of a block is made while new pages come from the node where the placement wants it. What the bits
 are changes no time; they are random, as in the paper. Prints one JSON object:
 
-    seconds            products, sums and freeing, over all transactions: those of the slowest process
+    seconds            products, sums and freeing of all transactions, in the slowest process
     measured_fraction  the part of the transactions that was counted; seconds are divided by it
     products           of two ciphertexts, in all transactions
     near_share         of the bytes that came while encrypting, those on the node that reads them

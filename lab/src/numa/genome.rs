@@ -24,11 +24,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::thread;
 
-/// The panel of the paper on genome search: haplotypes and sites, of two alleles each.
+/// A window is as large as the panel of the paper on genome search: haplotypes and sites, of two alleles each.
 const HAPLOTYPES: usize = 2752;
 const SITES: usize = 38;
-/// Windows of as many haplotypes.
-const WINDOWS_PER_NODE: usize = 4;
 
 /// Where windows are.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
@@ -148,12 +146,8 @@ pub fn measure(
 ) -> Result<Figures, Failure> {
     let nodes = Nodes::of(topology, arguments.nodes.map(usize::from))?;
     let workers = nodes.workers(topology, arguments.threads.count());
-    let haplotypes = if arguments.quick {
-        HAPLOTYPES / 8
-    } else {
-        HAPLOTYPES
-    };
-    let search = Search::new(WINDOWS_PER_NODE * nodes.numbers.len(), haplotypes)?;
+    let windows = if arguments.quick { 4 } else { 16 } * nodes.numbers.len();
+    let search = Search::new(windows)?;
     let mut all = Vec::new();
     for run in 1..=arguments.runs() {
         for placement in PLACEMENTS {
@@ -169,10 +163,10 @@ pub fn measure(
         nodes: nodes.numbers.len(),
         workers: workers.len(),
         windows: search.panels.len(),
-        rows_per_window: haplotypes,
+        rows_per_window: HAPLOTYPES,
         sites: SITES,
         answers_per_window: plan.answers(),
-        window_bytes: Window::bytes_of(haplotypes, SITES, 1),
+        window_bytes: Window::bytes_of(HAPLOTYPES, SITES, 1),
         query_bytes: ExpandedQuery::bytes_of(plan),
         runs: arguments.runs(),
         verified: all.iter().all(|run| run.verified),
@@ -212,21 +206,21 @@ struct Search {
 
 impl Search {
     /// Made-up haplotypes. The query is a row of the first window.
-    fn new(windows: usize, haplotypes: usize) -> Result<Self, Failure> {
+    fn new(windows: usize) -> Result<Self, Failure> {
         let mut rng = ChaCha20Rng::seed_from_u64(1);
         let mut panel = || -> Vec<u64> {
             let row = |_| rng.random::<u64>() >> (u64::BITS as usize - SITES);
-            (0..haplotypes).map(row).collect()
+            (0..HAPLOTYPES).map(row).collect()
         };
         let panels: Vec<Vec<u64>> = (0..windows).map(|_| panel()).collect();
-        let asked = panels[0][haplotypes / 2];
+        let asked = panels[0][HAPLOTYPES / 2];
         let letters: String = (0..SITES)
             .map(|site| if asked >> site & 1 == 1 { '1' } else { '0' })
             .collect();
         let spec = SearchSpec::new(
             SITES as u32,
             2,
-            haplotypes as u64,
+            HAPLOTYPES as u64,
             Kind::Match { within: 0 },
         )?;
         let nonce = Nonce(rng.random());

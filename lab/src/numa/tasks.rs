@@ -2,8 +2,9 @@
 //!
 //! All pairs and triples of some items are counted in some blocks. A product is a task that reads two ciphertexts and
 //! the switching key, and adds what it makes to its node's sum for the itemset. With the cache, a triple reads the
-//! product of its first two items, which is kept until its last reader is done. Remote inputs are read in place, or
-//! copied ahead once for all tasks of the node that are ready: that is how the key comes to every node.
+//! product of its first two items, which is kept until its last reader is done. With copies, ciphertexts of other nodes
+//! are copied ahead once for all tasks of the node that are ready, and the key is copied to every node for good;
+//! without, all are read where they are, the key on the first node. A task runs where its ciphertexts are.
 //!
 //! Where the machine has one node, nodes are *logical*: which bytes are remote follows from placement and schedule, and
 //! the times show what the rules cost, not what they are worth on several nodes.
@@ -21,8 +22,8 @@ use oboro_tasks::{Assignment, Datum, Graph, Input, Order, Remote, Schedule, run}
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::convert::Infallible;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The placements compared: the paper's.
 const PLACEMENTS: [Policy; 3] = super::paper::PLACEMENTS;
@@ -94,9 +95,10 @@ struct Measured {
     /// By the clock, from the first task to the last.
     seconds: f64,
     idle_share: f64,
-    /// Bytes that came from another node: read in place, or copied.
+    /// Bytes that came from another node, read in place or copied; and those of them that were the key's.
     remote_bytes: u64,
-    /// Those of them that were copied ahead of use, and the time that it took, over all workers.
+    remote_key_bytes: u64,
+    /// Of the bytes of ciphertexts, those that were copied ahead of use; and the time that it took, over all workers.
     copied_bytes: u64,
     copying_seconds: f64,
     /// Cached products and copies, at the time when they were most.
@@ -147,7 +149,7 @@ pub fn measure(
     output: Output,
 ) -> Result<Figures, Failure> {
     let nodes = Nodes::of(topology, arguments.nodes.map(usize::from))?;
-    let (items, blocks) = if arguments.quick { (6, 8) } else { (12, 16) };
+    let (items, blocks) = if arguments.quick { (6, 4) } else { (12, 16) };
     let runs = arguments.task_runs();
     let job = Job::new(items, blocks)?;
     let workers = nodes.workers(topology, arguments.threads.count());
@@ -232,7 +234,6 @@ struct Inputs {
 /// Where the words of a datum are.
 #[derive(Clone, Copy)]
 enum Place {
-    Key,
     Column(usize),
     Product(usize),
 }
@@ -248,7 +249,6 @@ struct Product {
 /// The tasks of the job.
 struct Plan {
     graph: Graph,
-    key: Datum,
     /// By the number of the datum.
     places: Vec<Place>,
     tasks: Vec<Product>,
@@ -285,22 +285,17 @@ impl Job {
         let mut graph = Graph::new();
         let mut places = Vec::new();
         let ciphertext_bytes = (WORD * self.scheme.ciphertext_words()) as u64;
-        let mut input = |graph: &mut Graph, home, bytes, place| {
-            places.push(place);
-            graph.input(Input {
-                home: Some(home),
-                bytes,
-                resident: true,
-            })
-        };
-        let key_bytes = (WORD * self.scheme.key_words()) as u64;
-        let key = input(&mut graph, 0, key_bytes, Place::Key);
         let items = self.items as usize;
         let columns: Vec<Datum> = (0..self.blocks * items)
             .map(|column| {
                 let home = placement.home(nodes, column / items, column % items);
-                let home = home.expect("these placements have homes");
-                input(&mut graph, home, ciphertext_bytes, Place::Column(column))
+                assert!(home.is_some(), "these placements have homes");
+                places.push(Place::Column(column));
+                graph.input(Input {
+                    home,
+                    bytes: ciphertext_bytes,
+                    resident: true,
+                })
             })
             .collect();
         let (mut tasks, mut readers) = (Vec::new(), Vec::new());
@@ -323,18 +318,17 @@ impl Job {
                         None => prefix.iter().map(column).collect(),
                     };
                     factors.push(column(last));
-                    let inputs = [&[key], &factors[..]].concat();
                     let is_read = caches_products
                         && length < LENGTHS[LENGTHS.len() - 1]
                         && *last + 1 < self.items;
                     let cached = is_read.then_some(readers.len());
                     if let Some(number) = cached {
-                        let (_, datum) = graph.task_with_output(&inputs, 1, ciphertext_bytes);
+                        let (_, datum) = graph.task_with_output(&factors, 1, ciphertext_bytes);
                         places.push(Place::Product(number));
                         products[itemset] = Some((number, datum));
                         readers.push(0);
                     } else {
-                        graph.task(&inputs, factors.len() as u32 - 1);
+                        graph.task(&factors, factors.len() as u32 - 1);
                     }
                     tasks.push(Product {
                         itemset,
@@ -346,7 +340,6 @@ impl Job {
         }
         Plan {
             graph,
-            key,
             places,
             tasks,
             readers,
@@ -366,7 +359,7 @@ impl Job {
         let graph = std::mem::take(&mut plan.graph);
         let schedule = Schedule::new(graph, nodes.distances.clone(), rules.order);
         let gauge = Gauge::default();
-        let running = Running::new(self, inputs, &plan, &gauge, count);
+        let running = Running::new(self, inputs, &plan, &gauge, rules, count);
         let copy = |datum| Temporary::new(running.words(datum).to_vec(), &gauge);
         let remote = if rules.copies_ahead {
             Remote::CopyAhead(&copy)
@@ -387,11 +380,14 @@ impl Job {
         let counters = schedule.counters();
         let far = |(node, row): (usize, &Vec<u64>)| row.iter().sum::<u64>() - row[node];
         let read: u64 = counters.read.iter().enumerate().map(far).sum();
-        let copied_bytes = report
-            .workers
-            .iter()
-            .map(|worker| worker.copied_bytes)
-            .sum();
+        let copied = report.workers.iter().map(|worker| worker.copied_bytes);
+        let copied_bytes: u64 = copied.sum();
+        let remote_key_bytes = running.remote_key_bytes.load(Ordering::Relaxed);
+        let remote_bytes = if rules.copies_ahead {
+            copied_bytes
+        } else {
+            read
+        };
         let products = |task: &Product| task.factors.len() as u64 - 1;
         Measured {
             bench: "numa tasks",
@@ -409,11 +405,8 @@ impl Job {
             products: plan.tasks.iter().map(products).sum(),
             seconds: took.as_secs_f64(),
             idle_share: report.idle_share(),
-            remote_bytes: if rules.copies_ahead {
-                copied_bytes
-            } else {
-                read
-            },
+            remote_bytes: remote_bytes + remote_key_bytes,
+            remote_key_bytes,
             copied_bytes,
             copying_seconds: (report.workers.iter())
                 .map(|worker| worker.copying.as_secs_f64())
@@ -511,6 +504,9 @@ struct Running<'r> {
     inputs: &'r Inputs,
     plan: &'r Plan,
     gauge: &'r Gauge,
+    /// For each node its key, if every node is to have one.
+    keys: Vec<OnceLock<Vec<u32>>>,
+    remote_key_bytes: AtomicU64,
     /// For each cached product, its words and how many readers are left.
     cached: Vec<(Mutex<Option<Arc<Temporary<'r>>>>, AtomicUsize)>,
     /// For each node and itemset; empty until the first product is added.
@@ -540,8 +536,10 @@ impl<'r> Running<'r> {
         inputs: &'r Inputs,
         plan: &'r Plan,
         gauge: &'r Gauge,
+        rules: Rules,
         nodes: usize,
     ) -> Self {
+        let keys = if rules.copies_ahead { nodes } else { 0 };
         let cached = |&readers: &usize| (Mutex::default(), AtomicUsize::new(readers));
         let sums = |_| job.itemsets.iter().map(|_| Mutex::default()).collect();
         Self {
@@ -549,6 +547,8 @@ impl<'r> Running<'r> {
             inputs,
             plan,
             gauge,
+            keys: (0..keys).map(|_| OnceLock::new()).collect(),
+            remote_key_bytes: AtomicU64::new(0),
             cached: plan.readers.iter().map(cached).collect(),
             sums: (0..nodes).map(sums).collect(),
         }
@@ -557,11 +557,31 @@ impl<'r> Running<'r> {
     /// Where a datum is from the beginning, or since it was made.
     fn words(&self, datum: Datum) -> Words<'_> {
         match self.plan.places[datum.index()] {
-            Place::Key => Words::There(&self.inputs.key),
             Place::Column(column) => Words::There(&self.inputs.columns[column]),
             Place::Product(number) => {
                 let words = self.cached[number].0.lock().clone();
                 Words::Cached(words.expect("a task runs when its inputs are there"))
+            }
+        }
+    }
+
+    /// The key that a node reads. It comes from the first node, for every product or once.
+    fn key(&self, node: usize, products: usize) -> &[u32] {
+        let key = &*self.inputs.key;
+        let comes = |times| {
+            if node > 0 {
+                let bytes = (times * size_of_val(key)) as u64;
+                self.remote_key_bytes.fetch_add(bytes, Ordering::Relaxed);
+            }
+        };
+        match self.keys.get(node) {
+            Some(own) => own.get_or_init(|| {
+                comes(1);
+                key.to_vec()
+            }),
+            None => {
+                comes(products);
+                key
             }
         }
     }
@@ -573,13 +593,13 @@ impl<'r> Running<'r> {
             Some(copy) => Words::There(&copy.words),
             None => self.words(datum),
         };
-        let key = read(self.plan.key);
+        let key = self.key(assignment.node, task.factors.len() - 1);
         let [first, second, rest @ ..] = &task.factors[..] else {
             unreachable!("there are two factors or more");
         };
         let multiply = |a: &[u32], b, work: &mut Workspace| {
             let mut out = vec![0; scheme.ciphertext_words()];
-            scheme.multiply(a, &read(b), &key, &mut out, work);
+            scheme.multiply(a, &read(b), key, &mut out, work);
             out
         };
         let mut product = multiply(&read(*first), *second, work);
