@@ -7,10 +7,11 @@ interface asks, `results` as HElib+ has it, `destinations` without any allocatio
 system's malloc and with fcmalloc. All six take turns, so that each ratio is of two runs one after
 the other. Prints a JSON object for each run and the table last:
 
-    seconds           products, sums and freeing, of all pairs in all blocks
-    user, system      the processor seconds of that, and its page faults
-    ratios            of runs that took turns: one for each run, and their median
-    paper_ratio       HElib with glibc over HElib+ with numalloc, placed by transaction (Table 6-3)
+    seconds       products, sums and freeing, of all pairs in all blocks; user_seconds and
+                  system_seconds are the processor's, page_faults the faults of that
+    ratios        of runs that took turns: one for each run, and their median; cpu_median is that
+                  of processor seconds, on which others on the machine have less effect
+    paper_ratio   HElib with glibc over HElib+ with numalloc, placed by transaction (Table 6-3)
 
 Run by `make bench-numa`.
 """
@@ -94,14 +95,19 @@ def turns(program: Program, threads: int, runs: int) -> Iterator[dict[str, Any]]
 def compared(lines: list[dict[str, Any]]) -> dict[str, Any]:
     """The ratios of the runs with one number of threads."""
 
-    def seconds(case: Case) -> list[float]:
-        return [line["seconds"] for line in lines if (line["way"], line["allocator"]) == case]
+    def ratios(above: Case, below: Case, *fields: str) -> list[float]:
+        def of(case: Case) -> list[float]:
+            runs = [line for line in lines if (line["way"], line["allocator"]) == case]
+            return [sum(line[field] for field in fields) for line in runs]
 
-    ratios = {}
-    for name, (above, below) in RATIOS.items():
-        runs = [a / b for a, b in zip(seconds(above), seconds(below), strict=True)]
-        ratios[name] = {"median": median(runs), "runs": runs}
-    return ratios
+        return [a / b for a, b in zip(of(above), of(below), strict=True)]
+
+    found = {}
+    for name, cases in RATIOS.items():
+        runs = ratios(*cases, "seconds")
+        cpu = ratios(*cases, "user_seconds", "system_seconds")
+        found[name] = {"median": median(runs), "runs": runs, "cpu_median": median(cpu)}
+    return found
 
 
 def main() -> int:

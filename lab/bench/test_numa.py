@@ -62,12 +62,14 @@ def test_ratios_are_of_runs_that_took_turns() -> None:
     seconds = {"temporaries": [6.0, 8.0, 9.0], "results": [2.0, 4.0, 9.0]}
     lines = [
         {"way": way, "allocator": allocator, "seconds": seconds.get(way, [1.0] * 3)[run]}
+        | {"user_seconds": 1.0 + (way == "temporaries"), "system_seconds": 1.0}
         for run in range(3)
         for way in numa_copies.WAYS
         for allocator in (numa_copies.SYSTEM, numa_copies.FCMALLOC)
     ]
     ratios = numa_copies.compared(lines)
-    assert ratios["copies, system malloc"] == {"median": 2.0, "runs": [3.0, 2.0, 1.0]}
+    expected = {"median": 2.0, "runs": [3.0, 2.0, 1.0], "cpu_median": 1.5}
+    assert ratios["copies, system malloc"] == expected
     assert ratios["allocator, without"]["median"] == 1.0
 
 
