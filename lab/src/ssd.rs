@@ -775,7 +775,6 @@ mod tests {
         assert_eq!(limits("--workload genome"), [1000]);
         assert_eq!(limits(""), [200_000_000, 400_000_000, 600_000_000, 1000]);
         assert_eq!(limits("--quick --limit 2KB --limit 75%"), [2000, 3000]);
-        assert_eq!(limits("--needed 1GB"), limits(""));
     }
 
     #[test]
