@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from ssd_machine import device_name, genome_findings, mining_findings, point, rises
+from ssd_machine import device_name, floor, genome_findings, mining_findings, point, rises
 
 
 def swapped(device: str, limit: int, seconds: float, queue: list[float | None]) -> dict[str, Any]:
@@ -63,6 +63,11 @@ def test_gaps_that_grow_with_the_query_reproduce_the_paper() -> None:
     assert verdicts(genome_findings(points)) == ["reproduced", "reproduced"]
     points[1] = swapped("10us", 5, 1.5, [])
     assert verdicts(genome_findings(points)) == ["reproduced", "contradicted"]
+
+
+def test_the_floor_is_that_of_the_fastest_device() -> None:
+    assert floor({"1000us": 1002.0, "10us": 60.0, "1us": None}) == 50.0
+    assert floor({"10us": None}) is None
 
 
 def test_noise_is_no_order() -> None:
