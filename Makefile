@@ -159,7 +159,7 @@ test-alloc: | setup-test ## Run the short tests of fcmalloc
 test-alloc-long: | setup-test ## Run all tests of fcmalloc: sanitizers, valgrind, the model, four nodes
 	$(MAKE) --directory fcmalloc check-long
 
-test-python: build python-develop ## Run the tests of the Python package, scripts/ and lab/alloc; PYTEST=-k=keys for some
+test-python: build python-develop ## Run the tests of the Python package, scripts/, lab/alloc and lab/bench; PYTEST=-k=keys for some
 	OBORO_BIN="$(OBORO)" .venv-python/bin/pytest -m "not ray" $(PYTEST)
 
 test-ray: build python-develop .venv-python/ray-installed ## Run the tests about Ray, on clusters of this machine

@@ -169,7 +169,9 @@ pub struct Killed;
 
 impl fmt::Display for Killed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the kernel killed the server: it needs more memory at a time than the limit")
+        f.write_str(
+            "the kernel killed the server: it needs more memory at a time; give a larger --limit",
+        )
     }
 }
 
