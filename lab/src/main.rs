@@ -42,6 +42,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Bench {
+    Fault(ssd::fault::Arguments),
     Genome(genome::Arguments),
     Numa(numa::Arguments),
     Read(read::Arguments),
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
     let Cli { json, bench } = Cli::parse();
     let output = Output::new(json);
     let outcome = match bench {
+        Bench::Fault(arguments) => ssd::fault::run(&arguments, output),
         Bench::Genome(arguments) => genome::run(&arguments, output),
         Bench::Numa(arguments) => numa::run(&arguments, output),
         Bench::Read(arguments) => read::run(&arguments, output),
