@@ -84,7 +84,8 @@ class Claim:
 @dataclass(frozen=True)
 class Chart:
     """How an item's figures are drawn: `bars` and `lines` of its rows; a `series` of a step's
-    lines, a curve for each combination of the fields `by`; or `areas`, a small panel for each."""
+    lines, a curve for each combination of the fields `by`; `areas`, a small panel for each; or a
+    `drawing`, the SVG file `of`."""
 
     kind: str
     title: str = ""
@@ -145,7 +146,7 @@ class Item:
     def steps(self) -> list[str]:
         """The steps that measure it, its own first."""
         named = [step for expression, _ in self.expressions for step in expression.steps]
-        named += [chart.of.partition("[")[0] for chart in self.charts if chart.of]
+        named += [chart.of.partition("[")[0] for chart in self.charts if "[" in chart.of]
         return list(dict.fromkeys([*([self.step] if self.step else []), *named]))
 
 
@@ -265,7 +266,6 @@ def problems(catalogue: Catalogue, lines: Lines, left_out: set[str], quick: bool
             text = (ROOT / path).read_text() if (ROOT / path).is_file() else ""
             if not text or name not in text:
                 found.append(f"{one.id}: there is no test {test}")
-        found += [
-            f"{one.id}: there is no {path}" for path in one.code if not (ROOT / path).exists()
-        ]
+        files = (*one.code, *(chart.of for chart in one.charts if chart.kind == "drawing"))
+        found += [f"{one.id}: there is no {path}" for path in files if not (ROOT / path).exists()]
     return found

@@ -54,6 +54,11 @@ class Axis:
             step * (first + n) for n in range(int((self.high - first * step) / step + 1e-9) + 1)
         ]
 
+    def label(self, tick: float) -> str:
+        """Large powers as such, for which there is more room."""
+        exponent = round(log10(tick)) if self.log else 0
+        return f"10{raised(exponent)}" if abs(exponent) > 3 else short(tick)
+
 
 def axis(values: Sequence[float], begin: float, end: float, log: bool, zero: bool) -> Axis:
     """One that holds all values; from nothing on if they are amounts on a linear scale."""
@@ -223,14 +228,14 @@ def grid(along: Axis, up: Axis, width: int, height: int, x: str, y: str) -> str:
             f'<line class="grid" x1="{LEFT}" x2="{width - RIGHT}" y1="{place:.1f}" '
             f'y2="{place:.1f}"/><text class="tick" x="{LEFT - 5}" y="{place + 3.5:.1f}" '
             f'text-anchor="end">'
-            f"{short(tick)}</text>"
+            f"{up.label(tick)}</text>"
         )
     for tick in along.ticks():
         place = along(tick)
         parts.append(
             f'<line class="grid" x1="{place:.1f}" x2="{place:.1f}" y1="{TOP}" '
             f'y2="{height - BOTTOM}"/><text class="tick" x="{place:.1f}" '
-            f'y="{height - BOTTOM + 14}" text-anchor="middle">{short(tick)}</text>'
+            f'y="{height - BOTTOM + 14}" text-anchor="middle">{along.label(tick)}</text>'
         )
     middle = (height - BOTTOM + TOP) / 2
     parts.append(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from papers import charts, verdict
-from papers.catalogue import BADGES, KINDS, Catalogue, Chart, Item, Paper, Row
+from papers.catalogue import BADGES, KINDS, ROOT, Catalogue, Chart, Item, Paper, Row
 from papers.charts import Curve, short, slug
 from papers.expression import Reference, at, written
 from papers.results import Judged, Results
@@ -25,6 +25,8 @@ STYLE = Path(__file__).with_name("page.css")
 SAMPLES = 160
 # In place of a figure.
 NONE = "–"
+# Headings: of what others do here, and of what is only told of this machine.
+PEERS, HERE = "today's peers", "here"
 MEANINGS = {
     Verdict.REPRODUCED: "the paper's effect, between half and one and a half times of it on a "
     "logarithmic scale; or a part that is built, and held by a test",
@@ -240,6 +242,8 @@ def drawings(item: Item, results: Results) -> str:
 def drawing(chart: Chart, item: Item, results: Results) -> str:
     if chart.kind == "series":
         return charts.lines(chart.title, series(chart, results), chart.x, chart.y, chart.log)
+    if chart.kind == "drawing":
+        return charts.figure(chart.title, (ROOT / chart.of).read_text(), "", "full")
     if chart.kind == "areas":
         return charts.areas(chart.title, panels(chart, results), chart.x)
     rows = [row for row in item.rows if not chart.only or row.label in chart.only]
@@ -342,7 +346,7 @@ def words(row: Row, results: Results) -> dict[str, str]:
 
 
 def table(item: Item, results: Results) -> str:
-    rows = [row for row in item.rows if words(row, results) or (row.paper and not row.when)]
+    rows = [row for row in item.rows if words(row, results) or row.paper]
     if not rows:
         return ""
     is_matrix = any(len(row.paper) > 1 or len(row.here) > 3 for row in rows)
@@ -356,7 +360,7 @@ def table(item: Item, results: Results) -> str:
 def simple(rows: Sequence[Row], results: Results) -> str:
     """A line for each row: the paper, peers, Oboro, and how many times better it is; without the
     columns that are empty."""
-    columns: dict[str, list[str]] = {"paper": [], "today's peers": [], "Oboro": [], "better by": []}
+    columns: dict[str, list[str]] = {"paper": [], PEERS: [], "Oboro": [], "better by": []}
     for row in rows:
         found, shown = figures(row, results), words(row, results)
         for column, text in zip(
@@ -371,6 +375,8 @@ def simple(rows: Sequence[Row], results: Results) -> str:
         ):
             column.append(text)
     kept = {name: column for name, column in columns.items() if any(column)}
+    if all(set(row.peers) <= {HERE} for row in rows):
+        kept = {HERE if name == PEERS else name: column for name, column in kept.items()}
     head = "".join(f"<th class=n>{name}" for name in kept)
     body = []
     for number, row in enumerate(rows):
@@ -388,20 +394,22 @@ def simple(rows: Sequence[Row], results: Results) -> str:
 
 def named(name: str, figure: str) -> str:
     """A figure with the name of what has it, if that is not the column's."""
-    return figure if name == "Oboro" else f"<small>{escape(name)}</small> {figure}"
+    return figure if name in ("Oboro", HERE) else f"<small>{escape(name)}</small> {figure}"
 
 
 def across(rows: Sequence[Row], results: Results) -> str:
     """A line for each of few rows, and a column for each of those compared."""
-    names = dict.fromkeys(
-        [n for row in rows for n in row.peers] + [n for r in rows for n in r.oboro]
-    )
+    known = [words(row, results) for row in rows]
+    names = [
+        name
+        for name in dict.fromkeys([n for row in rows for n in (*row.peers, *row.oboro)])
+        if any(name in shown for shown in known)
+    ]
     ours = {name for row in rows for name in row.oboro}
     head = "".join(f"<th class='n{' ours' * (name in ours)}'>{escape(name)}</th>" for name in names)
     gains = [advantage(row, figures(row, results)) for row in rows]
     body = []
-    for row, gain in zip(rows, gains, strict=True):
-        shown = words(row, results)
+    for row, shown, gain in zip(rows, known, gains, strict=True):
         cells = "".join(
             f"<td class='n{' ours' * (name in ours)}'>{shown.get(name, NONE)}</td>"
             for name in names
