@@ -15,6 +15,8 @@ HELIB ?=
 BENCH_THREADS ?= 2
 # Where the figures of make bench-ssd go.
 SSD_FIGURES ?= $(or $(CARGO_TARGET_DIR),target)/bench-ssd
+# Of a gigabyte of memory and of each device, to tell what seconds cost in make bench-ssd: memory=3 /mnt/ssd=0.1
+SSD_PRICES =
 # Of the needed memory, what make bench-ssd-budgets gives a server; the summary is about the last.
 SSD_BUDGETS ?= 12.5% 37.5% 50% 62.5% 75% 87.5% 100% 125% 25%
 # Seconds that make fuzz gives each target, or the only one to run.
@@ -28,7 +30,7 @@ PYTEST =
 STEP =
 FORCE =
 
-.PHONY: help demo demo-genome docs bench-smoke bench-full bench-abuse bench-alloc bench-engine bench-genome bench-growth bench-mining bench-numa bench-python bench-ray bench-ring bench-scrape bench-ssd bench-ssd-budgets bench-support bench-table6 bench-tasks test test-abuse test-lab test-rust test-alloc test-alloc-long test-faults test-growth test-numa test-package test-previous test-python test-ray test-s3 fuzz nightly papers lint lint-rust lint-python lint-shell lint-c fmt build build-lab clean
+.PHONY: help demo demo-genome docs bench-smoke bench-full bench-abuse bench-alloc bench-engine bench-genome bench-growth bench-mining bench-numa bench-python bench-ray bench-ring bench-scrape bench-ssd bench-ssd-budgets bench-ssd-latency bench-support bench-table6 bench-tasks test test-abuse test-lab test-rust test-alloc test-alloc-long test-faults test-growth test-numa test-package test-previous test-python test-ray test-s3 fuzz nightly papers lint lint-rust lint-python lint-shell lint-c fmt build build-lab clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -124,11 +126,16 @@ bench-genome: build-lab .venv-bench/installed ## Search genomes privately, also 
 	    --threads $(BENCH_THREADS) $(GENOME_BENCH) $(BENCH)
 
 bench-ssd: build-lab .venv-bench/installed ## Data larger than memory, swapped and streamed; BENCH=--quick for minutes
-	"$(LAB)" ssd --json $(SSD_BENCH) $(BENCH) | .venv-bench/bin/python lab/bench/ssd_plots.py --out "$(SSD_FIGURES)"
+	"$(LAB)" ssd --json $(SSD_BENCH) $(BENCH) | .venv-bench/bin/python lab/bench/ssd_plots.py --out "$(SSD_FIGURES)" \
+	    $(SSD_PRICES:%=--price %)
 
 bench-ssd-budgets: build-lab .venv-bench/installed ## What more memory is worth to a server that streams
 	"$(LAB)" ssd --json --mode streaming $(SSD_BUDGETS:%=--limit %) $(SSD_BENCH) $(BENCH) \
 	    | .venv-bench/bin/python lab/bench/ssd_plots.py --out "$(SSD_FIGURES)/budgets"
+
+bench-ssd-latency: build-lab .venv-bench/installed ## The same by the latency of devices, in a machine; BENCH=--quick for minutes
+	.venv-bench/bin/python lab/bench/ssd_machine.py --lab "$(LAB)" $(SSD_PRICES:%=--price %) $(BENCH) \
+	    | .venv-bench/bin/python lab/bench/ssd_plots.py --out "$(SSD_FIGURES)/latency"
 
 bench-python: python-develop ## Mine a frame with the Python package, and with mlxtend
 	.venv-python/bin/python lab/bench/package.py --threads $(BENCH_THREADS) $(BENCH)

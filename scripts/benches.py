@@ -46,6 +46,8 @@ BENCHES = {
     "bench-ssd": Bench("ssd", f"--quick --mode streaming --limit 120MB {SHAPE}", "--quick"),
     # Of bench-ssd, what differs in its budgets.
     "bench-ssd-budgets": Bench("ssd", None, "--quick"),
+    # Boots machines.
+    "bench-ssd-latency": Bench("ssd latency", None, "--quick"),
     "bench-support": Bench("support", f"{SHAPE} --runs 1 --fhe-blocks 2"),
     "bench-table6": Bench("table6", "--blocks 4"),
     "bench-tasks": Bench("tasks", "6 20"),

@@ -1,6 +1,7 @@
-"""Plots the measurements of `oboro-lab ssd --json`, in the form of the papers on SSDs.
+"""Plots the measurements of `oboro-lab ssd --json` or ssd_machine.py, in the form of the papers.
 
-Copies lines from standard input and writes, as SVG and PNG:
+Copies lines from standard input, the summary last; with --price those of ssd_costs.py come before
+it. Writes, as SVG and PNG:
 
     queue-*.svg     the length of the disk's queue over time, a curve for each device and mode:
                     Figures 4 to 6 of the paper on secure mining, one for each limit of memory
@@ -20,10 +21,10 @@ import json
 import sys
 from collections import defaultdict
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import matplotlib
+from ssd_costs import costs, price
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -49,13 +50,26 @@ def gigabytes(count: float) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
 
 
-def copied_lines() -> list[Line]:
-    """The JSON values of standard input, also copied to the output."""
-    values = []
+def copied_lines(prices: dict[str, float]) -> list[Line]:
+    """The JSON values of standard input, also copied to the output; costs come before the last."""
+    values: list[Line] = []
+    held = ""
     for line in sys.stdin:
-        print(line, end="", flush=True)
+        print(held, end="", flush=True)
+        held = line
         values.append(json.loads(line))
+    if values and prices:
+        summary = values[-1]
+        needed, stored = summary["needed_bytes"], summary["stored_bytes"]
+        for cost in costs(points_of(values), needed, stored, prices):
+            print(json.dumps(cost), flush=True)
+    print(held, end="", flush=True)
     return values
+
+
+def points_of(values: list[Line]) -> list[Line]:
+    """The lines of whole settings."""
+    return [line for line in values if line["bench"] in ("ssd mode", "ssd point")]
 
 
 def save(figure: Any, directory: Path, stem: str) -> None:
@@ -84,23 +98,31 @@ def axes(title: str, across: str, upwards: str) -> tuple[Any, Any]:
     return figure, drawing
 
 
-def over_time(samples: list[Line], directory: Path) -> None:
-    """The figures of samples, for each limit."""
-    limits = sorted({line["limit_bytes"] for line in samples if "limit_bytes" in line})
-    for limit in limits:
-        shown = [line for line in samples if line.get("limit_bytes", limit) == limit]
+def limits_of(lines: list[Line]) -> list[int]:
+    """All limits of memory."""
+    return sorted({line["limit_bytes"] for line in lines if "limit_bytes" in line})
+
+
+def over_time(modes: list[Line], samples: list[Line], directory: Path) -> None:
+    """The queue, and resident memory, for each limit."""
+    for limit in limits_of(modes):
         label = gigabytes(limit)
-        queues, queue = axes(f"Memory: {label}", "seconds", "average I/O queue length (aqu-sz)")
-        sizes, resident = axes(f"Memory: {label}", "seconds", "resident memory in MiB")
+        figure, queue = axes(f"Memory: {label}", "seconds", "average I/O queue length (aqu-sz)")
+        for line in modes:
+            lengths = line["queue_lengths"]
+            if line.get("limit_bytes", limit) == limit and None not in lengths:
+                queue.plot(range(1, len(lengths) + 1), lengths, label=name(line))
+        queue.set_ylim(bottom=0)
+        save(figure, directory, f"queue-{limit // 1_000_000}MB")
+    for limit in limits_of(samples):
+        shown = [line for line in samples if line.get("limit_bytes", limit) == limit]
+        title = f"Memory: {gigabytes(limit)}"
+        figure, resident = axes(title, "seconds", "resident memory in MiB")
         for curve, lines in by_curve(shown).items():
             seconds = [line["seconds"] for line in lines]
-            if all(line["queue_length"] is not None for line in lines):
-                queue.plot(seconds, [line["queue_length"] for line in lines], label=curve)
             resident.plot(seconds, [line["resident_bytes"] / MIB for line in lines], label=curve)
         resident.axhline(limit / MIB, color="black", linestyle="--", label="limit")
-        queue.set_ylim(bottom=0)
-        for figure, what in ((queues, "queue"), (sizes, "resident")):
-            save(figure, directory, f"{what}-{limit // 1_000_000}MB")
+        save(figure, directory, f"resident-{limit // 1_000_000}MB")
 
 
 def mark_missing(drawing: Any, missing: list[Line], color: str) -> None:
@@ -143,20 +165,16 @@ def over_limits(modes: list[Line], missing: list[Line], directory: Path) -> None
     save(figure, directory, "time")
 
 
-def over_lengths(searches: list[Line], directory: Path) -> None:
+def over_lengths(modes: list[Line], directory: Path) -> None:
     """The times of searches, for each limit."""
-    limits = sorted({line["limit_bytes"] for line in searches if "limit_bytes" in line})
-    for limit in limits:
-        shown = [line for line in searches if line.get("limit_bytes", limit) == limit]
+    for limit in limits_of(modes):
         title = f"Searching genomes, memory: {gigabytes(limit)}"
         figure, drawing = axes(title, "query length in symbols", "seconds")
-        for curve, lines in by_curve(shown).items():
-            times = defaultdict(list)
-            for line in lines:
-                times[line["length"]].append(line["seconds"] / line["searches"])
-            lengths = sorted(times)
-            middle = [median(times[length]) for length in lengths]
-            drawing.plot(lengths, middle, marker="o", label=curve)
+        for line in modes:
+            if line.get("limit_bytes", limit) == limit:
+                lengths = [of["length"] for of in line["by_length"]]
+                times = [of["seconds"] / of["searches"] for of in line["by_length"]]
+                drawing.plot(lengths, times, marker="o", label=name(line))
         drawing.set_ylim(bottom=0)
         save(figure, directory, f"length-{limit // 1_000_000}MB")
 
@@ -188,19 +206,29 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, required=True, help="the directory for the figures")
+    parser.add_argument(
+        "--price",
+        type=price,
+        action="append",
+        default=[],
+        help="of a gigabyte of a device, or of memory, such as memory=3; may be repeated",
+    )
     arguments = parser.parse_args()
-    values = copied_lines()
+    values = copied_lines(dict(arguments.price))
     if not values or not values[-1].get("verified"):
         print("error: the bench did not end well; see what it said", file=sys.stderr)
         return 1
+    modes = points_of(values)
+    if not modes:
+        print("nothing was measured, and nothing is drawn", file=sys.stderr)
+        return 0
     arguments.out.mkdir(parents=True, exist_ok=True)
-    over_time([line for line in values if line["bench"] == "ssd sample"], arguments.out)
-    modes = [line for line in values if line["bench"] == "ssd mode"]
+    samples = [line for line in values if line["bench"] == "ssd sample"]
+    over_time(modes, samples, arguments.out)
     missing = [line for line in values if line["bench"] == "ssd left out" and "killed" in line]
     over_limits(modes, missing, arguments.out)
-    # The first pass has a cold cache.
-    questions = [line for line in values if line["bench"] == "ssd question" and line["pass"] > 0]
-    over_lengths([line for line in questions if "searches" in line], arguments.out)
+    if values[-1]["workload"] == "genome":
+        over_lengths(modes, arguments.out)
     streaming = [line for line in modes if line["mode"] == "streaming"]
     if streaming:
         over_budgets(modes[0], streaming, arguments.out)

@@ -44,6 +44,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Bench {
     Compare(compare::Arguments),
+    Fault(ssd::fault::Arguments),
     Genome(genome::Arguments),
     Numa(numa::Arguments),
     Read(read::Arguments),
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
     let output = Output::new(json);
     let outcome = match bench {
         Bench::Compare(arguments) => compare::run(&arguments, output),
+        Bench::Fault(arguments) => ssd::fault::run(&arguments, output),
         Bench::Genome(arguments) => genome::run(&arguments, output),
         Bench::Numa(arguments) => numa::run(&arguments, output),
         Bench::Read(arguments) => read::run(&arguments, output),

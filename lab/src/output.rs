@@ -93,6 +93,15 @@ pub fn seconds(duration: Duration) -> String {
     }
 }
 
+/// A program's error message as a sentence: Oboro's own is in JSON.
+pub fn problem(said: &[u8]) -> String {
+    let own: Option<serde_json::Value> = serde_json::from_slice(said).ok();
+    match own.as_ref().and_then(|own| own["error"].as_str()) {
+        Some(sentence) => sentence.to_owned(),
+        None => String::from_utf8_lossy(said).trim().to_owned(),
+    }
+}
+
 /// An output file that must not exist yet. Prepared before the work whose result it receives, so that mistakes show
 /// early.
 pub struct NewFile {
@@ -134,5 +143,16 @@ impl NewFile {
             let path = self.path.display();
             format!("cannot write {path}: {error}; check the free space there").into()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_are_sentences() {
+        assert_eq!(problem(b"fio: no such file\n"), "fio: no such file");
+        assert_eq!(problem(br#"{"error": "too small"}"#), "too small");
     }
 }

@@ -1,15 +1,16 @@
 //! A server in a separate process on loopback: the product's program.
 
-use crate::output::Failure;
+use crate::output::{Failure, problem};
 use crate::{machine, timed};
 use bytesize::ByteSize;
 use oboro_client::{Connection, Options};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 /// A running server, killed when dropped.
@@ -46,11 +47,16 @@ impl Server {
             .args(["--moment-cache", "0"])
             .args(options)
             .stdin(Stdio::null())
-            .stdout(Stdio::piped());
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         if std::env::var_os("OBORO_LOG").is_none() {
             command.env("OBORO_LOG", "warn");
         }
-        let child = command.spawn().map_err(|error| failed(error.to_string()))?;
+        let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+        let said = child
+            .stderr
+            .take()
+            .map(|log| thread::spawn(|| pass_on(log)));
         let mut server = Self {
             child,
             url: String::new(),
@@ -64,7 +70,16 @@ impl Server {
         server.url = serde_json::from_str::<Value>(&line)
             .ok()
             .and_then(|value| value["listening"].as_str().map(str::to_owned))
-            .ok_or_else(|| failed("it ended before it listened".to_owned()))?;
+            .unwrap_or_default();
+        if server.url.is_empty() {
+            // It has closed its output, and ends.
+            let _ = server.child.wait();
+            let last = said.and_then(|said| said.join().ok()).unwrap_or_default();
+            return Err(match problem(&last).as_str() {
+                "" => failed("it ended before it listened".to_owned()),
+                reason => format!("the server refused to start: {reason}").into(),
+            });
+        }
         Ok(server)
     }
 
@@ -120,6 +135,18 @@ pub fn oboro() -> Result<PathBuf, Failure> {
     }
 }
 
+/// Copies the server's messages to standard error; returns the last one.
+fn pass_on(log: ChildStderr) -> Vec<u8> {
+    let mut last = Vec::new();
+    let mut lines = BufReader::new(log).split(b'\n');
+    while let Some(Ok(line)) = lines.next() {
+        last = line;
+        // Nobody can be told that standard error is closed.
+        let _ = io::stderr().write_all(&[&last[..], b"\n"].concat());
+    }
+    last
+}
+
 fn failed(problem: String) -> Failure {
     format!(
         "cannot start the server to measure: {problem}; check the space in the temporary directory"
@@ -132,5 +159,25 @@ impl Drop for Server {
         // Fails if it has exited already, which is fine.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Starts a program in place of the server.
+    fn start(script: &str) -> String {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh"]);
+        let started = Server::start_by(command, Path::new("/"), NonZeroUsize::MIN, &[]);
+        started.err().unwrap().to_string()
+    }
+
+    #[test]
+    fn a_server_that_refuses_says_why() {
+        let refusal = start(r#"echo warning >&2; echo '{"error": "give --memory 30 MB"}' >&2"#);
+        assert_eq!(refusal, "the server refused to start: give --memory 30 MB");
+        assert!(start("true").contains("before it listened"));
     }
 }

@@ -2,6 +2,7 @@
 
 mod amount;
 mod device;
+pub mod fault;
 mod genomes;
 mod interrupt;
 mod limit;
@@ -15,12 +16,13 @@ use super::workload::{Shape, temporary_directory};
 use crate::Outcome;
 use crate::output::{Failure, Output, bytes, seconds};
 use amount::Amount;
+use bytesize::ByteSize;
 use clap::ValueEnum;
 use device::{Device, DirectRead, Source};
 use genomes::{Genomes, HaplotypePanel};
 use interrupt::Interrupt;
 use limit::Limits;
-use mining::{Level, Mining};
+use mining::Mining;
 use serde::Serialize;
 use session::{Conditions, Figures, Killed, Sessions, Workload};
 use std::fmt;
@@ -37,13 +39,15 @@ const PAPER_LIMITS: [Amount; 3] = [
 const QUARTER: Amount = Amount::Percent(25.0);
 /// Linux's default, and no swap readahead.
 const PAGE_CLUSTERS: [u8; 2] = [3, 0];
+/// Room for the measurement of faults.
+const LEAST_SWAP: u64 = 128 << 20;
 
 /// Mine or search data larger than memory: all of it in memory, swapped by the kernel, and streamed by Oboro.
 ///
 /// Quest transactions that give about 1 GB of ciphertext, in the shape of the papers' experiment, are encrypted and
 /// uploaded to a server process of this command. Then servers are mined one after the other, each from a cold start:
 /// one with unlimited memory; for each --device and --limit one in a control group with that limit and swap on that
-/// device, with page-cluster 3 and again with 0; and one in such a group with --memory, which reads from that device.
+/// device, with --page-cluster 3 and again with 0; and one in such a group with --memory, which reads from that device.
 /// Every second the disk's queue and the server's memory, faults and CPU time are sampled. Every support is compared
 /// with plaintext.
 ///
@@ -76,6 +80,18 @@ pub struct Arguments {
     /// What to measure in addition to memory; may be repeated [default: both].
     #[arg(long, value_enum)]
     mode: Vec<Mode>,
+    /// Swap readahead, the logarithm of the pages; may be repeated [default: 3, as in Linux, and 0].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=9))]
+    page_cluster: Vec<u8>,
+    /// Make the data for mining in this new directory, for --prepared, and measure nothing.
+    #[arg(long, value_name = "DIR", conflicts_with = "prepared")]
+    prepare: Option<PathBuf>,
+    /// Take the data that --prepare has made for mining, on a faster machine for example.
+    #[arg(long, value_name = "DIR")]
+    prepared: Option<PathBuf>,
+    /// What a server of these data needs in memory, known from another run: it is not measured again.
+    #[arg(long, value_name = "SIZE")]
+    needed: Option<ByteSize>,
     #[command(flatten)]
     shape: Shape<30, 4_800_000>,
     /// Rows of the panel [default: 200000, or 100000 with --quick]
@@ -141,17 +157,13 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     match arguments.workload {
         Kind::Mining => {
             let workload = arguments.shape.workload();
-            // Check the number of itemsets of that length before the work.
-            workload.itemsets()?;
-            let transactions = workload.generate()?;
-            let levels = Level::all(&workload, &transactions)?;
-            let bundle = directory.path().join("bench.oboro");
-            let mining = Mining {
-                dataset: workload.encrypt(&transactions, &bundle)?,
-                threads: workload.threads,
-                levels,
+            if let Some(prepare) = &arguments.prepare {
+                return Mining::prepare(&workload, prepare, &store_in(prepare), &interrupt);
+            }
+            let mining = match &arguments.prepared {
+                Some(prepared) => Mining::prepared(&workload, prepared)?,
+                None => Mining::new(&workload, directory.path())?,
             };
-            drop(transactions);
             let data = Data::Mining {
                 items: workload.items,
                 transactions: workload.transactions,
@@ -168,6 +180,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             )
         }
         Kind::Genome => {
+            if arguments.prepare.is_some() || arguments.prepared.is_some() {
+                return Err("data are prepared for mining only; leave --prepare out".into());
+            }
             let panel = arguments.panel();
             panel.check()?;
             let genomes = Genomes::new(panel, &directory.path().join("made"))?;
@@ -182,6 +197,11 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             )
         }
     }
+}
+
+/// The server's data directory, in one that has all the data.
+fn store_in(directory: &Path) -> PathBuf {
+    directory.join("store")
 }
 
 /// Measures all settings, with files in the directory `base`.
@@ -203,7 +223,7 @@ fn measure(
             output,
         },
         base,
-        store: base.join("store"),
+        store: store_in(arguments.prepared.as_deref().unwrap_or(base)),
     };
     let measured = experiment.measure();
     // Report the interrupt rather than a broken connection.
@@ -341,7 +361,7 @@ struct Experiment<'e> {
     sessions: Sessions<'e>,
     /// The temporary directory.
     base: &'e Path,
-    /// The store, in `base`.
+    /// The store, in `base` or with the prepared data.
     store: PathBuf,
 }
 
@@ -356,21 +376,20 @@ struct Measured {
 
 impl Experiment<'_> {
     fn measure(&self) -> Result<Measured, Failure> {
-        self.sessions.publish(&self.store)?;
-        let here = Device::in_directory(self.base);
-        let memory = self.sessions.measure(Conditions {
-            setting: Setting::memory(),
-            store: &self.store,
-            disk: here.disk(),
-            limits: Limits::default(),
-            direct_read: None,
-            is_profiled: true,
-        })?;
-        let needed_bytes = memory.peak_resident_bytes;
+        if self.arguments.prepared.is_none() {
+            self.sessions.publish(&self.store)?;
+        }
+        let (needed_bytes, modes) = match self.arguments.needed {
+            Some(known) => (known.as_u64(), Vec::new()),
+            None => {
+                let memory = self.memory()?;
+                (memory.peak_resident_bytes, vec![memory])
+            }
+        };
         let mut measured = Measured {
             needed_bytes,
             limits: self.arguments.limits(needed_bytes),
-            modes: vec![memory],
+            modes,
             left_out: Vec::new(),
         };
         let devices = if self.arguments.device.is_empty() {
@@ -389,18 +408,38 @@ impl Experiment<'_> {
         Ok(measured)
     }
 
+    /// Without a limit.
+    fn memory(&self) -> Result<Figures, Failure> {
+        self.sessions.measure(Conditions {
+            setting: Setting::memory(),
+            store: &self.store,
+            disk: Device::in_directory(self.base).disk(),
+            limits: Limits::default(),
+            direct_read: None,
+            fault: None,
+            is_profiled: true,
+        })
+    }
+
     /// With each limit, swapped by the kernel.
     fn swap(&self, device: &Device, measured: &mut Measured) -> Outcome {
         let setting = Setting::on(device, Mode::Swap, None);
         // Resident pages may keep their swap slots for a while.
-        let bytes = 2 * measured.needed_bytes;
+        let bytes = LEAST_SWAP.max(2 * measured.needed_bytes);
         let swap = match Swap::on(device, bytes, self.sessions.interrupt) {
             Ok(swap) => swap,
             Err(because) => return self.leave_out(setting.to_string(), because, measured),
         };
         self.sessions.output.result(&swap, || swap.text())?;
+        let fault = match fault::measure(device) {
+            Ok(microseconds) => Some(microseconds),
+            Err(because) => {
+                self.leave_out(format!("time of a fault on {device}"), because, measured)?;
+                None
+            }
+        };
         for limit in measured.limits.clone() {
-            for page_cluster in PAGE_CLUSTERS {
+            for page_cluster in self.arguments.page_clusters() {
                 let setting = Setting {
                     limit_bytes: Some(limit),
                     page_cluster: Some(page_cluster),
@@ -417,6 +456,7 @@ impl Experiment<'_> {
                             ..device.limits()?
                         },
                         direct_read: None,
+                        fault,
                         is_profiled: measured.is_for_summary(limit),
                     })
                 };
@@ -464,6 +504,7 @@ impl Experiment<'_> {
                     disk: device.disk(),
                     limits,
                     direct_read,
+                    fault: None,
                     is_profiled: measured.is_for_summary(limit),
                 })
             });
@@ -551,6 +592,13 @@ impl Arguments {
         amounts.into_iter().map(bytes).collect()
     }
 
+    fn page_clusters(&self) -> Vec<u8> {
+        match self.page_cluster.as_slice() {
+            [] => PAGE_CLUSTERS.to_vec(),
+            given => given.to_vec(),
+        }
+    }
+
     fn measures(&self, mode: Mode) -> bool {
         self.mode.is_empty() || self.mode.contains(&mode)
     }
@@ -596,7 +644,7 @@ struct Summary {
     cpu: String,
     /// All files of a server.
     stored_bytes: u64,
-    /// The peak memory of the in-memory server.
+    /// The peak memory of the in-memory server, measured or given.
     needed_bytes: u64,
     /// Whether all answers of all passes equal the plaintext's.
     verified: bool,
@@ -671,12 +719,15 @@ impl Summary {
             bytes(self.stored_bytes),
             bytes(self.needed_bytes),
         );
-        let in_memory = self.modes[0].pass_seconds;
+        let mut modes = self.modes.iter();
+        let in_memory = modes.find(|figures| figures.setting.mode == Mode::Memory);
         for figures in &self.modes {
+            let slowdown = in_memory.map_or(String::new(), |memory| {
+                format!("{:.1} ×", figures.pass_seconds / memory.pass_seconds)
+            });
             text += &format!(
-                "{:>9} a pass  {:>6.1} ×  {}\n",
+                "{:>9} a pass  {slowdown:>8}  {}\n",
                 time(figures.pass_seconds),
-                figures.pass_seconds / in_memory,
                 figures.setting
             );
         }

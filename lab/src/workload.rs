@@ -107,12 +107,19 @@ impl Workload {
 
     /// From transactions in memory to a finished bundle on disk, with a new key.
     pub fn encrypt(&self, transactions: &Transactions, bundle: &Path) -> Result<Dataset, Failure> {
-        let key = MasterKey::generate().map_err(|error| {
-            format!("the operating system gave no randomness ({error}); try again")
-        })?;
+        self.encrypt_with(&new_key()?, transactions, bundle)
+    }
+
+    /// The same with this key.
+    pub fn encrypt_with(
+        &self,
+        key: &MasterKey,
+        transactions: &Transactions,
+        bundle: &Path,
+    ) -> Result<Dataset, Failure> {
         let dataset = Dataset::create(
             Shuffled::of(transactions)?,
-            &key,
+            key,
             Target::New(bundle),
             self.max_len,
             self.threads,
@@ -120,6 +127,12 @@ impl Workload {
         );
         Ok(dataset?)
     }
+}
+
+/// A new owner's key.
+pub fn new_key() -> Result<MasterKey, Failure> {
+    let failed = |error| format!("the operating system gave no randomness ({error}); try again");
+    Ok(MasterKey::generate().map_err(failed)?)
 }
 
 /// A directory for the files of a bench, deleted afterwards.

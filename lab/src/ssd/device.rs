@@ -2,6 +2,7 @@
 
 use super::limit::Limits;
 use crate::machine::runs;
+use crate::output::problem;
 use bytesize::ByteSize;
 use serde::Serialize;
 use serde_json::Value;
@@ -197,15 +198,6 @@ fn own(mut command: Command, files: &[PathBuf]) -> Command {
     command
 }
 
-/// A program's error message as a sentence: Oboro's own is in JSON.
-fn problem(said: &[u8]) -> String {
-    let own: Option<Value> = serde_json::from_slice(said).ok();
-    match own.as_ref().and_then(|own| own["error"].as_str()) {
-        Some(sentence) => sentence.to_owned(),
-        None => String::from_utf8_lossy(said).trim().to_owned(),
-    }
-}
-
 impl Source {
     /// Bytes per second, from the program's report.
     fn rate(self, report: &[u8]) -> Option<f64> {
@@ -279,11 +271,5 @@ mod tests {
         assert_eq!(Source::Own.rate(own), Some(2.5));
         assert_eq!(Source::Own.rate(fio), None);
         assert_eq!(Source::Fio.rate(b"fio: no such file"), None);
-    }
-
-    #[test]
-    fn problems_are_sentences() {
-        assert_eq!(problem(b"fio: no such file\n"), "fio: no such file");
-        assert_eq!(problem(br#"{"error": "too small"}"#), "too small");
     }
 }

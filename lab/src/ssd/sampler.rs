@@ -13,10 +13,10 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The unit of the disk's counters.
 const SECTOR: u64 = 512;
 
-/// Prints samples until it is stopped.
+/// Prints samples until it is stopped, and keeps the lengths of the disk's queue.
 pub struct Sampler {
     stop: Sender<()>,
-    thread: JoinHandle<Result<(), Failure>>,
+    thread: JoinHandle<Result<Vec<Option<f64>>, Failure>>,
 }
 
 impl Sampler {
@@ -25,27 +25,29 @@ impl Sampler {
         let (stop, stopped) = mpsc::channel();
         let thread = thread::spawn(move || {
             let begun = Instant::now();
+            let mut queue_lengths = Vec::new();
             let Some(mut before) = Reading::now(process, disk.as_deref()) else {
-                return Ok(());
+                return Ok(queue_lengths);
             };
             loop {
                 let ended = stopped.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout);
                 let Some(now) = Reading::now(process, disk.as_deref()) else {
-                    return Ok(());
+                    return Ok(queue_lengths);
                 };
                 let sample = Sample::between(&setting, begun.elapsed(), &before, &now);
                 output.result(&sample, || sample.text())?;
+                queue_lengths.push(sample.queue_length);
                 before = now;
                 if ended {
-                    return Ok(());
+                    return Ok(queue_lengths);
                 }
             }
         });
         Self { stop, thread }
     }
 
-    /// Prints the last sample.
-    pub fn stop(self) -> Result<(), Failure> {
+    /// Prints the last sample; returns the queue's lengths in all of them.
+    pub fn stop(self) -> Result<Vec<Option<f64>>, Failure> {
         // It has stopped already if the process exited.
         let _ = self.stop.send(());
         self.thread.join().expect("sampling does not panic")

@@ -50,7 +50,7 @@ pub struct Asked {
 }
 
 /// The unit and size of a query.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Amount {
     Itemsets(usize),
@@ -84,6 +84,8 @@ pub struct Conditions<'c> {
     pub disk: Option<Disk>,
     pub limits: Limits,
     pub direct_read: Option<DirectRead>,
+    /// Of the swap in use, in microseconds.
+    pub fault: Option<f64>,
     /// Whether to profile one more pass.
     pub is_profiled: bool,
 }
@@ -95,11 +97,14 @@ pub struct Figures {
     #[serde(flatten)]
     pub setting: Setting,
     pub verified: bool,
+    /// Passes after the first.
+    runs: u16,
     first_pass_seconds: f64,
     /// The median.
     pub pass_seconds: f64,
     /// The median of the longest query.
     query_seconds: f64,
+    by_length: Vec<LengthFigures>,
     /// During the longest query.
     pub read_bytes_per_second: f64,
     /// The packed data that it needs, over its time.
@@ -109,8 +114,23 @@ pub struct Figures {
     major_faults: u64,
     /// Of the server, since its start.
     pub peak_resident_bytes: u64,
+    /// The time of a fault without readahead, on the swap in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fault_microseconds: Option<f64>,
+    /// Of the disk, each second since the server began to listen, first pass included.
+    queue_lengths: Vec<Option<f64>>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub direct_read: Option<DirectRead>,
+}
+
+/// The queries of one length.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct LengthFigures {
+    length: usize,
+    /// The median of passes.
+    seconds: f64,
+    #[serde(flatten)]
+    amount: Amount,
 }
 
 /// One query of a pass.
@@ -149,7 +169,9 @@ pub struct Killed;
 
 impl fmt::Display for Killed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the kernel killed the server: it has too little memory to swap with")
+        f.write_str(
+            "the kernel killed the server: it needs more memory at a time; give a larger --limit",
+        )
     }
 }
 
@@ -197,7 +219,7 @@ impl Sessions<'_> {
             .map(|number| self.pass(number, &connection, process, setting))
             .collect::<Result<Vec<_>, _>>()?;
         let faults = counters(process)?.since(before).major_faults;
-        sampler.stop()?;
+        let queue_lengths = sampler.stop()?;
         let peak_resident_bytes = server.peak_bytes()?;
         if conditions.is_profiled {
             self.profile(&connection, process, setting)?;
@@ -207,6 +229,8 @@ impl Sessions<'_> {
         Ok(Figures {
             major_faults: faults,
             peak_resident_bytes,
+            queue_lengths,
+            fault_microseconds: conditions.fault,
             direct_read: conditions.direct_read,
             ..Figures::of(setting.clone(), &first, &passes)
         })
@@ -314,6 +338,14 @@ impl Figures {
         let elapsed = |pass: &[TimedQuery<'_>]| pass.iter().map(|query| query.seconds).sum();
         let middle =
             |times: Vec<f64>| median(times.into_iter().map(Duration::from_secs_f64)).as_secs_f64();
+        let by_length = first
+            .iter()
+            .enumerate()
+            .map(|(number, query)| LengthFigures {
+                length: query.length,
+                seconds: middle(passes.iter().map(|pass| pass[number].seconds).collect()),
+                amount: query.amount,
+            });
         let longest: Vec<_> = passes.iter().filter_map(|pass| pass.last()).collect();
         let total: f64 = longest.iter().map(|query| query.seconds).sum();
         let rate = |bytes: u64| bytes as f64 / total;
@@ -321,6 +353,8 @@ impl Figures {
         Self {
             bench: "ssd mode",
             setting,
+            runs: passes.len() as u16,
+            by_length: by_length.collect(),
             verified: first.iter().chain(all()).all(|query| query.verified),
             first_pass_seconds: elapsed(first),
             pass_seconds: middle(passes.iter().map(|pass| elapsed(pass)).collect()),
@@ -331,6 +365,8 @@ impl Figures {
                 / passes.len() as f64,
             major_faults: 0,
             peak_resident_bytes: 0,
+            fault_microseconds: None,
+            queue_lengths: Vec::new(),
             direct_read: None,
         }
     }
@@ -420,6 +456,13 @@ mod tests {
         assert_eq!(figures.first_pass_seconds, 17.0);
         assert_eq!(figures.pass_seconds, 6.0);
         assert_eq!(figures.query_seconds, 4.0);
+        let of_length = |length, seconds| LengthFigures {
+            length,
+            seconds,
+            amount: Amount::Itemsets(1),
+        };
+        assert_eq!(figures.by_length, [of_length(1, 2.0), of_length(2, 4.0)]);
+        assert_eq!(figures.runs, 3);
         assert_eq!(figures.read_bytes_per_second, 12.0);
         assert_eq!(figures.packed_bytes_per_second, 30.0);
         assert_eq!(figures.pass_read_bytes, 50.0);
