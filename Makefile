@@ -30,7 +30,7 @@ PYTEST =
 STEP =
 FORCE =
 
-.PHONY: help demo demo-genome docs bench-smoke bench-full bench-abuse bench-alloc bench-engine bench-genome bench-growth bench-mining bench-numa bench-python bench-ray bench-ring bench-scrape bench-ssd bench-ssd-budgets bench-ssd-latency bench-support bench-table6 bench-tasks test test-abuse test-lab test-rust test-alloc test-alloc-long test-faults test-growth test-numa test-package test-previous test-python test-ray test-s3 fuzz nightly papers lint lint-rust lint-python lint-shell lint-c fmt build build-lab clean
+.PHONY: help demo demo-genome docs bench-smoke bench-full bench-abuse bench-alloc bench-alloc-paper bench-engine bench-genome bench-growth bench-mining bench-numa bench-python bench-ray bench-ring bench-scrape bench-ssd bench-ssd-budgets bench-ssd-latency bench-support bench-table6 bench-tasks test test-abuse test-lab test-rust test-alloc test-alloc-long test-faults test-growth test-numa test-package test-previous test-python test-ray test-s3 fuzz nightly papers lint lint-rust lint-python lint-shell lint-c fmt build build-lab clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -92,11 +92,18 @@ bench-abuse: build ## What an owner notices while others abuse the server; BENCH
 bench-scrape: build ## What it costs a server to show its metrics; BENCH=--quick for seconds
 	$(PYTHON) lab/bench/scrape.py --oboro "$(OBORO)" $(BENCH)
 
-bench-alloc: | setup-alloc ## Compare fcmalloc with other allocators, on HElib too; BENCH=--quick for minutes
-	$(MAKE) -C fcmalloc >&2
-	$(MAKE) -C lab/alloc BUILD="$(ALLOC_BUILD)" HELIB="$(abspath $(HELIB))" >&2
+bench-alloc: alloc-built ## Compare fcmalloc with other allocators, on HElib too; BENCH=--quick for minutes
 	$(PYTHON) lab/alloc/alloc.py --fcmalloc fcmalloc/build --build "$(ALLOC_BUILD)" --table "$(ALLOC_BUILD)/table.md" $(BENCH)
 	$(PYTHON) lab/alloc/programs.py --fcmalloc fcmalloc/build --build "$(ALLOC_BUILD)" $(filter-out --cold,$(BENCH))
+
+# Has the programs and peers of both built.
+.PHONY: alloc-built
+alloc-built: | setup-alloc
+	$(MAKE) -C fcmalloc >&2
+	$(MAKE) -C lab/alloc BUILD="$(ALLOC_BUILD)" HELIB="$(abspath $(HELIB))" >&2
+
+bench-alloc-paper: alloc-built ## The FCMalloc paper's tables and figures by allocator; BENCH=--quick for minutes
+	$(PYTHON) lab/alloc/paper.py --fcmalloc fcmalloc/build --build "$(ALLOC_BUILD)" $(BENCH)
 
 bench-mining: build ## Mine real data sets end to end and print times and sizes
 	$(PYTHON) lab/bench/mining.py --oboro "$(OBORO)" --data "$(BENCH_DATA)" $(BENCH)

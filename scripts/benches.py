@@ -31,6 +31,7 @@ BENCHES = {
     "bench-abuse": Bench("abuse", "--quick"),
     # Builds other allocators, in C++ some of them.
     "bench-alloc": Bench("programs", None, "--quick"),
+    "bench-alloc-paper": Bench("alloc-paper", None, "--quick"),
     "bench-engine": Bench("engine", "8 100000 2 2"),
     "bench-genome": Bench("genome", "--quick --runs 1", "--quick"),
     "bench-growth": Bench("growth", "--quick"),

@@ -29,8 +29,10 @@ def main_seconds(result: Result) -> float:
 
 def judged(results: Results, peers: list[str]) -> list[dict[str, Any]]:
     """All aims in order. `peers` are those that ran, glibc included."""
-    encrypted = results.jobs(lambda job: job.encrypted and not job.helib)
-    patterns = results.jobs(lambda job: not job.encrypted and "walk" not in job.program)
+    on_ciphertexts = results.jobs(lambda job: job.computes_on_ciphertexts and not job.helib)
+    patterns = results.jobs(
+        lambda job: not job.computes_on_ciphertexts and "walk" not in job.program
+    )
     freeing = [job for job in patterns if job.program.startswith("freeing")]
     references = (BEFOREHAND, BEFOREHAND_OURS)
     aims: list[dict[str, Any] | None] = helib_aims(results, peers)
@@ -38,16 +40,16 @@ def judged(results: Results, peers: list[str]) -> list[dict[str, Any]]:
         aims += [
             at_most(
                 f"{own}: main phase over that with all buffers allocated beforehand",
-                against_best(results, encrypted, own, references, main_seconds),
+                against_best(results, on_ciphertexts, own, references, main_seconds),
                 1.02,
             ),
             at_most(
                 f"{own}: main phase over the best peer's (1.02 allows for noise)",
-                against_best(results, encrypted, own, peers, main_seconds),
+                against_best(results, on_ciphertexts, own, peers, main_seconds),
                 1.02,
             ),
         ]
-    large = [job for job in encrypted if "8 MiB" in job.program]
+    large = [job for job in on_ciphertexts if "8 MiB" in job.program]
     aims += [
         at_least("glibc's main phase over ours at 8 MiB", over(results, large, GLIBC), 1.5),
         at_least(
@@ -57,14 +59,14 @@ def judged(results: Results, peers: list[str]) -> list[dict[str, Any]]:
         ),
         at_least(
             "jemalloc's freeing phase over ours",
-            over(results, encrypted, JEMALLOC, lambda result: result.phase("freeing")),
+            over(results, on_ciphertexts, JEMALLOC, lambda result: result.phase("freeing")),
             10.0,
         ),
-        most("page faults in the steady main phase", counted(results, encrypted, "faults"), 0),
-        most("memory system calls there", counted(results, encrypted, "memory_calls"), 0),
+        most("page faults in the steady main phase", counted(results, on_ciphertexts, "faults"), 0),
+        most("memory system calls there", counted(results, on_ciphertexts, "memory_calls"), 0),
         at_most(
             "peak resident memory with a plan over the best peer's",
-            against_best(results, encrypted, PLANNED, peers, lambda result: result.peak),
+            against_best(results, on_ciphertexts, PLANNED, peers, lambda result: result.peak),
             1.10,
         ),
         at_most(
@@ -73,7 +75,10 @@ def judged(results: Results, peers: list[str]) -> list[dict[str, Any]]:
             1.10,
         ),
         *(
-            mean_below(f"patterns over {peer}, geometric mean", results, patterns, peer)
+            faster_on_average(
+                f"patterns over {peer}, geometric mean",
+                against_best(results, patterns, PLAIN, [peer], main_seconds),
+            )
             for peer in peers
         ),
         no_failure(results),
@@ -258,20 +263,24 @@ def most(aim: str, counts: list[Ratio], limit: int) -> dict[str, Any] | None:
     }
 
 
-def mean_at_most(aim: str, ratios: list[Ratio]) -> dict[str, Any] | None:
-    """No worse than a peer on the whole."""
+def no_slower_on_average(aim: str, ratios: list[Ratio]) -> dict[str, Any] | None:
+    """A geometric mean of ratios to a peer of at most 1."""
+    return geometric(aim, "<= 1", ratios, lambda mean: mean <= 1)
+
+
+def faster_on_average(aim: str, ratios: list[Ratio]) -> dict[str, Any] | None:
+    """A geometric mean of ratios to a peer below 1."""
+    return geometric(aim, "< 1", ratios, lambda mean: mean < 1)
+
+
+def geometric(
+    aim: str, bound: str, ratios: list[Ratio], holds: Callable[[float], bool]
+) -> dict[str, Any] | None:
+    """An aim for the geometric mean of all jobs; None without measurements."""
     if not ratios:
         return None
     mean = geometric_mean([ratio for ratio, _ in ratios])
-    return {"aim": aim, "bound": "<= 1", "geometric_mean": mean, "met": mean <= 1}
-
-
-def mean_below(aim: str, results: Results, jobs: list[Job], peer: str) -> dict[str, Any] | None:
-    ratios = against_best(results, jobs, PLAIN, [peer], main_seconds)
-    if not ratios:
-        return None
-    mean = geometric_mean([ratio for ratio, _ in ratios])
-    return {"aim": aim, "bound": "< 1", "geometric_mean": mean, "met": mean < 1}
+    return {"aim": aim, "bound": bound, "geometric_mean": mean, "met": holds(mean)}
 
 
 def no_failure(results: Results) -> dict[str, Any]:
@@ -285,7 +294,7 @@ def no_failure(results: Results) -> dict[str, Any]:
 
 def plan_saves(results: Results) -> list[dict[str, Any]]:
     """The start-up time and memory of a recorded plan, compared with a blanket reserve."""
-    jobs = results.jobs(lambda job: job.encrypted)
+    jobs = results.jobs(lambda job: job.computes_on_ciphertexts)
     pairs = [(results.get(job, PLANNED), results.get(job, RESERVED)) for job in jobs]
     return [
         {

@@ -18,13 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from aims import judged, plan_saves
-from allocators import PLAIN, RESERVED, Allocator, all_allocators
-from jobs import Job, fhe_jobs, helib_jobs, pattern_jobs, walk_jobs
+from allocators import PLAIN, RESERVED, Allocator, add_arguments, all_allocators
+from jobs import MIB, Job, fhe_jobs, helib_jobs, pattern_jobs, walk_jobs
 from launch import Run, launch, memory_calls, warmth
 from results import BEFOREHAND, BEFOREHAND_OURS, Result, Results
 from tables import PLACES, markdown
 
 RESERVE = "2G"
+# More than a first round of HElib's job needs.
+WARM = 512 * MIB
 
 
 def report(line: dict[str, Any]) -> None:
@@ -36,7 +38,7 @@ def contestants(
 ) -> Iterator[tuple[str, list[str], dict[str, str]]]:
     """A contestant: its name, command and environment."""
     for allocator in allocators:
-        reserves = job.helib or (job.encrypted and job.threads == 2)
+        reserves = job.helib or (job.computes_on_ciphertexts and job.threads == 2)
         if reserves or allocator.name != RESERVED:
             yield allocator.name, job.command, allocator.environment(plan)
     if job.reference is not None:
@@ -127,9 +129,11 @@ def measured(arguments: argparse.Namespace, allocators: list[Allocator]) -> Resu
                 who = list(contestants(job, allocators, plan))
             runs = arguments.runs or job.runs or usual
             if job.helib and not arguments.cold:
-                who = [(name, command, {**settings, **warmth()}) for name, command, settings in who]
+                who = [
+                    (name, command, {**settings, **warmth(WARM)}) for name, command, settings in who
+                ]
             results = measure(job, who, runs, arguments.timeout)
-            if job.encrypted:
+            if job.computes_on_ciphertexts:
                 everyone = job.threads == 2 and not job.helib
                 count_calls(results, job, everyone, arguments.timeout, who)
             found.add(results)
@@ -140,8 +144,7 @@ def measured(arguments: argparse.Namespace, allocators: list[Allocator]) -> Resu
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fcmalloc", type=Path, required=True, help="where fcmalloc was built")
-    parser.add_argument("--build", type=Path, required=True, help="where the programs were built")
+    add_arguments(parser)
     parser.add_argument("--quick", action="store_true", help="small sizes, one run of each")
     parser.add_argument(
         "--runs", type=int, help="repetitions (3, of HElib's job more; fewer with --quick)"
@@ -151,7 +154,6 @@ def main() -> int:
     )
     parser.add_argument("--timeout", type=float, default=60, help="seconds that make a hang")
     parser.add_argument("--only", default="", help="jobs whose names contain this")
-    parser.add_argument("--allocators", help="names to run, separated by semicolons")
     parser.add_argument("--table", type=Path, help="the Markdown file to write")
     arguments = parser.parse_args()
 
@@ -159,6 +161,7 @@ def main() -> int:
     if arguments.allocators:
         wanted = arguments.allocators.split(";")
         known = [allocator for allocator in known if allocator.name in wanted]
+    known += arguments.also
     for allocator in known:
         if allocator.missing:
             report({"bench": "alloc", "allocator": allocator.name, "skipped": allocator.missing})

@@ -1,7 +1,12 @@
-"""The contestants: the C library's allocator, its peers by LD_PRELOAD, and fcmalloc."""
+"""The contestants: the C library's allocator, its peers by LD_PRELOAD, and fcmalloc; and any other
+that the user names."""
 
+import argparse
+import os
 import re
 import subprocess
+import sys
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,6 +43,7 @@ JEMALLOC = "jemalloc"
 TCMALLOC = "tcmalloc"
 MIMALLOC_OLD = "mimalloc 2.0"
 MIMALLOC = "mimalloc"
+SNMALLOC = "snmalloc"
 PLAIN = "fcmalloc"
 PLANNED = "fcmalloc, plan"
 RESERVED = "fcmalloc, reserve"
@@ -51,8 +57,25 @@ DEBIAN = (
 
 CRATES = (
     (MIMALLOC, "libmimalloc-sys", "libpeer_mimalloc.so"),
-    ("snmalloc", "snmalloc-sys", "libpeer_snmalloc.so"),
+    (SNMALLOC, "snmalloc-sys", "libpeer_snmalloc.so"),
 )
+
+KNOWN = frozenset([GLIBC, *(name for name, *_ in (*DEBIAN, *CRATES))])
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of every bench of allocators."""
+    parser.add_argument("--fcmalloc", type=Path, required=True, help="where fcmalloc was built")
+    parser.add_argument("--build", type=Path, required=True, help="where the programs were built")
+    parser.add_argument("--allocators", help="names to run, separated by semicolons")
+    parser.add_argument(
+        "--also",
+        type=also,
+        action="append",
+        default=[],
+        metavar="NAME=LIBRARY.so",
+        help="an allocator besides, by preloading its library; may be repeated",
+    )
 
 
 def all_allocators(fcmalloc: Path, build: Path, reserve: str) -> list[Allocator]:
@@ -105,3 +128,74 @@ def crate(build: Path, name: str, package: str, library: str) -> Allocator:
     found = re.search(rf'name = "{package}"\nversion = "([^"]+)"', lock)
     missing = None if path.is_file() else f"{library} is not built: make -C lab/alloc peers"
     return Allocator(name, f"{package} {found[1] if found else ''}", path, missing=missing)
+
+
+BINDING = re.compile(r"binding file \S+ \[0\] to (\S+) \[0\]: normal symbol `malloc'")
+# Seconds that a program may take while the linker speaks of it.
+LONGEST = 60
+REFUSED = re.compile(r"object '.*' from LD_PRELOAD cannot be preloaded \((.*)\)")
+
+
+def also(option: str) -> Allocator:
+    """The allocator that a user's NAME=LIBRARY.so describes, once a program was served by it."""
+    name, equals, file = option.partition("=")
+    if not name or not equals or not file:
+        raise argparse.ArgumentTypeError(
+            f"{option!r} is not NAME=LIBRARY.so; for example, --also hoard=/usr/lib/libhoard.so"
+        )
+    if name.startswith(PLAIN) or name in KNOWN:
+        raise argparse.ArgumentTypeError(
+            f"the name {name!r} is that of an allocator of the bench; choose another"
+        )
+    library = Path(file).resolve()
+    if not library.is_file():
+        raise argparse.ArgumentTypeError(f"{file}: no such file; name the allocator's library")
+    if re.search(r"[\s:]", str(library)):
+        raise argparse.ArgumentTypeError(
+            f"{library}: the loader takes spaces and colons of a path as the end of it; link or "
+            "copy the library to another path"
+        )
+    reason = unserved(library)
+    if reason:
+        raise argparse.ArgumentTypeError(f"{file}: {reason}")
+    return Allocator(name, "", library)
+
+
+def unserved(library: Path) -> str | None:
+    """Why a program in which it is preloaded does not take malloc from it."""
+    command = [sys.executable, "-ISc", ""]
+    try:
+        found, status, said = servers(command, {"LD_PRELOAD": str(library)})
+    except subprocess.TimeoutExpired:
+        return f"a program with it preloaded does not end within {LONGEST} s"
+    refused = REFUSED.search(said)
+    if refused:
+        return f"not a shared library of this machine ({refused[1]}); name a .so file"
+    if library not in found:
+        return "does not define malloc; name a library that replaces the C library's allocator"
+    if status != 0:
+        return f"a program with it preloaded ends with status {status}"
+    return None
+
+
+def servers(command: list[str], environment: dict[str, str]) -> tuple[set[Path], int, str]:
+    """The libraries that a program's calls of malloc go to, according to the dynamic linker; its
+    status, and what it and the linker said. Raises TimeoutExpired."""
+    with tempfile.TemporaryDirectory(prefix="bench-served-") as folder:
+        told = {
+            "LD_DEBUG": "bindings",
+            "LD_BIND_NOW": "1",
+            "LD_DEBUG_OUTPUT": f"{folder}/ld",
+        }
+        ended = subprocess.run(
+            command,
+            env={**os.environ, **environment, **told},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LONGEST,
+        )
+        said = "".join(file.read_text(errors="replace") for file in Path(folder).iterdir())
+    found = {Path(name).resolve() for name in BINDING.findall(said)}
+    return found, ended.returncode, ended.stderr + said

@@ -16,12 +16,14 @@
 #include <time.h>
 #include <unistd.h>
 
-// One reading of clock and kernel counters, of the whole process.
+// One reading of clock and kernel counters, of the whole process, or a sum of differences.
 struct reading {
     double wall;    // seconds
     double user;    // seconds of CPU
     double system;  // seconds of CPU
     long faults;    // minor and major
+    double begin;   // of a sum: when it first began and last ended, on the monotonic clock
+    double end;
 };
 
 static inline double bench_clock(void) {
@@ -38,6 +40,8 @@ static inline struct reading bench_reading(void) {
         (double)usage.ru_utime.tv_sec + 1e-6 * (double)usage.ru_utime.tv_usec,
         (double)usage.ru_stime.tv_sec + 1e-6 * (double)usage.ru_stime.tv_usec,
         usage.ru_minflt + usage.ru_majflt,
+        0,
+        0,
     };
     return now;
 }
@@ -47,6 +51,8 @@ static inline void bench_add(struct reading *sum, struct reading begin, struct r
     sum->user += end.user - begin.user;
     sum->system += end.system - begin.system;
     sum->faults += end.faults - begin.faults;
+    if (sum->begin == 0) sum->begin = begin.wall;
+    sum->end = end.wall;
 }
 
 #ifdef __cplusplus
@@ -79,28 +85,16 @@ static inline double bench_start_seconds(void) {
     return launched == NULL ? 0 : bench_clock() - strtod(launched, NULL);
 }
 
-// More than a first round needs.
-#define BENCH_WARM_BYTES ((size_t)512 << 20)
-
-// Uses that much memory in huge pages; ends with the process that does it.
-static inline int bench_use_memory(void) {
-    void *memory =
-        mmap(NULL, BENCH_WARM_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return 1;
-    madvise(memory, BENCH_WARM_BYTES, MADV_HUGEPAGE);
-    memset(memory, 1, BENCH_WARM_BYTES);
-    return 0;
-}
-
-// Where the harness asks for it, has another process, this program with the option --warm, use
-// memory and free it. In a virtual machine that gives free memory back to its host, huge pages cost
-// milliseconds each to touch, or next to nothing, depending on how long ago somebody used them.
+// Where the harness asks for it, has another process, this program with the option --warm, use as
+// many bytes of memory as BENCH_WARM says, and free them. In a virtual machine that gives free
+// memory back to its host, huge pages cost milliseconds each to touch, or next to nothing,
+// depending on how long ago somebody used them.
 static inline void bench_warm(void) {
-    char name[] = "warm", option[] = "--warm";
-    char *arguments[] = {name, option, NULL}, *environment[] = {NULL};
+    char name[] = "warm", option[] = "--warm", *bytes = getenv("BENCH_WARM");
+    char *arguments[] = {name, option, bytes, NULL}, *environment[] = {NULL};
     pid_t child;
     int status = 1;
-    if (getenv("BENCH_WARM") == NULL) return;
+    if (bytes == NULL) return;
     if (posix_spawn(&child, "/proc/self/exe", NULL, NULL, arguments, environment) != 0 ||
         waitpid(child, &status, 0) != child || status != 0) {
         fprintf(stderr, "error: the process that warms memory has failed\n");
@@ -113,14 +107,17 @@ struct phase {
     struct reading spent;
 };
 
-// The line of JSON that ends every program: what each phase took, in seconds and faults.
+// The line of JSON that ends every program: what each phase took, in seconds and faults, and when
+// it was.
 static inline void bench_report(double start, const struct phase *phases, size_t count, long peak,
                                 bool verified) {
     printf("{\"start\": %.6f, \"phases\": {", start);
     for (size_t i = 0; i < count; i++)
-        printf("%s\"%s\": {\"wall\": %.9f, \"user\": %.6f, \"system\": %.6f, \"faults\": %ld}",
+        printf("%s\"%s\": {\"wall\": %.9f, \"user\": %.6f, \"system\": %.6f, \"faults\": %ld, "
+               "\"begin\": %.6f, \"end\": %.6f}",
                i == 0 ? "" : ", ", phases[i].name, phases[i].spent.wall, phases[i].spent.user,
-               phases[i].spent.system, phases[i].spent.faults);
+               phases[i].spent.system, phases[i].spent.faults, phases[i].spent.begin,
+               phases[i].spent.end);
     printf("}, \"peak_bytes\": %ld, \"verified\": %s, \"finished\": %.6f}\n", peak,
            verified ? "true" : "false", bench_clock());
     fflush(stdout);
@@ -135,6 +132,18 @@ static inline size_t bench_number(const char *text) {
         exit(2);
     }
     return (size_t)value;
+}
+
+// In the process that bench_warm or the harness starts for it, uses memory in huge pages, and ends
+// the process.
+static inline void bench_be_warm(int argc, char **argv) {
+    if (argc != 3 || strcmp(argv[1], "--warm") != 0) return;
+    size_t bytes = bench_number(argv[2]);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) exit(1);
+    madvise(memory, bytes, MADV_HUGEPAGE);
+    memset(memory, 1, bytes);
+    exit(0);
 }
 
 // Numbers that repeat from run to run: xorshift64* (Vigna, 2016). The state is never 0.

@@ -32,7 +32,8 @@ class Job:
         return f"{self.program}, {self.threads} {'thread' if self.threads == 1 else 'threads'}"
 
     @property
-    def encrypted(self) -> bool:
+    def computes_on_ciphertexts(self) -> bool:
+        """It is the papers' kind of work, not a pattern of general programs."""
         return self.helib or self.reference is not None
 
     @property

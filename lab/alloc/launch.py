@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,19 +51,26 @@ class Run:
         return sum(phase["user"] + phase["system"] for phase in found)
 
 
-def launch(command: list[str], environment: dict[str, str], timeout: float) -> Run:
-    """Runs `command` in its own session, so that a hang can be killed with its children."""
-    inherited = {name: value for name, value in os.environ.items() if name not in OURS}
+def launch(
+    command: list[str],
+    environment: dict[str, str],
+    timeout: float,
+    watch: Callable[[int], None] | None = None,
+) -> Run:
+    """Runs `command` in its own session, so that a hang can be killed with its children. `watch` is
+    told the number of the process."""
     launched = time.monotonic()
     process = subprocess.Popen(
         command,
-        env=inherited | environment | {"BENCH_LAUNCHED": repr(launched)},
+        env=inherited() | environment | {"BENCH_LAUNCHED": repr(launched)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
+    if watch is not None:
+        watch(process.pid)
     try:
         output, errors = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -79,9 +87,10 @@ def launch(command: list[str], environment: dict[str, str], timeout: float) -> R
 REPORTING = Path("/sys/module/page_reporting")
 
 
-def warmth() -> dict[str, str]:
-    """What asks HElib's job to have memory warmed, where a host takes free memory; see bench.h."""
-    return {"BENCH_WARM": "1"} if REPORTING.exists() else {}
+def warmth(size: int) -> dict[str, str]:
+    """What asks a program to have that many bytes of memory warmed, where a host takes free memory;
+    see bench.h."""
+    return {"BENCH_WARM": str(size)} if REPORTING.exists() else {}
 
 
 # Set for the measured program only if its allocator needs it.
@@ -92,6 +101,11 @@ OURS = frozenset(
         for name in ("RESERVE", "HUGE", "LIMIT", "DECAY", "RECORD", "PLAN", "STATS")
     ]
 )
+
+
+def inherited() -> dict[str, str]:
+    """The environment of the harness without what makes programs use an allocator."""
+    return {name: value for name, value in os.environ.items() if name not in OURS}
 
 
 def failure(status: int, errors: str) -> str:

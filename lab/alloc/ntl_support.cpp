@@ -2,21 +2,23 @@
 // and prime, each a vector of its own that is allocated for the result and freed with it.
 //
 //     ntl-support THREADS ROW_BYTES ROUNDS [preallocated]
+//     ntl-support THREADS ROW_BYTES blocks BLOCKS
 //
 // Initial makes encrypted columns. A round is one query: it brings the columns to the next level,
 // multiplies all pairs, adds the products to their sums, and frees everything but the sums. The
 // first round is a phase of its own; the later ones are the steady main phase. With `preallocated`
-// every buffer of a round stays for the next one: the same arithmetic without an allocator.
+// every buffer of a round stays for the next one: the same arithmetic without an allocator. With
+// `blocks` it is the job of the FCMalloc paper's Table 6: one query, on that many blocks of
+// transactions, whose products are all in memory before the first one is freed; every phase is that
+// of the first round, and there is no other.
 
 #include "bench.h"
+#include "team.h"
 
 #include <NTL/ZZ.h>
 #include <NTL/lzz_p.h>
 #include <NTL/vector.h>
 
-#include <atomic>
-#include <pthread.h>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -47,60 +49,6 @@ struct Shape {
                                          : 5) {}
 };
 
-// Threads that share the tasks of a phase dynamically, as OpenMP's dynamic schedule does:
-// what one allocates another may free.
-class Team {
-  public:
-    explicit Team(size_t threads) {
-        pthread_barrier_init(&barrier_, nullptr, static_cast<unsigned>(threads));
-        for (size_t i = 1; i < threads; i++)
-            others_.emplace_back([this, i] { follow(i); });
-    }
-
-    ~Team() {
-        body_ = nullptr;
-        pthread_barrier_wait(&barrier_);
-        for (std::thread &other : others_)
-            other.join();
-        pthread_barrier_destroy(&barrier_);
-    }
-
-    // Calls body(worker, task) for all tasks and returns when all are done.
-    template <typename Body> void each(size_t tasks, Body body) {
-        context_ = &body;
-        body_ = [](void *context, size_t worker, size_t task) {
-            (*static_cast<Body *>(context))(worker, task);
-        };
-        tasks_ = tasks;
-        next_.store(0);
-        pthread_barrier_wait(&barrier_);
-        work(0);
-        pthread_barrier_wait(&barrier_);
-    }
-
-  private:
-    void follow(size_t worker) {
-        for (;;) {
-            pthread_barrier_wait(&barrier_);
-            if (body_ == nullptr) return;
-            work(worker);
-            pthread_barrier_wait(&barrier_);
-        }
-    }
-
-    void work(size_t worker) {
-        for (size_t task = next_++; task < tasks_; task = next_++)
-            body_(context_, worker, task);
-    }
-
-    pthread_barrier_t barrier_;
-    std::vector<std::thread> others_;
-    void (*body_)(void *, size_t, size_t) = nullptr;
-    void *context_ = nullptr;
-    size_t tasks_ = 0;
-    std::atomic<size_t> next_{0};
-};
-
 void multiply(Row &out, const Row &a, const Row &b, const Prime &q) {
     out.SetLength(a.length());
     for (long i = 0; i < a.length(); i++)
@@ -124,8 +72,9 @@ void switch_down(Row &out, const Row &a, const Row &last, long inverse_of_last, 
 
 class Counting {
   public:
-    Counting(size_t threads, size_t row_bytes, bool preallocated)
-        : shape_(row_bytes), preallocated_(preallocated), team_(threads), scratch_(threads) {
+    Counting(size_t threads, size_t row_bytes, size_t blocks, bool preallocated)
+        : shape_(row_bytes), blocks_(blocks), preallocated_(preallocated), team_(threads),
+          scratch_(threads) {
         for (size_t p = 0; p <= shape_.primes; p++) {
             long q = 0;
             do
@@ -145,16 +94,16 @@ class Counting {
 
     // Fresh columns, of two parts with one prime more than the products have, and empty sums.
     void encrypt() {
-        columns_.resize(shape_.columns);
-        team_.each(shape_.columns, [this](size_t, size_t i) { columns_[i] = fresh(i); });
-        lowered_.assign(shape_.columns, Ciphertext(2, Poly(shape_.primes)));
-        products_.assign(pairs_.size(), Ciphertext(3, Poly(shape_.primes)));
+        columns_.resize(shape_.columns * blocks_);
+        team_.each(columns_.size(), [this](size_t, size_t i) { columns_[i] = fresh(i); });
+        lowered_.assign(columns_.size(), Ciphertext(2, Poly(shape_.primes)));
+        products_.assign(pairs_.size() * blocks_, Ciphertext(3, Poly(shape_.primes)));
         sums_.resize(pairs_.size());
         team_.each(pairs_.size(), [this](size_t, size_t t) { sums_[t] = zero(); });
     }
 
     void switch_columns_down() {
-        team_.each(shape_.columns, [this](size_t, size_t i) {
+        team_.each(columns_.size(), [this](size_t, size_t i) {
             for (size_t part = 0; part < 2; part++)
                 for (size_t p = 0; p < shape_.primes; p++)
                     switch_down(lowered_[i][part][p], columns_[i][part][p],
@@ -163,8 +112,9 @@ class Counting {
     }
 
     void multiply_pairs() {
-        team_.each(pairs_.size(), [this](size_t worker, size_t t) {
-            const Ciphertext &a = lowered_[pairs_[t].first], &b = lowered_[pairs_[t].second];
+        team_.each(products_.size(), [this](size_t worker, size_t t) {
+            const auto [i, j] = factors(t);
+            const Ciphertext &a = lowered_[i], &b = lowered_[j];
             Ciphertext &out = products_[t];
             for (size_t p = 0; p < shape_.primes; p++) {
                 Row temporary;
@@ -181,16 +131,17 @@ class Counting {
 
     void add_products() {
         team_.each(pairs_.size(), [this](size_t, size_t t) {
-            for (size_t part = 0; part < 3; part++)
-                for (size_t p = 0; p < shape_.primes; p++)
-                    add(sums_[t][part][p], products_[t][part][p], primes_[p]);
+            for (size_t product = t; product < products_.size(); product += pairs_.size())
+                for (size_t part = 0; part < 3; part++)
+                    for (size_t p = 0; p < shape_.primes; p++)
+                        add(sums_[t][part][p], products_[product][part][p], primes_[p]);
         });
     }
 
     void free_round() {
         if (preallocated_) return;
-        team_.each(pairs_.size(), [this](size_t, size_t t) { clear(products_[t]); });
-        team_.each(shape_.columns, [this](size_t, size_t i) { clear(lowered_[i]); });
+        team_.each(products_.size(), [this](size_t, size_t t) { clear(products_[t]); });
+        team_.each(lowered_.size(), [this](size_t, size_t i) { clear(lowered_[i]); });
     }
 
     void destroy() {
@@ -249,14 +200,26 @@ class Counting {
         return NTL::MulMod(difference, inverses_of_last_[p], q.value, q.inverse);
     }
 
+    // The columns of a product: all pairs of the first block, then all of the second.
+    std::pair<size_t, size_t> factors(size_t product) const {
+        auto [i, j] = pairs_[product % pairs_.size()];
+        size_t block = product / pairs_.size() * shape_.columns;
+        return {block + i, block + j};
+    }
+
     long expected(size_t t, size_t p, long i) const {
         const Prime &q = primes_[p];
-        auto [a, b] = pairs_[t];
-        long product = NTL::MulMod(lowered(a, p, i), lowered(b, p, i), q.value, q.inverse);
-        return NTL::MulMod(product, rounds_, q.value, q.inverse);
+        long sum = 0;
+        for (size_t product = t; product < products_.size(); product += pairs_.size()) {
+            auto [a, b] = factors(product);
+            sum = NTL::AddMod(
+                sum, NTL::MulMod(lowered(a, p, i), lowered(b, p, i), q.value, q.inverse), q.value);
+        }
+        return NTL::MulMod(sum, rounds_, q.value, q.inverse);
     }
 
     Shape shape_;
+    size_t blocks_;
     bool preallocated_;
     std::vector<Prime> primes_;  // the last one is dropped by the switch
     std::vector<long> inverses_of_last_;
@@ -271,12 +234,17 @@ class Counting {
 
 int main(int argc, char **argv) {
     double start = bench_start_seconds();
-    if (argc < 4 || argc > 5 || (argc == 5 && strcmp(argv[4], "preallocated") != 0)) {
-        fprintf(stderr, "usage: ntl-support THREADS ROW_BYTES ROUNDS [preallocated]\n");
+    bench_be_warm(argc, argv);
+    bool paper = argc == 5 && strcmp(argv[3], "blocks") == 0;
+    bool preallocated = argc == 5 && strcmp(argv[4], "preallocated") == 0;
+    if (argc < 4 || argc > 5 || (argc == 5 && !paper && !preallocated)) {
+        fprintf(stderr, "usage: ntl-support THREADS ROW_BYTES ROUNDS [preallocated]\n"
+                        "       ntl-support THREADS ROW_BYTES blocks BLOCKS\n");
         return 2;
     }
-    Counting counting(bench_number(argv[1]), bench_number(argv[2]), argc == 5);
-    size_t rounds = bench_number(argv[3]);
+    size_t blocks = paper ? bench_number(argv[4]) : 1;
+    size_t rounds = paper ? 1 : bench_number(argv[3]);
+    Counting counting(bench_number(argv[1]), bench_number(argv[2]), blocks, preallocated);
 
     enum { INITIAL, FIRST, SWITCH, PRODUCT, ADD, FREEING, TERMINAL, PHASES };
     phase phases[PHASES] = {{"initial", {}}, {"first", {}}, {"modulus_switch", {}},
@@ -289,7 +257,8 @@ int main(int argc, char **argv) {
         bench_measure(phases[freeing].spent, [&] { counting.free_round(); });
     };
     bench_measure(phases[INITIAL].spent, [&] { counting.encrypt(); });
-    round(FIRST, FIRST, FIRST, FIRST);
+    bench_warm();
+    if (!paper) round(FIRST, FIRST, FIRST, FIRST);
     bench_mark();
     for (size_t i = 0; i < rounds; i++)
         round(SWITCH, PRODUCT, ADD, FREEING);

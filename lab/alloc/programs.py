@@ -19,11 +19,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from aims import Ratio, at_most, mean_at_most
-from allocators import GLIBC, MIMALLOC, MIMALLOC_OLD, PLAIN, Allocator, all_allocators
+from aims import Ratio, at_most, no_slower_on_average
+from allocators import (
+    BINDING,
+    GLIBC,
+    MIMALLOC,
+    MIMALLOC_OLD,
+    PLAIN,
+    Allocator,
+    add_arguments,
+    all_allocators,
+)
 from workloads import WORKLOADS, Environment, Failure, Outcome, Workload
-
-BINDING = re.compile(r"binding file \S+ \[0\] to (\S+) \[0\]: normal symbol `malloc'")
 
 
 def report(line: dict[str, Any]) -> None:
@@ -185,7 +192,9 @@ def judged(found: list[Contestant]) -> list[dict[str, Any]]:
     aims = [
         at_most("processor seconds over glibc's, for every program", against(found, GLIBC), 1.0),
         *(
-            mean_at_most(f"processor seconds over {peer}, geometric mean", against(found, peer))
+            no_slower_on_average(
+                f"processor seconds over {peer}, geometric mean", against(found, peer)
+            )
             for peer in (MIMALLOC_OLD, MIMALLOC)
         ),
     ]
@@ -227,23 +236,21 @@ def summary(found: list[Contestant], skipped: dict[str, str]) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fcmalloc", type=Path, required=True, help="where fcmalloc was built")
-    parser.add_argument("--build", type=Path, required=True, help="where the programs were built")
+    add_arguments(parser)
     parser.add_argument("--quick", action="store_true", help="small work, one run of each")
     parser.add_argument("--runs", type=int, help="repetitions (5; 1 with --quick)")
     parser.add_argument("--timeout", type=float, default=300, help="seconds that make a hang")
     parser.add_argument("--only", default="", help="programs whose names contain this")
-    parser.add_argument("--allocators", help="names to run besides glibc, separated by semicolons")
     arguments = parser.parse_args()
     runs = arguments.runs or (1 if arguments.quick else 5)
 
     skipped = {}
     allocators = []
     wanted = arguments.allocators.split(";") if arguments.allocators else None
-    for allocator in all_allocators(
-        arguments.fcmalloc.resolve(), arguments.build.resolve(), reserve=""
-    ):
+    known = all_allocators(arguments.fcmalloc.resolve(), arguments.build.resolve(), reserve="")
+    for allocator in [*known, *arguments.also]:
         chosen = allocator.name in wanted if wanted else not allocator.planned
+        chosen = chosen or allocator in arguments.also
         if "FCMALLOC_RESERVE" in allocator.options or not (chosen or allocator.name == GLIBC):
             continue
         if allocator.missing:

@@ -320,7 +320,7 @@ static void fill_initial(void) {
 
 int main(int argc, char **argv) {
     double start = bench_start_seconds();
-    if (argc == 2 && strcmp(argv[1], "--warm") == 0) return bench_use_memory();
+    bench_be_warm(argc, argv);
     if (argc < 3 || argc > 4) {
         fprintf(stderr, "usage: replay TRACE ROUNDS [TABLES]\n");
         return 2;

@@ -40,6 +40,11 @@ class Result:
         """Of many runs, the one that other work on the machine disturbed least."""
         return min(figure(run) for run in self.runs)
 
+    def over(self, other: "Result", figure: Callable[[Run], float]) -> float:
+        """The median of the ratios to another's runs in the same turn."""
+        pairs = zip(self.runs, other.runs, strict=True)
+        return round(median(figure(run) / figure(theirs) for run, theirs in pairs), 4)
+
     @property
     def main(self) -> float:
         """Seconds of the steady main phase."""

@@ -17,13 +17,13 @@ PHASES = {
 
 def markdown(results: Results, allocators: list[Allocator], cpus: int) -> str:
     names = [allocator.name for allocator in allocators]
-    encrypted = results.jobs(lambda job: job.encrypted)
-    others = results.jobs(lambda job: not job.encrypted)
+    on_ciphertexts = results.jobs(lambda job: job.computes_on_ciphertexts)
+    others = results.jobs(lambda job: not job.computes_on_ciphertexts)
     contestants = [*names, BEFOREHAND, BEFOREHAND_OURS]
     versions = {allocator.name: allocator.version for allocator in allocators}
-    parts = [helib_table(results, job, names) for job in encrypted if job.helib]
-    parts += [table6(results, job, contestants, versions, cpus) for job in detailed(encrypted)]
-    parts.append(seconds_table("Steady main phase (s)", results, encrypted, contestants))
+    parts = [helib_table(results, job, names) for job in on_ciphertexts if job.helib]
+    parts += [table6(results, job, contestants, versions, cpus) for job in detailed(on_ciphertexts)]
+    parts.append(seconds_table("Steady main phase (s)", results, on_ciphertexts, contestants))
     parts.append(seconds_table("Patterns (s)", results, others, [*names, *PLACES]))
     return "\n\n".join(parts) + "\n"
 
