@@ -218,6 +218,8 @@ def expected(one: Judged) -> str:
     claim = one.claim
     if claim.equals is not None:
         return escape(written(claim.equals))
+    if claim.at_least is not None and claim.at_least == claim.at_most:
+        return short(claim.at_least)
     bounds = [
         f"{sign} {short(bound)}"
         for sign, bound in (("≥", claim.at_least), ("≤", claim.at_most))

@@ -39,7 +39,6 @@ class Outcome:
     reason: str = ""
     seconds: float | None = None
     date: str = ""
-    measured: str = ""
     # The lines of each time that it ran.
     runs: list[list[Line]] = field(default_factory=list)
 
@@ -70,38 +69,25 @@ class Runner:
         command = step.command(self.quick)
         if command is None:
             return Outcome(step.title, "", SKIPPED, "only part of full runs")
-        place = self._place(name, step, command)
-        outcome = Outcome(step.title, self._written(command), NOT_RUN, not_run)
-        outcome.measured = self._measured(step)
-        for file in sorted(place.glob("run-*.json")):
-            kept = json.loads(file.read_text())
-            outcome.runs.append(kept["lines"])
-            outcome.seconds, outcome.date = kept["seconds"], kept["date"]
-        if outcome.runs:
-            outcome.status, outcome.reason = PASSED, ""
-        elif (place / "failure.json").exists():
-            failure = json.loads((place / "failure.json").read_text())
-            outcome.status, outcome.reason = failure["status"], failure["reason"]
-        return outcome
+        return self._left(self._place(name, step, command), step, command, not_run)
 
     def run(self, name: str, step: Step, repeat: int, again: bool) -> Outcome:
         """Runs a step until it has been run `repeat` times, from the first again if told so."""
-        known = self.known(name, step, "")
         command = step.command(self.quick)
-        if command is None or (len(known.runs) >= repeat and not again):
-            return known
+        if command is None:
+            return self.known(name, step, "")
+        # Told once, so that lines are kept under what was there when the step began.
         place = self._place(name, step, command)
         place.mkdir(parents=True, exist_ok=True)
         if again:
             for file in place.glob("run-*.json"):
                 file.unlink()
-        (place / "failure.json").unlink(missing_ok=True)
-        while len(list(place.glob("run-*.json"))) < repeat:
-            number = 1 + len(list(place.glob("run-*.json")))
-            print(
-                f"==> {name}: {self._written(command)} (at most {step.minutes:g} min)",
-                file=sys.stderr,
-            )
+        done = len(list(place.glob("run-*.json")))
+        if done < repeat:
+            (place / "failure.json").unlink(missing_ok=True)
+        for number in range(done + 1, repeat + 1):
+            said = f"==> {name}: {self._written(command)} (at most {step.minutes:g} min)"
+            print(said, file=sys.stderr)
             begun, date = time.monotonic(), datetime.now(timezone.utc)
             try:
                 lines = self._lines(command, place / "log", step.minutes * 60)
@@ -114,7 +100,21 @@ class Runner:
             kept = {"seconds": took, "date": date.strftime("%Y-%m-%d %H:%M"), "lines": lines}
             write(place / f"run-{number}.json", kept)
             print(f"==> {name}: {len(lines)} lines in {took:.0f} s", file=sys.stderr)
-        return self.known(name, step, "")
+        return self._left(place, step, command, "")
+
+    def _left(self, place: Path, step: Step, command: Sequence[str], not_run: str) -> Outcome:
+        """What runs have left in their directory."""
+        outcome = Outcome(step.title, self._written(command), NOT_RUN, not_run)
+        for file in sorted(place.glob("run-*.json")):
+            kept = json.loads(file.read_text())
+            outcome.runs.append(kept["lines"])
+            outcome.seconds, outcome.date = kept["seconds"], kept["date"]
+        if outcome.runs:
+            outcome.status, outcome.reason = PASSED, ""
+        elif (place / "failure.json").exists():
+            failure = json.loads((place / "failure.json").read_text())
+            outcome.status, outcome.reason = failure["status"], failure["reason"]
+        return outcome
 
     def _lines(self, command: Sequence[str], log: Path, seconds: float) -> list[Line]:
         """Runs a command to its end and reads what it printed; whatever ends this program ends it
@@ -136,7 +136,9 @@ class Runner:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        if process.returncode == LACKS_SOMETHING:
+        # What a recipe of make ended with stands in what make says.
+        lacks = f"] Error {LACKS_SOMETHING}" in log.read_text(errors="replace")
+        if lacks or process.returncode == LACKS_SOMETHING:
             raise Broken(SKIPPED, last_words(log) or "the machine lacks something")
         if process.returncode != 0:
             raise Broken(FAILED, last_words(log) or f"ended with status {process.returncode}")
@@ -181,6 +183,8 @@ def parsed(printed: str) -> list[Line]:
         raise Broken(FAILED, "printed no objects")
     if lines[-1].get("verified") is False:
         raise Broken(FAILED, "was wrong about a result")
+    if isinstance(why := lines[-1].get("skipped"), str):
+        raise Broken(SKIPPED, why)
     return lines
 
 
