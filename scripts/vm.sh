@@ -3,6 +3,7 @@
 #
 #     scripts/vm.sh [OPTION]... COMMAND [ARGUMENT]...
 #     scripts/vm.sh --probe    only finds out whether it can be had
+#     scripts/vm.sh --clock    prints the clock of a --counted one: real with KVM, else counted
 #
 # --nodes N      NUMA nodes, at most 4, each of one core and of --memory (default 1)
 # --memory MIB   of each node (default 512)
@@ -55,7 +56,7 @@ counted=false
 files=()
 disks=()
 modules=()
-while [[ ${1:-} == --* && $1 != --probe ]]; do
+while [[ ${1:-} == --* && $1 != --probe && $1 != --clock ]]; do
     value=${2:-}
     case $1 in
     --nodes)
@@ -89,8 +90,6 @@ while [[ ${1:-} == --* && $1 != --probe ]]; do
 done
 [[ $# -gt 0 ]] || fail "no command; usage: scripts/vm.sh [OPTION]... COMMAND [ARGUMENT]..."
 ! $counted || [[ $nodes -eq 1 ]] || fail "--counted machines have one node"
-probing=false
-[[ $1 != --probe ]] || probing=true
 # A command that only the guest has is not found here.
 if program=$(type -P -- "$1"); then
     files+=("$(realpath --no-symlinks "$program")")
@@ -244,7 +243,13 @@ for package in busybox-static libnuma1 numactl; do
     unpack "$package"
 done
 flock --unlock 9
-! $probing || exit 0
+case $1 in
+--probe) exit 0 ;;
+--clock)
+    if has_kvm; then echo real; else echo counted; fi
+    exit 0
+    ;;
+esac
 
 make_initramfs "$@"
 ended=0

@@ -8,9 +8,10 @@ length 1 and 2 in what needs 0.7 GB at the limits of Figures 4 to 6, or searches
 with swap and streamed, as in Figures 2 and 3 of the paper on genome search.
 
 Where KVM works, times are real. Elsewhere they are counted: an instruction takes a nanosecond, idle
-time is skipped (scripts/vm.sh --counted), and one core does everything. Such times put devices in
-order; they are no processor's seconds. `floor_microseconds` is the time of a fault on the fastest
-device less its latency: what the machine adds to each.
+time is skipped (scripts/vm.sh --counted), and one core does everything, so that there may be as
+many machines at once as cores. Such times put devices in order; they are no processor's seconds.
+`floor_microseconds` is the time of a fault on the fastest device less its latency: what the machine
+adds to each.
 
 Prints one JSON object a line:
 
@@ -43,13 +44,16 @@ Prints one JSON object a line:
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
+from itertools import chain, pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -134,7 +138,6 @@ class Machine:
         self.arguments = arguments
         self.work = work
         self.data = directory / "data"
-        self.missing = ""
         # Of the server in memory, once the first machine has told.
         self.needed = 0
 
@@ -161,7 +164,7 @@ class Machine:
         return [lab, lab.with_name("oboro"), GUEST, *programs, *data]
 
     def run(self, device: str) -> Iterator[Line]:
-        """The lines of `oboro-lab ssd` on that device; `missing` tells why they end early."""
+        """The lines of `oboro-lab ssd` on that device; one more where they end early."""
         work, genome = self.work, self.arguments.workload == "genome"
         options = [part for limit in work.limits for part in ("--limit", limit)]
         options += [*self.options(), "--threads", "1", "--page-cluster", "3"]
@@ -186,9 +189,10 @@ class Machine:
                     said = text.strip()
                     print(said, file=sys.stderr)
         if process.returncode == SKIPPED:
-            self.missing = said
+            yield {"bench": "ssd left out", "left_out": device, "because": said}
         elif process.returncode != 0:
-            self.missing = f"the machine ended with status {process.returncode}"
+            because = f"the machine ended with status {process.returncode}: {said}"
+            yield {"bench": "ssd left out", "left_out": device, "because": because}
 
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -210,34 +214,39 @@ def point(line: Line, device: str, clock: str) -> Line:
     }
 
 
-def measure(machine: Machine, devices: list[str]) -> tuple[list[Line], list[Line], list[Line]]:
-    """Points, what was left out and summaries, of one machine after the other."""
-    points: list[Line] = []
-    missing: list[Line] = []
-    summaries: list[Line] = []
-    for device in devices:
-        clock = ""
-        for line in machine.run(device):
-            kind = line.get("bench")
-            if kind == "ssd machine":
-                clock = line["clock"]
-            elif kind == "ssd mode":
-                points.append(point(line, device, clock))
-                report(points[-1])
-            # The guest has no perf.
-            elif kind == "ssd left out" and not line["left_out"].startswith("profile"):
-                missing.append(line | {"device": device})
-                report(missing[-1])
-            elif kind == "ssd":
-                summaries.append(line)
-                machine.needed = line["needed_bytes"]
-        if machine.missing:
-            missing.append(
-                {"bench": "ssd left out", "left_out": device, "because": machine.missing}
-            )
-            report(missing[-1])
-            machine.missing = ""
-    return points, missing, summaries
+def measure(machine: Machine, device: str) -> list[Line]:
+    """The points of a device, what was left out there, and the summary of `oboro-lab ssd`."""
+    clock = ""
+    lines: list[Line] = []
+    for line in machine.run(device):
+        kind = line.get("bench")
+        if kind == "ssd machine":
+            clock = line["clock"]
+        elif kind == "ssd mode":
+            lines.append(point(line, device, clock))
+        # The guest has no perf.
+        elif kind == "ssd left out" and not line["left_out"].startswith("profile"):
+            lines.append(line | {"device": device})
+        elif kind == "ssd":
+            lines.append(line)
+            machine.needed = line["needed_bytes"]
+    return lines
+
+
+def measure_all(machine: Machine, devices: list[str], at_once: int) -> dict[str, list[Line]]:
+    """The lines of all devices by kind; those of points and what was left out are reported."""
+    lines: dict[str, list[Line]] = {"ssd point": [], "ssd left out": [], "ssd": []}
+    in_memory = False
+    with ThreadPoolExecutor(at_once) as machines:
+        for line in chain.from_iterable(machines.map(partial(measure, machine), devices)):
+            # Machines at the same time measure memory each.
+            if line.get("mode") == "memory" and in_memory:
+                continue
+            in_memory |= line.get("mode") == "memory"
+            lines[line["bench"]].append(line)
+            if line["bench"] != "ssd":
+                report(line)
+    return lines
 
 
 def with_swap(points: list[Line], limit: int | None = None) -> list[Line]:
@@ -359,10 +368,13 @@ def main() -> int:
     devices = arguments.device or list(work.devices)
     with tempfile.TemporaryDirectory(prefix="oboro-bench-") as directory:
         machine = Machine(arguments, work, Path(directory))
-        probe = subprocess.run([arguments.vm, "--probe"], stdout=subprocess.PIPE, text=True)
-        if probe.returncode == 0:
+        told = subprocess.run([arguments.vm, "--clock"], stdout=subprocess.PIPE, text=True)
+        if told.returncode == 0:
             machine.prepare()
-        points, missing, summaries = measure(machine, devices)
+        # The load of this machine matters to real time only.
+        at_once = (os.cpu_count() or 1) if told.stdout.strip() == "counted" else 1
+        lines = measure_all(machine, devices, at_once)
+    points, missing, summaries = lines["ssd point"], lines["ssd left out"], lines["ssd"]
     needed = max((summary["needed_bytes"] for summary in summaries), default=0)
     stored = max((summary["stored_bytes"] for summary in summaries), default=0)
     for line in costs(points, needed, stored, dict(arguments.price)):
