@@ -37,7 +37,7 @@ before the first is freed.
 `properties`, a line for each allocator (Table 1, Figure 1), by the experiments of properties.c.
     freed_memory    for a block size, parts of the pages of 64 or 256 MiB of freed blocks that are
                     `unmapped`, `resident`, and of these `lazy`, which the kernel may take when it
-                    is short of memory, so many `seconds` later
+                    is short of memory, so many `seconds` later, in which the program does little
     neighbours      part of neighbouring blocks of which two threads allocated one each, by turns:
                     near 0 where threads have heaps of their own
     reuse           part of the memory of blocks that is handed out again to a taker: to `other`,

@@ -88,13 +88,17 @@ static void print_fate(size_t seconds, struct fate fate) {
 }
 
 // A second in which the program does little, for allocators that release memory after a while, as
-// they are called.
+// they are called: every 10 ms it uses a few hundred blocks, more than thread caches hold, which
+// are a megabyte together.
 static void idle_second(void) {
     const struct timespec moment = {.tv_nsec = 10 * 1000 * 1000};
+    void *used[400];
     for (size_t i = 0; i < 100; i++) {
         nanosleep(&moment, NULL);
-        for (size_t k = 0; k < 100; k++)
-            free(block_new(48));
+        for (size_t k = 0; k < 400; k++)
+            used[k] = block_new(k % 20 == 0 ? 48 << 10 : 48 + k % 5 * 16);
+        for (size_t k = 0; k < 400; k++)
+            free(used[k]);
     }
 }
 

@@ -31,7 +31,7 @@ class Sample:
 class Sampler:
     """Samples one process from the moment that `watch` is told it until it has ended."""
 
-    def __init__(self, period: float = 0.01) -> None:
+    def __init__(self, period: float = 0.02) -> None:
         self.period = period
         self.samples: list[Sample] = []
         self._spent = 0.0
