@@ -55,6 +55,7 @@ DOCS ?= $(or $(CARGO_TARGET_DIR),target)/docs
 IN_VENV_PYTHON := VIRTUAL_ENV="$(CURDIR)/.venv-python" PATH="$(CURDIR)/.venv-python/bin:$$PATH"
 OBORO := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release/oboro
 LAB := $(OBORO)-lab
+FCMALLOC := fcmalloc/build/libfcmalloc.so
 # Programs and peers of make bench-alloc and make bench-numa.
 ALLOC_BUILD := $(abspath $(or $(CARGO_TARGET_DIR),target))/alloc
 
@@ -111,10 +112,15 @@ bench-mining: build ## Mine real data sets end to end and print times and sizes
 bench-growth: build ## Appends, compaction, erasure and rotation against encrypting at once; BENCH=--quick for a minute
 	$(PYTHON) lab/bench/growth.py --oboro "$(OBORO)" $(BENCH)
 
-bench-numa: build-lab | setup-numa ## The NUMA paper's tables, and a model; BENCH=--quick for a minute
+bench-numa: build-lab .venv-bench/installed | setup-numa ## The NUMA paper's tables, and a model; BENCH=--quick for minutes
+	$(MAKE) -C fcmalloc >&2
 	$(MAKE) -C lab/alloc BUILD="$(ALLOC_BUILD)" fhe >&2
-	"$(LAB)" numa --json --library "$(ALLOC_BUILD)/cargo/release/fhe-support" $(BENCH) \
-	    | $(PYTHON) lab/bench/numa_model.py
+	{ "$(LAB)" numa --json --data "$(BENCH_DATA)" --fcmalloc "$(FCMALLOC)" \
+	        --library .venv-bench/bin/python lab/bench/numa_library.py $(BENCH) && \
+	    $(PYTHON) lab/bench/numa_copies.py --program "$(ALLOC_BUILD)/cargo/release/fhe-products" \
+	        --fcmalloc "$(FCMALLOC)" $(filter --quick,$(BENCH)) && \
+	    $(PYTHON) lab/bench/numa_emulated.py --machine "$(NUMA_VM)" --lab "$(LAB)"; } \
+	    | $(PYTHON) lab/bench/numa_model.py --ends numa "numa copies" "numa emulated"
 
 bench-engine: | setup-build ## Time the engine alone, and reading the same residues
 	cd lab && cargo bench --quiet --locked --bench engine -- $(BENCH)
@@ -315,7 +321,7 @@ NEEDS_alloc := rust cc c++ cmake python
 # What it leaves out where it is missing: peers, and programs to run with them.
 WANTS_alloc := jemalloc tcmalloc mimalloc ntl redis nginx wrk sqlite3 git gcc strace python-tests
 NEEDS_bench := python venv
-NEEDS_numa := rust cc python
+NEEDS_numa := rust cc c++ cmake python venv
 NEEDS_test := rust cc c++ cmake python venv
 NEEDS_python := rust cc python venv
 NEEDS_fuzz := rust cc c++

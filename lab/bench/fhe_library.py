@@ -4,14 +4,15 @@ Each column of each block of transactions is a ciphertext of its own. For each p
 tensor product, without relinearisation, is added to the pair's sum; the owner would decrypt the
 sums. Blocks are divided among processes, one a core, since the wheel holds Python's lock.
 Parameters: N = 4096 and two limbs of 36 bits, with the special prime that SEAL keeps for keys
-within the 109 bits that allow 128 bits of security.
+within the 109 bits that allow 128 bits of security. With seats, processes run on memory nodes and
+place their ciphertexts there (memory_nodes.py).
 """
 
 import multiprocessing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 import seal
 from machine import peak_bytes
+from memory_nodes import Seat, near_share, resident
 
 DEGREE = 4096
 LIMB_BITS = [36, 36, 37]
@@ -90,6 +92,7 @@ class Measured:
     idle_bytes: int
     peak_bytes: int
     verified: bool
+    near_shares: list[float | None]
 
     @property
     def counting_seconds(self) -> float:
@@ -112,14 +115,25 @@ class Share:
     idle_bytes: int
     peak_bytes: int
     ending: float
+    # Of the bytes that came while encrypting, those on its own node.
+    near_share: float | None
 
 
-def count_pairs(data: Data, way: str, blocks: int, processes: int, runs: int) -> Measured:
+def count_pairs(
+    data: Data,
+    way: str,
+    blocks: int,
+    processes: int,
+    runs: int,
+    seats: list[Seat] | None = None,
+) -> Measured:
     """Counts all pairs in the first `blocks` blocks, `runs` times; main and freeing are medians."""
     blocks = min(blocks, data.blocks)
     processes = min(processes, blocks)
     cuts = [blocks * part // processes for part in range(processes + 1)]
-    with workers(data, way, [range(*cut) for cut in pairwise(cuts)], runs) as connections:
+    taken: list[Seat | None] = [*seats[:processes]] if seats else [None] * processes
+    shares_of = list(zip(map(range, cuts, cuts[1:]), taken, strict=True))
+    with workers(data, way, shares_of, runs) as connections:
         initial = [connection.recv() for connection in connections]
         for _ in range(runs):
             for connection in connections:
@@ -140,6 +154,7 @@ def count_pairs(data: Data, way: str, blocks: int, processes: int, runs: int) ->
         idle_bytes=sum(share.idle_bytes for share in shares),
         peak_bytes=sum(share.peak_bytes for share in shares),
         verified=all(share.verified for share in shares),
+        near_shares=[share.near_share for share in shares],
     )
 
 
@@ -150,15 +165,17 @@ def slowest(times: list[list[float]]) -> float:
 
 @contextmanager
 def workers(
-    data: Data, way: str, shares: list[range], runs: int
+    data: Data, way: str, shares: list[tuple[range, Seat | None]], runs: int
 ) -> Iterator[list["Connection[Any, Any]"]]:
     """Processes at work on their shares of the blocks; leaving waits until all have ended."""
     fresh = multiprocessing.get_context("spawn")
     connections = []
     processes = []
-    for share in shares:
+    for blocks, seat in shares:
         ours, theirs = fresh.Pipe()
-        process = fresh.Process(target=work, args=(theirs, data, way, share, runs), daemon=True)
+        process = fresh.Process(
+            target=work, args=(theirs, data, way, blocks, seat, runs), daemon=True
+        )
         process.start()
         theirs.close()
         connections.append(ours)
@@ -169,17 +186,27 @@ def workers(
 
 
 def work(
-    connection: "Connection[Any, Any]", data: Data, way: str, blocks: range, runs: int
+    connection: "Connection[Any, Any]",
+    data: Data,
+    way: str,
+    blocks: range,
+    seat: Seat | None,
+    runs: int,
 ) -> None:
     """One process: encrypts its blocks, counts when told to, and checks what it counted."""
+    if seat is not None:
+        seat.take()
     bits = data.bits(blocks)
     idle_bytes = peak_bytes("self")
+    idle = resident()
     begun = perf_counter()
     owner = Owner()
     database = [
-        [owner.encrypt(column) for column in bits[:, block]] for block in range(len(blocks))
+        [placed(owner, column, number, seat) for number, column in enumerate(bits[:, block])]
+        for block in range(len(blocks))
     ]
     connection.send(perf_counter() - begun)
+    near = None if seat is None else near_share(idle, resident(), seat.number)
 
     main, freeing = [], []
     sums: list[Any] = []
@@ -194,8 +221,16 @@ def work(
     truth = [int(np.count_nonzero(rows[i] & rows[j])) for i, j in pairs]
     verified = [owner.decrypt_count(total) for total in sums] == truth
     most_bytes = peak_bytes("self")
-    connection.send(Share(main, freeing, verified, idle_bytes, most_bytes, perf_counter()))
+    connection.send(Share(main, freeing, verified, idle_bytes, most_bytes, perf_counter(), near))
     connection.close()
+
+
+def placed(owner: "Owner", column: Any, number: int, seat: Seat | None) -> Any:
+    """One column of one block, encrypted in memory where the seat wants it."""
+    if seat is None:
+        return owner.encrypt(column)
+    with seat.making(number):
+        return owner.encrypt(column)
 
 
 def count(context: Any, database: list[list[Any]], step: Step) -> tuple[list[Any], float, float]:

@@ -2,12 +2,17 @@
 
 mod add_array;
 mod arrays;
+mod bgv;
 mod counting;
 mod flush;
+mod genome;
 mod library;
+mod nodes;
 mod paper;
 mod placed;
+mod products;
 mod supports;
+mod tasks;
 mod traffic;
 
 use super::machine;
@@ -18,6 +23,7 @@ use library::Library;
 use oboro_arena::Topology;
 use oboro_mining::QuestParameters;
 use serde::Serialize;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,8 +39,9 @@ use std::time::Duration;
 /// by transaction or at random: with Oboro's engine, encrypted anew each time, and, if --library names its program,
 /// with an ordinary library for homomorphic encryption.
 ///
-/// Before that, the engine counts synthetic residues on --nodes nodes, which may be simulated, and the bytes that each
-/// node reads from each are reported.
+/// The other parts: the bytes that each of --nodes nodes, which may be simulated, reads from each when the engine
+/// counts; what the paper's caching and pruning save; its rules for tasks, on and off, in a program that multiplies
+/// ciphertexts; and genome search, with windows and queries placed on nodes.
 ///
 /// With --json every row is one line and the summary the last; docs/performance.md explains the fields.
 #[derive(clap::Args)]
@@ -52,9 +59,19 @@ pub struct Arguments {
     /// --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(3..))]
     runs: Option<u16>,
-    /// The program in lab/alloc/fhe, for the ordinary library's rows of Table 6-3.
-    #[arg(long, value_name = "PROGRAM")]
-    library: Option<PathBuf>,
+    /// The program that counts with an ordinary library, lab/bench/numa_library.py, and the Python to run it with, for
+    /// its rows of Table 6-3.
+    #[arg(long, value_name = "PROGRAM", num_args = 1..)]
+    library: Vec<OsString>,
+    /// fcmalloc as a shared library, for the ordinary library's rows with it.
+    #[arg(long, value_name = "FILE", requires = "library")]
+    fcmalloc: Option<PathBuf>,
+    /// The directory of mushroom.dat.gz, chess.dat.gz and retail.dat.gz, whose products are counted if they are there.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// The parts to run [default: all].
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    part: Vec<Part>,
     /// The nodes between which traffic is counted [default: those of this machine, or 4 if it has one].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=64))]
     nodes: Option<u16>,
@@ -62,18 +79,51 @@ pub struct Arguments {
     threads: ThreadArguments,
 }
 
+/// What can be measured by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    Traffic,
+    AddArray,
+    Counting,
+    Products,
+    Tasks,
+    Genome,
+}
+
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let topology = Topology::of_this_machine();
     let library = arguments.library()?;
-    let traffic = traffic::measure(&topology, arguments, output)?;
-    let add_array = add_array::measure(&topology, arguments, output)?;
-    let counting = counting::measure(&topology, arguments, library.as_ref(), output)?;
+    let is_asked = |part| arguments.part.is_empty() || arguments.part.contains(&part);
+    let traffic = is_asked(Part::Traffic).then(|| traffic::measure(&topology, arguments, output));
+    let traffic = traffic.transpose()?;
+    let products =
+        is_asked(Part::Products).then(|| products::measure(arguments.data.as_deref(), output));
+    let products = products.transpose()?;
+    let tasks = is_asked(Part::Tasks).then(|| tasks::measure(&topology, arguments, output));
+    let tasks = tasks.transpose()?;
+    let genome = is_asked(Part::Genome).then(|| genome::measure(&topology, arguments, output));
+    let genome = genome.transpose()?;
+    let add_array =
+        is_asked(Part::AddArray).then(|| add_array::measure(&topology, arguments, output));
+    let add_array = add_array.transpose()?;
+    let counting = is_asked(Part::Counting)
+        .then(|| counting::measure(&topology, arguments, library.as_ref(), output));
+    let counting = counting.transpose()?;
+    let verdicts = [
+        tasks.as_ref().map(tasks::Figures::verified),
+        genome.as_ref().map(genome::Figures::verified),
+        add_array.as_ref().map(add_array::Figures::verified),
+        counting.as_ref().map(counting::Figures::verified),
+    ];
     let summary = Summary {
         bench: "numa",
         cpu: machine::processor(),
         nodes: topology.nodes().len(),
-        verified: add_array.verified() && counting.verified(),
+        verified: verdicts.into_iter().flatten().all(|verified| verified),
         traffic,
+        products,
+        tasks,
+        genome,
         add_array,
         counting,
     };
@@ -94,10 +144,18 @@ struct Summary {
     nodes: usize,
     /// Whether every sum and every support is right.
     verified: bool,
-    traffic: Vec<traffic::Row>,
-    add_array: add_array::Figures,
-    #[serde(rename = "table_6_3")]
-    counting: counting::Figures,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traffic: Option<Vec<traffic::Row>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    products: Option<Vec<products::Level>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tasks: Option<tasks::Figures>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    genome: Option<genome::Figures>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    add_array: Option<add_array::Figures>,
+    #[serde(rename = "table_6_3", skip_serializing_if = "Option::is_none")]
+    counting: Option<counting::Figures>,
 }
 
 impl Summary {
@@ -111,8 +169,12 @@ impl Summary {
             "\n{} node(s) on {}\n{verdict}\n{}{}",
             self.nodes,
             self.cpu,
-            self.add_array.text(),
-            self.counting.text(),
+            self.add_array
+                .as_ref()
+                .map_or(String::new(), add_array::Figures::text),
+            self.counting
+                .as_ref()
+                .map_or(String::new(), counting::Figures::text),
         )
     }
 }
@@ -136,9 +198,10 @@ impl Arguments {
     /// The workload of Table 6-3.
     fn workload(&self) -> Workload {
         let (items, transactions) = if self.quick {
-            (6, 20_000)
+            // A whole sample, in which the work is as large for each pair as in the paper's data.
+            (paper::ITEMS, 114_688)
         } else {
-            (18, 1_943_424)
+            (paper::ITEMS, paper::TRANSACTIONS)
         };
         Workload {
             items,
@@ -149,11 +212,15 @@ impl Arguments {
         }
     }
 
-    /// It counts few blocks, since each takes half a second on two cores.
+    /// The runs of the program with the paper's rules, which has eighteen cases.
+    fn task_runs(&self) -> u16 {
+        self.runs.unwrap_or(3)
+    }
+
     fn library(&self) -> Result<Option<Library>, Failure> {
-        let rounds = if self.quick { 1 } else { 4 };
-        let program = self.library.as_deref();
-        program.map(|path| Library::new(path, rounds)).transpose()
+        let is_given = !self.library.is_empty();
+        let library = is_given.then(|| Library::new(&self.library, self.fcmalloc.as_deref()));
+        library.transpose()
     }
 
     fn patience(&self) -> Duration {

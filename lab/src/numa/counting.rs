@@ -4,7 +4,8 @@
 //! Oboro's engine counts ciphertext that the lab has placed, since the product has a single placement. The placements
 //! alternate, so that a machine that slows down affects all of them.
 
-use super::library::Library;
+use super::library::{Library, WAYS, Way};
+use super::nodes::Nodes;
 use super::placed::{Placed, Policy};
 use super::supports::Supports;
 use super::{Arguments, paper, traffic};
@@ -28,6 +29,8 @@ pub struct Figures {
     notes: Vec<String>,
     items: u32,
     transactions: u64,
+    /// The part of the paper's transactions that these are.
+    paper_fraction: f64,
     itemsets: usize,
     threads: usize,
     runs: u16,
@@ -44,6 +47,8 @@ struct Row {
     seconds: f64,
     least_seconds: f64,
     most_seconds: f64,
+    /// The part of the transactions that was counted; the times are scaled to all.
+    measured_fraction: f64,
     verified: bool,
     paper_library: &'static str,
     paper_seconds: f64,
@@ -62,14 +67,16 @@ struct Measured {
     /// Of the resident pages, as reported by the kernel, if there are several nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     misplaced_share: Option<f64>,
-    /// The fraction of the transactions that was counted; the time is scaled to all.
+    /// The part of the transactions that was counted; the time is scaled to all.
+    measured_fraction: f64,
+    /// Of two ciphertexts, of which Oboro computes none.
+    products: u64,
+    /// The part of the library's ciphertext that lies on the node that reads it, if the kernel reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    measured_fraction: Option<f64>,
+    near_share: Option<f64>,
 }
 
-/// The name of each library, and its counterpart in the paper.
-const OBORO: (&str, paper::Counting) = ("Oboro, fcmalloc", paper::PROPOSED);
-const ORDINARY: (&str, paper::Counting) = ("fhe crate, system malloc", paper::ORDINARY);
+const OBORO: &str = "Oboro, fcmalloc";
 
 /// Counts with each placement in turn, as often as the arguments say.
 pub fn measure(
@@ -89,8 +96,11 @@ pub fn measure(
     for run in 1..=arguments.runs() {
         for placement in paper::PLACEMENTS {
             note(query.measure(topology, placement, run)?)?;
-            if let Some(library) = library {
-                note(measure_library(library, &workload, placement, run)?)?;
+            for (library, way) in library
+                .iter()
+                .flat_map(|it| it.ways().map(move |way| (it, way)))
+            {
+                note(measure_library(library, way, &workload, placement, run)?)?;
             }
         }
     }
@@ -99,6 +109,7 @@ pub fn measure(
         notes: notes(topology, library.is_some()),
         items: workload.items,
         transactions: workload.transactions,
+        paper_fraction: workload.transactions as f64 / paper::TRANSACTIONS as f64,
         itemsets: query.itemsets.len(),
         threads: workload.threads.get(),
         runs: arguments.runs(),
@@ -113,7 +124,7 @@ fn notes(topology: &Topology, has_library: bool) -> Vec<String> {
         "there is one NUMA node: the placements coincide, and differences between them are chance",
     );
     let left_out = (!has_library).then_some(
-        "the ordinary library is left out: make bench-numa builds its program and gives it as --library",
+        "the ordinary library is left out: make bench-numa installs it and gives its program as --library",
     );
     [coincide, left_out]
         .into_iter()
@@ -125,7 +136,8 @@ fn notes(topology: &Topology, has_library: bool) -> Vec<String> {
 /// The table, without libraries that were not measured.
 fn rows(all: &[Measured]) -> Vec<Row> {
     let mut rows = Vec::new();
-    for (library, paper) in [ORDINARY, OBORO] {
+    let libraries = WAYS.iter().map(|way| (way.name, way.paper));
+    for (library, paper) in libraries.chain([(OBORO, paper::PROPOSED)]) {
         for (placement, paper_seconds) in paper::PLACEMENTS.into_iter().zip(paper.seconds) {
             let placement = placement.to_string();
             let runs: Vec<&Measured> = all
@@ -142,6 +154,7 @@ fn rows(all: &[Measured]) -> Vec<Row> {
                 seconds: trimmed_mean(times.clone().collect()),
                 least_seconds: times.clone().fold(f64::INFINITY, f64::min),
                 most_seconds: times.fold(0.0, f64::max),
+                measured_fraction: runs[0].measured_fraction,
                 verified: runs.iter().all(|run| run.verified),
                 paper_library: paper.library,
                 paper_seconds,
@@ -201,13 +214,15 @@ impl<'w> TimedQuery<'w> {
         let is_placed = topology.nodes().len() > 1;
         Ok(Measured {
             table: "6-3",
-            library: OBORO.0,
+            library: OBORO,
             placement: policy.to_string(),
             run,
             seconds: took.as_secs_f64(),
             verified: supports.combine()? == self.supports,
             misplaced_share: is_placed.then(|| placed.misplaced_share()).transpose()?,
-            measured_fraction: None,
+            measured_fraction: 1.0,
+            products: 0,
+            near_share: None,
         })
     }
 
@@ -222,36 +237,44 @@ impl<'w> TimedQuery<'w> {
         let snapshot = Store::open(directory.path())?
             .access()
             .snapshot(traffic::NAME)?;
-        let numbers: Vec<u32> = topology.nodes().iter().map(|node| node.number).collect();
-        Ok(Arc::new(Placed::copy(&snapshot, &numbers, policy)?))
+        Ok(Arc::new(Placed::copy(
+            &snapshot,
+            &Nodes::real(topology),
+            policy,
+        )?))
     }
 }
 
 fn measure_library(
     library: &Library,
+    way: Way,
     workload: &Workload,
     placement: Policy,
     run: u16,
 ) -> Result<Measured, Failure> {
-    let counted = library.count(workload, placement)?;
-    let fraction = counted.slots as f64 / workload.transactions as f64;
+    let counted = library.count(way, workload, placement)?;
     Ok(Measured {
         table: "6-3",
-        library: ORDINARY.0,
+        library: way.name,
         placement: placement.to_string(),
         run,
-        seconds: counted.seconds / fraction,
+        seconds: counted.seconds,
         verified: counted.verified,
         misplaced_share: None,
-        measured_fraction: Some(fraction),
+        measured_fraction: counted.measured_fraction,
+        products: counted.products,
+        near_share: counted.near_share,
     })
 }
 
 impl Measured {
     fn text(&self) -> String {
-        let part = self.measured_fraction.map_or(String::new(), |fraction| {
-            format!(", scaled from {:.1} % of the data", 100.0 * fraction)
-        });
+        let part = if self.measured_fraction < 1.0 {
+            let percent = 100.0 * self.measured_fraction;
+            format!(", scaled from {percent:.1} % of the data")
+        } else {
+            String::new()
+        };
         format!(
             "table 6-3  run {:>2}  {:<24}  {:<11}  {:>9}{part}\n",
             self.run,

@@ -1,61 +1,111 @@
-//! The program in lab/alloc/fhe, which counts with an ordinary library for homomorphic encryption.
+//! The ordinary library for homomorphic encryption: lab/bench/numa_library.py, which counts pairs with SEAL.
 
+use super::paper;
 use super::placed::Policy;
 use crate::output::Failure;
 use crate::workload::Workload;
-use serde_json::Value;
+use serde::Deserialize;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The phases of a query.
-const COUNTING: [&str; 4] = ["modulus_switch", "product", "add", "freeing"];
+/// How the library is used, and the counterpart in the paper.
+#[derive(Clone, Copy)]
+pub struct Way {
+    pub name: &'static str,
+    /// As the program calls it.
+    argument: &'static str,
+    uses_fcmalloc: bool,
+    pub paper: paper::Counting,
+}
 
-/// The program, and how much it should count.
+/// As the paper uses an unmodified library: a new ciphertext for every product and every sum.
+const ORDINARY: Way = Way {
+    name: "SEAL, system malloc",
+    argument: "temporaries",
+    uses_fcmalloc: false,
+    paper: paper::ORDINARY,
+};
+/// As the paper proposes: sums in place, and an allocator that honours the placement.
+const PROPOSED: Way = Way {
+    name: "SEAL in place, fcmalloc",
+    argument: "destinations",
+    uses_fcmalloc: true,
+    paper: paper::PROPOSED,
+};
+pub const WAYS: [Way; 2] = [ORDINARY, PROPOSED];
+
+/// The program, with its first arguments.
 pub struct Library {
-    program: PathBuf,
-    rounds: u16,
+    command: Vec<OsString>,
+    fcmalloc: Option<PathBuf>,
 }
 
 /// Its result.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Deserialize)]
 pub struct Counted {
+    /// Of products, sums and freeing, scaled to all transactions.
     pub seconds: f64,
-    /// The number of transactions counted.
-    pub slots: u64,
+    /// The part of the transactions that was counted.
+    pub measured_fraction: f64,
+    /// Of two ciphertexts, in all transactions.
+    pub products: u64,
+    /// The part of the bytes made while encrypting that lie on the node that reads them, as the kernel reports it.
+    pub near_share: Option<f64>,
     pub verified: bool,
 }
 
 impl Library {
-    /// The program at `path`, to count `rounds` blocks on each node.
-    pub fn new(path: &Path, rounds: u16) -> Result<Self, Failure> {
-        if path.is_file() {
-            Ok(Self {
-                program: path.into(),
-                rounds,
-            })
-        } else {
-            Err(format!(
-                "there is no program {}; make bench-numa builds one and gives it as --library",
-                path.display()
+    /// A program that exists, and fcmalloc as a shared library.
+    pub fn new(command: &[OsString], fcmalloc: Option<&Path>) -> Result<Self, Failure> {
+        let paths = command.iter().map(Path::new).chain(fcmalloc);
+        match paths.into_iter().find(|path| !path.is_file()) {
+            None => Ok(Self {
+                command: command.to_vec(),
+                fcmalloc: fcmalloc.map(Path::to_owned),
+            }),
+            Some(missing) => Err(format!(
+                "there is no file {}; make bench-numa makes it and gives it as --library or --fcmalloc",
+                missing.display()
             )
-            .into())
+            .into()),
         }
     }
 
-    /// Runs it to count all pairs of the workload's items in some blocks, which it encrypts anew.
-    pub fn count(&self, workload: &Workload, placement: Policy) -> Result<Counted, Failure> {
+    /// The ways in which it can be used.
+    pub fn ways(&self) -> impl Iterator<Item = Way> {
+        let has_fcmalloc = self.fcmalloc.is_some();
+        WAYS.into_iter()
+            .filter(move |way| has_fcmalloc || !way.uses_fcmalloc)
+    }
+
+    /// Runs it to count all pairs of the workload's items, which it encrypts anew.
+    pub fn count(
+        &self,
+        way: Way,
+        workload: &Workload,
+        placement: Policy,
+    ) -> Result<Counted, Failure> {
+        let program = Path::new(&self.command[0]).display();
         let failed = |problem: String| {
             Failure::from(format!(
-                "{} did not count: {problem}; make bench-numa builds and runs the right one",
-                self.program.display()
+                "{program} did not count: {problem}; make bench-numa runs the right program"
             ))
         };
-        let ended = Command::new(&self.program)
+        let mut command = Command::new(&self.command[0]);
+        command
+            .args(&self.command[1..])
+            .args(["--way", way.argument])
             .args(["--placement", &placement.to_string()])
-            .args(["--columns", &workload.items.to_string()])
-            .args([workload.threads.to_string(), self.rounds.to_string()])
-            // The system's allocator is to be measured.
-            .env_remove("LD_PRELOAD")
+            .args(["--items", &workload.items.to_string()])
+            .args(["--transactions", &workload.transactions.to_string()])
+            .args(["--threads", &workload.threads.to_string()])
+            // The allocator is the program's to choose.
+            .env_remove("LD_PRELOAD");
+        if let Some(fcmalloc) = self.fcmalloc.as_ref().filter(|_| way.uses_fcmalloc) {
+            command.arg("--preload").arg(fcmalloc);
+        }
+        let ended = command
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
             .output()
@@ -63,69 +113,72 @@ impl Library {
         if !ended.status.success() {
             return Err(failed(format!("it ended with {}", ended.status)));
         }
-        Counted::read(&ended.stdout).ok_or_else(|| failed("its report is none".to_owned()))
-    }
-}
-
-impl Counted {
-    /// Parses the line of JSON that the program prints.
-    fn read(line: &[u8]) -> Option<Self> {
-        let report: Value = serde_json::from_slice(line).ok()?;
-        let phase = |name| report["phases"][name]["wall"].as_f64();
-        Some(Self {
-            seconds: COUNTING.into_iter().map(phase).sum::<Option<f64>>()?,
-            slots: report["slots"].as_u64().filter(|&slots| slots > 0)?,
-            verified: report["verified"].as_bool()?,
-        })
+        let counted: Counted = serde_json::from_slice(&ended.stdout)
+            .map_err(|error| failed(format!("its report is none ({error})")))?;
+        let is_part = counted.measured_fraction > 0.0 && counted.measured_fraction <= 1.0;
+        if is_part && counted.seconds > 0.0 {
+            Ok(counted)
+        } else {
+            Err(failed("it reports that it counted nothing".to_owned()))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::num::NonZeroUsize;
 
+    const WORKLOAD: Workload = Workload {
+        items: 2,
+        transactions: 1,
+        max_len: 2,
+        seed: 0,
+        threads: NonZeroUsize::MIN,
+    };
+
+    /// What comes of a shell script as the program.
+    fn counted(script: &str) -> Result<Counted, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("program");
+        fs::write(&file, script).unwrap();
+        let library = Library::new(&["/bin/sh".into(), file.into_os_string()], None).unwrap();
+        let counted = library.count(ORDINARY, &WORKLOAD, Policy::Item);
+        counted.map_err(|error| error.to_string())
+    }
+
     #[test]
-    fn counting_is_what_a_query_does() {
-        let line = br#"{"start": 1, "phases": {
-            "initial": {"wall": 100}, "first": {"wall": 100},
-            "modulus_switch": {"wall": 0.5, "user": 9}, "product": {"wall": 1},
-            "add": {"wall": 2}, "freeing": {"wall": 4}, "terminal": {"wall": 100}},
-            "slots": 8192, "verified": true}"#;
+    fn a_report_is_read() {
+        let report = r#"echo '{"seconds": 7.5, "measured_fraction": 0.5, "products": 3, "near_share": null, "verified": true}'"#;
         let expected = Counted {
             seconds: 7.5,
-            slots: 8192,
+            measured_fraction: 0.5,
+            products: 3,
+            near_share: None,
             verified: true,
         };
-        assert_eq!(Counted::read(line), Some(expected));
+        assert_eq!(counted(report), Ok(expected));
     }
 
     #[test]
     fn programs_that_do_not_count_are_errors() {
-        let workload = Workload {
-            items: 2,
-            transactions: 1,
-            max_len: 2,
-            seed: 0,
-            threads: NonZeroUsize::MIN,
-        };
-        let problem = |path: &Path| {
-            let library = Library::new(path, 1).unwrap();
-            let counted = library.count(&workload, Policy::Item);
-            counted.unwrap_err().to_string()
-        };
-        // This test program does not support placements.
-        let other = problem(&std::env::current_exe().unwrap());
-        assert!(other.contains("it ended with"), "{other}");
-        let no_program = tempfile::NamedTempFile::new().unwrap();
-        let not_started = problem(no_program.path());
-        assert!(not_started.contains("make bench-numa"), "{not_started}");
-        assert!(Library::new(Path::new("/nowhere"), 1).is_err());
+        let problem = |script| counted(script).unwrap_err();
+        assert!(problem("exit 3").contains("it ended with exit status: 3"));
+        assert!(problem("echo hello").contains("its report is none"));
+        let nothing =
+            r#"echo '{"seconds": 0, "measured_fraction": 0, "products": 0, "verified": true}'"#;
+        assert!(problem(nothing).contains("counted nothing"));
     }
 
     #[test]
-    fn reports_of_other_programs_are_none() {
-        assert_eq!(Counted::read(b"hello"), None);
-        assert_eq!(Counted::read(br#"{"slots": 1, "verified": true}"#), None);
+    fn what_is_not_there_is_said_before_anything_runs() {
+        let here = std::env::current_exe().unwrap();
+        let nowhere = Path::new("/nowhere");
+        for (program, fcmalloc) in [(nowhere, None), (here.as_path(), Some(nowhere))] {
+            let made = Library::new(&[program.into()], fcmalloc);
+            let error = made.err().map(|error| error.to_string());
+            assert!(error.is_some_and(|error| error.contains("make bench-numa")));
+        }
     }
 }

@@ -73,10 +73,15 @@ pub const TABLES: [Table; 3] = [
     },
 ];
 
+/// The items and transactions of Table 6-3.
+pub const ITEMS: u32 = 18;
+pub const TRANSACTIONS: u64 = 1_943_424;
+
 /// The placements of Table 6-3.
 pub const PLACEMENTS: [Policy; 3] = [Policy::Item, Policy::Transaction, Policy::Random];
 
 /// The rows of Table 6-3 for one library with its allocator.
+#[derive(Clone, Copy)]
 pub struct Counting {
     pub library: &'static str,
     /// One for each of [`PLACEMENTS`].

@@ -1,11 +1,13 @@
 //! Ciphertext placed on memory nodes by the policies that the paper compares. The product places by transactions only,
 //! so the lab copies panels into arenas of its own.
 
+use super::nodes::Nodes;
 use crate::output::Failure;
-use oboro_arena::{Arena, Backing, MemoryPolicy, page_size};
+use oboro_arena::{Arena, Backing, page_size};
 use oboro_engine::Source;
 use oboro_ring::{Blocks, Column, Factor, Limb, Parameters};
 use oboro_store::{Panel, Snapshot, StoreError};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -32,7 +34,7 @@ impl Policy {
     ];
 
     /// The node of a group of a column. The mask counts as the column after the last.
-    fn home(self, nodes: usize, group: usize, column: usize) -> Option<usize> {
+    pub fn home(self, nodes: usize, group: usize, column: usize) -> Option<usize> {
         match self {
             Self::Transaction => Some(group % nodes),
             Self::Item => Some(column % nodes),
@@ -54,7 +56,7 @@ impl fmt::Display for Policy {
 }
 
 /// A pseudo-random number: the finalizer of SplitMix64.
-fn scattered(group: usize, column: usize) -> usize {
+pub fn scattered(group: usize, column: usize) -> usize {
     let mut number = ((group as u64) << 32 | column as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
     number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -75,34 +77,27 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// Copies a dataset to the memory of the nodes with these kernel numbers. With one node nothing is bound.
-    pub fn copy(snapshot: &Snapshot, numbers: &[u32], policy: Policy) -> Result<Self, Failure> {
+    /// Copies a dataset to the memory of the nodes.
+    pub fn copy(snapshot: &Snapshot, nodes: &Nodes, policy: Policy) -> Result<Self, Failure> {
         let manifest = snapshot.manifest();
         let mut placed = Self {
             parameters: manifest.parameters.clone(),
             columns: manifest.columns,
             policy,
-            nodes: numbers.len(),
+            nodes: nodes.numbers.len(),
             blocks: snapshot.block_count(),
             panels: Vec::new(),
             arenas: Vec::new(),
         };
         let backings = match policy {
-            Policy::Interleave => vec![(MemoryPolicy::Interleave(numbers.into()), None)],
+            Policy::Interleave => vec![(nodes.interleaved_memory(), None)],
             _ => {
-                let bind = |&number| (MemoryPolicy::Prefer(number), Some(number));
-                numbers.iter().map(bind).collect()
+                let own = |&number| (nodes.memory_of(number), Some(number));
+                nodes.numbers.iter().map(own).collect()
             }
         };
         let bytes = placed.bytes();
         for (policy, number) in backings {
-            // With one node, a memory policy is unnecessary, and may not be permitted.
-            let is_bound = numbers.iter().any(|other| *other != numbers[0]);
-            let policy = if is_bound {
-                policy
-            } else {
-                MemoryPolicy::Inherit
-            };
             let backing = Backing {
                 policy,
                 ..Backing::default()
@@ -159,6 +154,17 @@ impl Placed {
             }
             Ok(())
         })
+    }
+
+    /// The bytes in memory on each node, by the kernel's number, if the kernel reports it.
+    pub fn resident(&self) -> Result<BTreeMap<u32, usize>, Failure> {
+        let mut resident = BTreeMap::new();
+        for (arena, _) in &self.arenas {
+            for (node, bytes) in arena.resident_by_node()? {
+                *resident.entry(node).or_default() += bytes;
+            }
+        }
+        Ok(resident)
     }
 
     /// The fraction of the resident pages that are on a node other than intended, if the kernel reports it.

@@ -5,11 +5,12 @@
 //! and take steps in turn, as nodes of equal speed would.
 
 use super::Arguments;
+use super::nodes::Nodes;
 use super::placed::{Placed, Policy};
 use crate::itemsets::trie_nodes;
 use crate::output::{Failure, Output, bytes};
 use crate::workload::{Workload, temporary_directory};
-use oboro_arena::{Distances, Topology};
+use oboro_arena::Topology;
 use oboro_engine::{Count, Plan, Workspace};
 use oboro_format::{
     BLOCKS_PER_SEGMENT, Bundle, CELL_SEAL_BYTES, DatasetId, Manifest, SegmentDescription,
@@ -19,17 +20,14 @@ use oboro_ring::moment::Itemsets;
 use oboro_ring::{Column, Limb, Parameters, Seed};
 use oboro_store::Store;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fs;
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The number of nodes on a machine with only one.
-const USUAL_NODES: usize = 4;
 const GROUPS_PER_NODE: u64 = 4;
-/// The distance between logical nodes; a node's distance to itself is 10.
-const FAR: u32 = 20;
 const DATASET: DatasetId = DatasetId(*b"oboro bench numa");
 pub const NAME: &str = "traffic";
 
@@ -49,41 +47,15 @@ pub struct Row {
     stolen: u64,
     /// Tasks stolen by a node with ready tasks of its own.
     stolen_needlessly: u64,
+    /// For each node by the kernel's number, the bytes of residues that it has, as the kernel reports; null if it does
+    /// not.
+    resident: Option<BTreeMap<u32, usize>>,
+    /// The part of them on another node than intended; null where nodes are simulated.
+    misplaced_share: Option<f64>,
     /// All residues, masks included; tasks read many of them more than once.
     ciphertext_bytes: u64,
     /// The tasks' multiply-adds, by [`trie_nodes`].
     multiply_adds: u64,
-}
-
-/// The counting nodes, by the kernel's numbers of the nodes that they run on.
-struct Nodes {
-    numbers: Vec<u32>,
-    distances: Distances,
-    logical: bool,
-}
-
-impl Nodes {
-    fn of(topology: &Topology, wanted: Option<usize>) -> Result<Self, Failure> {
-        let real: Vec<u32> = topology.nodes().iter().map(|node| node.number).collect();
-        let usual = if real.len() > 1 {
-            real.len()
-        } else {
-            USUAL_NODES
-        };
-        let count = wanted.unwrap_or(usual);
-        let logical = count != real.len();
-        let distance = |a, b| if a == b { 10 } else { FAR };
-        let row = |a| (0..count).map(|b| distance(a, b)).collect();
-        Ok(Self {
-            numbers: real.into_iter().cycle().take(count).collect(),
-            distances: if logical {
-                Distances::new((0..count).map(row).collect())?
-            } else {
-                topology.distances().clone()
-            },
-            logical,
-        })
-    }
 }
 
 /// Counts all pairs in synthetic residues of the requested number of items, with every policy.
@@ -131,13 +103,14 @@ impl Residues {
         let parameters = &snapshot.manifest().parameters;
         let limbs = parameters.limb_count();
         let residues = snapshot.block_count() * parameters.degree() as u64 * limbs as u64;
-        let placed = Placed::copy(&snapshot, &nodes.numbers, policy)?;
+        let placed = Placed::copy(&snapshot, nodes, policy)?;
         let pairs = self.pairs.iter().flat_map(Itemset::items);
         let plan = Plan::new(
             &Itemsets::new(2, pairs.copied().map(Column).collect(), self.items)?,
             limbs,
         );
-        let count = Count::new(Arc::new(placed), &plan, &nodes.distances)?;
+        let placed = Arc::new(placed);
+        let count = Count::new(Arc::clone(&placed), &plan, &nodes.distances)?;
         advance(&count, topology, nodes)?;
         let counters = count.counters();
         Ok(Row {
@@ -150,6 +123,10 @@ impl Residues {
             at_home: counters.at_home,
             stolen: counters.stolen,
             stolen_needlessly: counters.stolen_needlessly,
+            resident: placed.resident().ok(),
+            misplaced_share: (!nodes.logical)
+                .then(|| placed.misplaced_share().ok())
+                .flatten(),
             ciphertext_bytes: (u64::from(self.items) + 1) * residues * size_of::<u32>() as u64,
             multiply_adds: trie_nodes(&self.pairs, self.items)? * residues,
         })

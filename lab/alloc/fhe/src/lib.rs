@@ -1,28 +1,25 @@
-//! Support counting with BFV, as a user of the `fhe` crate would write it.
+//! Support counting with BFV, as a user of the `fhe` crate would write it: `fhe-support THREADS ROUNDS`.
 //!
-//! `fhe-support [--columns N] [--placement POLICY] THREADS ROUNDS`. The initial phase creates encrypted columns. A
-//! round is one query: it switches the columns to the next modulus, multiplies all pairs, adds the products to their
-//! sums, and drops everything but the sums. The first round is a phase of its own; the later ones are the steady main
-//! phase.
+//! The initial phase creates encrypted columns. A round is one query: it switches the columns to the next modulus,
+//! multiplies all pairs, adds the products to their sums, and drops everything but the sums. The first round is a phase
+//! of its own; the later ones are the steady main phase.
 //!
-//! With a placement, each memory node has its own threads, and a block of columns for each round, which they count: the
-//! blocks are dealt to the nodes. The policy decides on which node a ciphertext is created.
+//! [`products`] is the program with and without temporary copies, which has phases and threads in common.
 
-mod arguments;
 mod measure;
-mod places;
+pub mod products;
 mod team;
 
 use std::error::Error;
+use std::num::NonZero;
 use std::sync::{Arc, RwLock};
 
-use arguments::Arguments;
 use fhe::bfv::{BfvParameters, BfvParametersBuilder, Ciphertext, Encoding, Plaintext, SecretKey};
 use fhe_traits::{FheDecoder, FheDecrypter, FheEncoder, FheEncrypter};
 use measure::{Phase, Phases};
-use places::Places;
-use team::{Team, Work};
+use team::Work;
 
+const COLUMNS: usize = 9;
 const DEGREE: usize = 8192;
 const MODULI: [usize; 4] = [50, 50, 50, 50];
 const PLAINTEXT_MODULUS: u64 = 65537;
@@ -34,23 +31,25 @@ const PLAINTEXT_MODULUS: u64 = 65537;
 /// Invalid arguments, errors of the library, and memory nodes that may not be used.
 pub fn run() -> Result<(), Box<dyn Error>> {
     let mut phases = Phases::begin();
-    let arguments = Arguments::read(std::env::args().skip(1))?;
-    let places = Places::new(arguments.threads, arguments.placement)?;
-    let team = Team::new(places.seats());
-    let counting = Counting::new(&arguments, places)?;
-    let rounds = arguments.rounds;
-    let (verified, peak) = team.lead(&counting, |run| {
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    let [threads, rounds] = &given[..] else {
+        return Err("usage: fhe-support THREADS ROUNDS".into());
+    };
+    let (threads, rounds): (NonZero<usize>, NonZero<usize>) = (threads.parse()?, rounds.parse()?);
+    let rounds = rounds.get();
+    let counting = Counting::new()?;
+    let (verified, peak) = team::lead(threads, &counting, |run| {
         phases.measure(Phase::Initial, || run(Step::Encrypt));
         phases.measure(Phase::First, || {
-            run(Step::Switch { round: 0 });
+            run(Step::Switch);
             run(Step::Multiply);
             run(Step::BeginSums);
             run(Step::DropProducts);
             run(Step::DropLowered);
         });
         measure::mark();
-        for round in 0..rounds {
-            phases.measure(Phase::ModulusSwitch, || run(Step::Switch { round }));
+        for _ in 0..rounds {
+            phases.measure(Phase::ModulusSwitch, || run(Step::Switch));
             phases.measure(Phase::Product, || run(Step::Multiply));
             phases.measure(Phase::Add, || run(Step::Add));
             phases.measure(Phase::Freeing, || {
@@ -61,17 +60,17 @@ pub fn run() -> Result<(), Box<dyn Error>> {
         measure::mark();
         (counting.verified(rounds + 1), measure::peak_bytes())
     });
-    let slots = DEGREE * rounds * counting.nodes.len();
+    let slots = DEGREE * rounds;
     phases.measure(Phase::Terminal, || drop(counting));
     phases.report(peak, slots, verified?);
     Ok(())
 }
 
-/// A step that all threads do together, each for its node.
+/// A step that all threads do together.
 #[derive(Clone, Copy)]
 enum Step {
     Encrypt,
-    Switch { round: usize },
+    Switch,
     Multiply,
     BeginSums,
     Add,
@@ -107,60 +106,34 @@ impl Slot {
 struct Counting {
     parameters: Arc<BfvParameters>,
     key: SecretKey,
-    places: Places,
-    columns: usize,
-    nodes: Vec<Node>,
-}
-
-/// The work of a node's threads.
-struct Node {
-    /// The columns of each block, concatenated.
-    blocks: Vec<Slot>,
+    columns: Vec<Slot>,
     lowered: Vec<Slot>,
     products: Vec<Slot>,
     sums: Vec<Slot>,
 }
 
-impl Node {
-    fn new(columns: usize, blocks: usize) -> Self {
-        let empty = |count| (0..count).map(|_| Slot::default()).collect();
-        let pairs = columns * (columns - 1) / 2;
-        Self {
-            blocks: empty(columns * blocks),
-            lowered: empty(columns),
-            products: empty(pairs),
-            sums: empty(pairs),
-        }
-    }
-
-    fn multiply(&self, product: usize) -> Ciphertext {
-        let (larger, smaller) = pair(product);
-        self.lowered[larger].read(|a| self.lowered[smaller].read(|b| a * b))
-    }
-}
-
 impl Counting {
-    fn new(arguments: &Arguments, places: Places) -> fhe::Result<Self> {
+    fn new() -> fhe::Result<Self> {
         let parameters = BfvParametersBuilder::new()
             .set_degree(DEGREE)
             .set_plaintext_modulus(PLAINTEXT_MODULUS)
             .set_moduli_sizes(&MODULI)
             .build_arc()?;
-        let columns = arguments.columns;
-        // Without a placement every round counts the same block.
-        let blocks = match arguments.placement {
-            Some(_) => arguments.rounds,
-            None => 1,
-        };
+        let empty = |count| (0..count).map(|_| Slot::default()).collect();
+        let pairs = COLUMNS * (COLUMNS - 1) / 2;
         Ok(Self {
             key: SecretKey::random(&parameters, &mut rand::rng()),
             parameters,
-            columns,
-            nodes: (0..places.nodes())
-                .map(|_| Node::new(columns, blocks))
-                .collect(),
-            places,
+            columns: empty(COLUMNS),
+            lowered: empty(COLUMNS),
+            products: empty(pairs),
+            sums: empty(pairs),
         })
+    }
+
+    fn multiply(&self, product: usize) -> Ciphertext {
+        let (larger, smaller) = pair(product);
+        self.lowered[larger].read(|a| self.lowered[smaller].read(|b| a * b))
     }
 
     fn encrypt(&self, column: usize) -> Ciphertext {
@@ -174,15 +147,13 @@ impl Counting {
 
     /// Whether every sum decrypts to the bits of its pair, times the number of rounds.
     fn verified(&self, rounds: usize) -> Result<bool, Box<dyn Error>> {
-        for node in &self.nodes {
-            for (product, sum) in node.sums.iter().enumerate() {
-                let (larger, smaller) = pair(product);
-                let plaintext = sum.read(|sum| self.key.try_decrypt(sum))?;
-                let counted = Vec::<u64>::try_decode(&plaintext, Encoding::simd())?;
-                let expected = |slot| bit(larger, slot) * bit(smaller, slot) * rounds as u64;
-                if (0..DEGREE).any(|slot| counted[slot] != expected(slot)) {
-                    return Ok(false);
-                }
+        for (product, sum) in self.sums.iter().enumerate() {
+            let (larger, smaller) = pair(product);
+            let plaintext = sum.read(|sum| self.key.try_decrypt(sum))?;
+            let counted = Vec::<u64>::try_decode(&plaintext, Encoding::simd())?;
+            let expected = |slot| bit(larger, slot) * bit(smaller, slot) * rounds as u64;
+            if (0..DEGREE).any(|slot| counted[slot] != expected(slot)) {
+                return Ok(false);
             }
         }
         Ok(true)
@@ -192,34 +163,24 @@ impl Counting {
 impl Work for Counting {
     type Step = Step;
 
-    fn tasks(&self, step: Step, node: usize) -> usize {
-        let node = &self.nodes[node];
+    fn tasks(&self, step: Step) -> usize {
         match step {
-            Step::Encrypt => node.blocks.len(),
-            Step::Switch { .. } | Step::DropLowered => node.lowered.len(),
+            Step::Encrypt | Step::Switch | Step::DropLowered => self.columns.len(),
             Step::Multiply | Step::BeginSums | Step::Add | Step::DropProducts => {
-                node.products.len()
+                self.products.len()
             }
         }
     }
 
-    fn perform(&self, step: Step, number: usize, task: usize) {
-        let node = &self.nodes[number];
+    fn perform(&self, step: Step, task: usize) {
         match step {
-            Step::Encrypt => {
-                let column = task % self.columns;
-                let made = self.places.make(number, column, || self.encrypt(column));
-                node.blocks[task].put(made);
-            }
-            Step::Switch { round } => {
-                let column = round * self.columns + task;
-                node.lowered[task].put(lowered(&node.blocks[column % node.blocks.len()]));
-            }
-            Step::Multiply => node.products[task].put(node.multiply(task)),
-            Step::BeginSums => node.sums[task].put(node.products[task].read(Clone::clone)),
-            Step::Add => node.sums[task].add(&node.products[task]),
-            Step::DropProducts => drop(node.products[task].take()),
-            Step::DropLowered => drop(node.lowered[task].take()),
+            Step::Encrypt => self.columns[task].put(self.encrypt(task)),
+            Step::Switch => self.lowered[task].put(lowered(&self.columns[task])),
+            Step::Multiply => self.products[task].put(self.multiply(task)),
+            Step::BeginSums => self.sums[task].put(self.products[task].read(Clone::clone)),
+            Step::Add => self.sums[task].add(&self.products[task]),
+            Step::DropProducts => drop(self.products[task].take()),
+            Step::DropLowered => drop(self.lowered[task].take()),
         }
     }
 }
