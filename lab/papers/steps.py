@@ -12,6 +12,8 @@ from dataclasses import dataclass
 ENVIRONMENT = "environment"
 ENGINE = ("Cargo.lock", "crates", "fcmalloc/src", "fcmalloc/include", "lab/src")
 
+NUMA = tuple(f"lab/bench/numa_{part}.py" for part in ("copies", "emulated", "library", "model"))
+
 
 @dataclass(frozen=True)
 class Step:
@@ -59,10 +61,10 @@ STEPS = {
         quick=("BENCH=--quick",),
     ),
     "numa": Step(
-        "Near and far memory, counting by placement, a model of four sockets",
+        "Near and far memory, placements, the paper's rules at work, emulated nodes, a model",
         "bench-numa",
-        (*ENGINE, "lab/alloc/fhe", "lab/bench/numa_model.py"),
-        40,
+        (*ENGINE, "lab/tasks", "lab/alloc/fhe", *NUMA, "lab/bench/fhe_library.py"),
+        60,
         quick=("BENCH=--quick",),
     ),
     "tasks": Step(
