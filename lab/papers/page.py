@@ -25,8 +25,8 @@ STYLE = Path(__file__).with_name("page.css")
 SAMPLES = 160
 # In place of a figure.
 NONE = "–"
-# Headings: of what others do here, and of what is only told of this machine.
-PEERS, HERE = "today's peers", "here"
+# Headings: of what others or other ways do here, and of what is only told of this machine.
+PEERS, HERE = "compared with", "here"
 MEANINGS = {
     Verdict.REPRODUCED: "the paper's effect, between half and one and a half times of it on a "
     "logarithmic scale; or a part that is built, and held by a test",

@@ -122,7 +122,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         worse += usize::from(compared.judgement == Judgement::Worse);
         output.result(&compared, || compared.text())?;
     }
-    let missing = |from: &'_ Results, others: &'_ Results| -> Vec<String> {
+    let missing = |from: &Results, others: &Results| -> Vec<String> {
         let names = from.measures.keys().filter(chosen);
         let names = names.filter(|name| !others.measures.contains_key(*name));
         names.cloned().collect()
