@@ -1,7 +1,7 @@
 """Names of figures that benches print, as lab/papers.toml writes them.
 
 `table6[way=oboro].main_seconds` is a field of those lines of the step `table6` that have that
-value in that field; their median, if there are several. `max ssd[bench=ssd sample].queue_length`
+value in that field (with `~=`, that text within it); their median, if there are several. `max ssd[bench=ssd sample].queue_length`
 reduces them otherwise. ` / ` and ` * ` join such references and numbers, from left to right.
 A field that holds a list of numbers stands for all of them, so that single runs are kept.
 """
@@ -60,7 +60,7 @@ class Reference:
         return cls(found["step"], where, found["field"], found["reducer"] or "median")
 
     def matches(self, line: Line) -> bool:
-        return all(written(at(line, key)) == value for key, value in self.where)
+        return all(holds(line, key, value) for key, value in self.where)
 
     def found(self, lines: Lines) -> list[Any]:
         """The field in all lines that match and have it."""
@@ -126,6 +126,13 @@ class Expression:
         """What a lone reference names, whatever it is."""
         found = self.references[0].found(lines)
         return found[-1] if found else None
+
+
+def holds(line: Line, key: str, value: str) -> bool:
+    """Whether a line meets a condition."""
+    if key.endswith("~"):
+        return value in written(at(line, key[:-1]))
+    return written(at(line, key)) == value
 
 
 def term(text: str) -> Reference | float:

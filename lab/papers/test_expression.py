@@ -24,6 +24,8 @@ LINES: Lines = {
         ("last a.n", 3.0),
         ("a[kind=x; n=2].t.s", 4.0),
         ("a[ok=true].n", 1.0),
+        ("a[kind~=, z].n", 3.0),
+        ("a[kind~=w].n", None),
         ("a[kind=y, z].t.s.d", 8.0),
         ("a.list.0.v", 5.0),
         ("a.runs", 2.0),
