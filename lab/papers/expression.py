@@ -1,8 +1,8 @@
 """Names of figures that benches print, as lab/papers.toml writes them.
 
 `table6[way=oboro].main_seconds` is a field of those lines of the step `table6` that have that
-value in that field (with `~=`, that text within it); their median, if there are several. `max ssd[bench=ssd sample].queue_length`
-reduces them otherwise. ` / ` and ` * ` join such references and numbers, from left to right.
+value in that field, or with `~=` that text within it; their median, if there are several, or what
+`max ssd[bench=ssd sample].queue_length` asks for. ` / ` and ` * ` join such references and numbers.
 A field that holds a list of numbers stands for all of them, so that single runs are kept.
 """
 
