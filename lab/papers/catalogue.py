@@ -128,6 +128,8 @@ class Item:
     # The verdicts that are said by hand, with why.
     needs: str = ""
     differs: str = ""
+    # With so many memory nodes a machine has what is needed, and claims are judged.
+    nodes: int = 0
 
     @property
     def place(self) -> str:

@@ -169,7 +169,7 @@ def card(item: Item, results: Results) -> str:
         f"<h3><a href=#{item.id}>{escape(item.title)}</a></h3>{pill(verdict)}</header>",
         paragraph("found", "The paper", item.found),
         paragraph("here", "Here", item.here),
-        paragraph("why", "It needs", item.needs),
+        paragraph("why", "It needs", item.needs if results.lacks(item) else ""),
         paragraph("why", "Different on purpose", item.differs),
         paragraph("why", "No rows", item.reason),
         claims(results.judged(item)),

@@ -59,12 +59,18 @@ class Results:
         steps = {name: Outcome(**outcome) for name, outcome in raw["steps"].items()}
         return cls(raw["date"], raw["commit"], raw["quick"], raw["environment"], steps)
 
+    def lacks(self, item: Item) -> bool:
+        """Whether this machine cannot decide an item."""
+        has_it = item.nodes and len(self.environment["nodes"]) >= item.nodes
+        return bool(item.needs) and not has_it
+
     def judged(self, item: Item) -> list[Judged]:
-        return [self._judged(claim) for claim in item.claims]
+        """Its claims; none where the machine cannot decide them."""
+        return [] if self.lacks(item) else [self._judged(claim) for claim in item.claims]
 
     def verdict(self, item: Item) -> Verdict:
         """Said by hand, or that of its claims, or that of its tests."""
-        if item.needs:
+        if self.lacks(item):
             return Verdict.HARDWARE
         if item.differs:
             return Verdict.DIFFERENT

@@ -14,6 +14,7 @@ from papers.__main__ import PAGE, REFERENCE
 from papers.page import page
 from papers.results import Results
 from papers.runner import FAILED
+from papers.verdict import Verdict
 
 VOID = {"meta", "input", "br"}
 # Elements whose end HTML lets one leave out.
@@ -89,6 +90,20 @@ def test_text_from_outside_is_escaped(results: Results) -> None:
     text = page(catalogue.load(), replace(results, steps=hostile))
     assert "<script>" not in text
     assert "&lt;script&gt;" in text
+
+
+def test_what_needs_nodes_is_judged_where_they_are(results: Results) -> None:
+    item = next(item for item in catalogue.load().items if item.id == "numa-table-3-2")
+    node = results.environment["nodes"][0]
+    one, four = (
+        replace(results, environment=results.environment | {"nodes": [node] * count})
+        for count in (1, 4)
+    )
+    times = {"table": "3-2", "stride": 100, "nanoseconds": {"ocr": 16, "worst": 19, "best": 10}}
+    for each in (one, four):
+        each.steps = each.steps | {"numa": replace(each.steps["numa"], runs=[[times]])}
+    assert (one.verdict(item), one.judged(item)) == (Verdict.HARDWARE, [])
+    assert four.verdict(item) is Verdict.REPRODUCED
 
 
 def test_a_page_without_any_step_says_what_is_missing(results: Results) -> None:
