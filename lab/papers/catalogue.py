@@ -101,6 +101,10 @@ class Chart:
     ours: tuple[str, ...] = ()
     # Of `areas`: what is stacked, from below, by name.
     stack: Mapping[str, str] = field(default_factory=dict)
+    # Fields of [begin, end]: a pause that is taken out of time, and a phase to mark, with its name.
+    cut: str = ""
+    mark: str = ""
+    mark_name: str = ""
     only: tuple[str, ...] = ()
 
 

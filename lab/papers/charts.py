@@ -26,6 +26,15 @@ class Curve:
 
 
 @dataclass(frozen=True)
+class Panel:
+    """What is stacked, from below, and the ends of a phase to mark, or nothing."""
+
+    name: str
+    stack: Sequence[Curve]
+    marked: Sequence[float]
+
+
+@dataclass(frozen=True)
 class Axis:
     """A scale from values to places."""
 
@@ -142,38 +151,41 @@ def bars(
     return figure(title, svg(width, height, "".join(parts), title), "")
 
 
-def areas(title: str, panels: Mapping[str, Sequence[Curve]], x: str) -> str:
-    """A small panel for each name, in which shares from 0 to 1 are stacked over time."""
+def areas(title: str, panels: Sequence[Panel], x: str, mark: str) -> str:
+    """Small panels, in which shares from 0 to 1 are stacked over time; `mark` names the phase that
+    is marked."""
     if not panels:
         return ""
     width, height, left, foot = 200, 92, 6, 14
     drawn = []
-    for name, stack in panels.items():
-        times = [point[0] for point in stack[0].points]
+    for panel in panels:
+        times = [point[0] for point in panel.stack[0].points]
         along = Axis(0, max(times), left, width - 6)
         up = Axis(0, 1, height - foot, 16)
         below = [0.0] * len(times)
-        parts = [f'<text class="group" x="{left}" y="10">{escape(name)}</text>']
-        for number, curve in enumerate(stack):
+        parts = [f'<text class="group" x="{left}" y="10">{escape(panel.name)}</text>']
+        for number, curve in enumerate(panel.stack):
             above = [low + share for low, (_, share) in zip(below, curve.points, strict=True)]
-            there = [
-                f"{along(t):.1f},{up(min(1, v)):.1f}" for t, v in zip(times, above, strict=True)
+            edge = [
+                [f"{along(t):.1f},{up(min(1, v)):.1f}" for t, v in zip(times, line, strict=True)]
+                for line in (above, below)
             ]
-            back = [
-                f"{along(t):.1f},{up(min(1, v)):.1f}" for t, v in zip(times, below, strict=True)
-            ]
-            parts.append(
-                f'<polygon class="area kind{number}" points="{" ".join(there + back[::-1])}"/>'
-            )
+            points = " ".join(edge[0] + edge[1][::-1])
+            parts.append(f'<polygon class="area kind{number}" points="{points}"/>')
             below = above
         parts.append(
             f'<line class="grid" x1="{left}" x2="{width - 6}" y1="{up(0)}" y2="{up(0)}"/>'
             f'<text class="tick" x="{width - 6}" y="{height - 3}" text-anchor="end">'
             f"{short(max(times))} {escape(x)}</text>"
         )
-        drawn.append(svg(width, height, "".join(parts), f"{title}: {name}"))
-    names = [curve.name for curve in next(iter(panels.values()))]
-    key = legend([(name, f"kind{number}") for number, name in enumerate(names)])
+        if panel.marked:
+            begin, end = (along(time) for time in panel.marked)
+            parts.append(
+                f'<path class="mark" d="M{begin:.1f} {up(0) + 1}v3H{end:.1f}v-3"/>'
+                f'<text class="tick" x="{begin:.1f}" y="{height - 1}">{escape(mark)}</text>'
+            )
+        drawn.append(svg(width, height + 2, "".join(parts), f"{title}: {panel.name}"))
+    key = legend([(curve.name, f"kind{number}") for number, curve in enumerate(panels[0].stack)])
     return figure(title, f'<div class="small">{"".join(drawn)}</div>', key, "full")
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from papers import charts, verdict
 from papers.catalogue import BADGES, KINDS, ROOT, Catalogue, Chart, Item, Paper, Row
-from papers.charts import Curve, short, slug
-from papers.expression import Reference, at, written
+from papers.charts import Curve, Panel, short, slug
+from papers.expression import Line, Reference, at, written
 from papers.results import Judged, Results
 from papers.runner import PASSED
 from papers.verdict import Verdict
@@ -247,7 +248,7 @@ def drawing(chart: Chart, item: Item, results: Results) -> str:
     if chart.kind == "drawing":
         return charts.figure(chart.title, (ROOT / chart.of).read_text(), "", "full")
     if chart.kind == "areas":
-        return charts.areas(chart.title, panels(chart, results), chart.x)
+        return charts.areas(chart.title, panels(chart, results), chart.x, chart.mark_name)
     rows = [row for row in item.rows if not chart.only or row.label in chart.only]
     paper = {row.label: numbers(row.paper) for row in rows}
     here = {row.label: figures(row, results) for row in rows}
@@ -301,7 +302,7 @@ def series(chart: Chart, results: Results) -> list[Curve]:
         if reference.matches(line) and x is not None and y is not None:
             named = [written(value) for key in chart.by if (value := at(line, key)) is not None]
             name = ", ".join(filter(None, named)) or chart.y
-            pairs = zip(x, y, strict=True) if isinstance(x, list) else [(x, y)]
+            pairs = steady(line, chart, x, y) if isinstance(x, list) else [(x, y)]
             points = found.setdefault(name, [])
             points += [(float(px), float(py) * chart.scale_y) for px, py in pairs]
     return [
@@ -310,17 +311,35 @@ def series(chart: Chart, results: Results) -> list[Curve]:
     ]
 
 
-def panels(chart: Chart, results: Results) -> dict[str, list[Curve]]:
+def panels(chart: Chart, results: Results) -> list[Panel]:
     """For each line of a step, the fields `stack` over `at_x`."""
     reference = Reference.parse(f"{chart.of}.{chart.at_x}")
-    return {
-        ", ".join(written(at(line, key)) for key in chart.by): [
-            Curve(name, list(zip(at(line, chart.at_x), at(line, field), strict=True)))
-            for name, field in chart.stack.items()
+    found = []
+    for line in results.lines.get(reference.step, ()):
+        times = at(line, chart.at_x)
+        if not reference.matches(line) or not times:
+            continue
+        name = ", ".join(written(at(line, key)) for key in chart.by)
+        stack = [
+            Curve(part, steady(line, chart, times, at(line, field)))
+            for part, field in chart.stack.items()
         ]
-        for line in results.lines.get(reference.step, ())
-        if reference.matches(line) and at(line, chart.at_x)
-    }
+        phase = at(line, chart.mark) if chart.mark else None
+        marked = [time for time, _ in steady(line, chart, phase, phase)] if phase else []
+        found.append(Panel(name, stack, marked))
+    return found
+
+
+def steady(
+    line: Line, chart: Chart, times: Sequence[float], values: Sequence[float]
+) -> list[tuple[float, float]]:
+    """Values over time, the chart's pause taken out."""
+    begin, end = (at(line, chart.cut) if chart.cut else None) or (inf, inf)
+    return [
+        (time if time < begin else time - (end - begin), value)
+        for time, value in zip(times, values, strict=True)
+        if time <= begin or time >= end
+    ]
 
 
 def numbers(values: Mapping[str, float | str]) -> dict[str, float]:
