@@ -204,12 +204,12 @@ has_kvm() {
 }
 
 boot() {
-    local parts=() drives=() from to disk machine clock
+    local parts=() distances=() drives=() from to disk machine clock
     for ((from = 0; from < nodes; from++)); do
         parts+=(-object "memory-backend-ram,id=memory$from,size=${memory}M"
             -numa "node,nodeid=$from,cpus=$from,memdev=memory$from")
         for ((to = 0; to < nodes; to++)); do
-            parts+=(-numa "dist,src=$from,dst=$to,val=${DISTANCES[from * MOST_NODES + to]}")
+            distances+=(-numa "dist,src=$from,dst=$to,val=${DISTANCES[from * MOST_NODES + to]}")
         done
     done
     for disk in "${!disks[@]}"; do
@@ -225,7 +225,7 @@ boot() {
         clock=emulated machine=(-accel tcg -cpu max)
     fi
     timeout "$seconds" "${QEMU[@]}" "${machine[@]}" -smp "$nodes" -m "$((nodes * memory))M" \
-        "${parts[@]}" "${drives[@]}" -kernel "$kernel" -initrd "$work/initramfs" \
+        "${parts[@]}" "${distances[@]}" "${drives[@]}" -kernel "$kernel" -initrd "$work/initramfs" \
         -append "console=ttyS0 $BOOT oboro.nodes=$nodes oboro.clock=$clock" \
         -serial "file:$work/console" -serial stdio -serial "file:$work/status" </dev/null
 }

@@ -619,6 +619,48 @@ fn ssd_mines_in_every_mode_that_is_possible_here() {
 }
 
 #[test]
+fn ssd_says_why_a_server_has_too_small_a_budget() {
+    let home = home();
+    let small = LARGER_THAN_MEMORY.replace("160MiB", "60MiB --mode streaming");
+    let printed = lines(&home, &small);
+    let refused = printed.iter().filter(|line| line["killed"] == false);
+    let because: Vec<_> = refused.map(|line| line["because"].to_string()).collect();
+    says(
+        &because.concat(),
+        &["refused to start: --memory 60MiB leaves nothing"],
+    );
+}
+
+#[test]
+fn ssd_takes_data_that_were_prepared() {
+    let home = home();
+    let shape = format!("{LARGER_THAN_MEMORY} --mode streaming");
+    assert!(lines(&home, &format!("{shape} --prepare data")).is_empty());
+    let prepared = format!("{shape} --prepared data");
+    let printed = lines(
+        &home,
+        &format!("{prepared} --needed 1GB --limit 25% --limit 160MiB"),
+    );
+    let summary = printed.last().unwrap();
+    assert_eq!(summary["verified"], true);
+    assert_eq!(summary["needed_bytes"], 1_000_000_000);
+    let modes = summary["modes"].as_array().unwrap();
+    let measured: Vec<_> = modes
+        .iter()
+        .map(|mode| {
+            (
+                mode["mode"].as_str().unwrap(),
+                mode["limit_bytes"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    let streamed = [160 << 20, 250_000_000, 160 << 20].map(|limit| ("streaming", limit));
+    assert_eq!(measured, streamed);
+    let other = prepared.replace("--items 5", "--items 6");
+    says(&home.refused(&other), &["5 items", "--prepare"]);
+}
+
+#[test]
 fn ssd_undoes_everything_when_it_is_interrupted() {
     let home = home();
     let process = home.start(LARGER_THAN_MEMORY);
