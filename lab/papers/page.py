@@ -486,7 +486,8 @@ def matrix(rows: Sequence[Row], results: Results) -> str:
 
 
 def cell(value: float | str) -> str:
-    return escape(value) if isinstance(value, str) else short(value)
+    """A paper's figure, with all the digits that it has there."""
+    return escape(value) if isinstance(value, str) else f"{value:,}"
 
 
 def advantage(row: Row, found: Mapping[str, float]) -> str:
