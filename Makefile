@@ -22,13 +22,15 @@ SSD_BUDGETS ?= 12.5% 37.5% 50% 62.5% 75% 87.5% 100% 125% 25%
 # Seconds that make fuzz gives each target, or the only one to run.
 FUZZ_SECONDS = 60
 FUZZ_TARGET =
+# Options of make papers: --quick, --only STEP, --repeat N, --again, --list; see docs/performance.md.
+PAPERS =
 # Options of pytest in make test-python and make test-ray.
 PYTEST =
 # The only step of make nightly to run; FORCE=1 also runs steps that have passed on this tree.
 STEP =
 FORCE =
 
-.PHONY: help demo demo-genome docs bench-smoke bench-full bench-abuse bench-alloc bench-alloc-paper bench-engine bench-genome bench-growth bench-mining bench-numa bench-python bench-ray bench-ring bench-scrape bench-ssd bench-ssd-budgets bench-ssd-latency bench-support bench-table6 bench-tasks test test-abuse test-lab test-rust test-alloc test-alloc-long test-faults test-growth test-numa test-package test-previous test-python test-ray test-s3 fuzz nightly lint lint-rust lint-python lint-shell lint-c fmt build build-lab clean
+.PHONY: help demo demo-genome docs bench-smoke bench-full bench-abuse bench-alloc bench-alloc-paper bench-engine bench-genome bench-growth bench-mining bench-numa bench-python bench-ray bench-ring bench-scrape bench-ssd bench-ssd-budgets bench-ssd-latency bench-support bench-table6 bench-tasks test test-abuse test-lab test-rust test-alloc test-alloc-long test-faults test-growth test-numa test-package test-previous test-python test-ray test-s3 fuzz nightly papers lint lint-rust lint-python lint-shell lint-c fmt build build-lab clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -156,6 +158,10 @@ bench-support: build-lab .venv-bench/installed ## Count all pairs in large data,
 
 bench-table6: build-lab .venv-bench/installed ## Table 6 of the FCMalloc paper: phases and memory, by library
 	.venv-bench/bin/python lab/bench/table6.py --lab "$(LAB)" --threads $(BENCH_THREADS) $(BENCH)
+
+# Its steps are the benches above, each built by the make that runs it; only oboro-lab is needed before.
+papers: build-lab ## The five papers beside today's software, on one page; PAPERS=--quick for a quarter of an hour
+	PYTHONPATH=lab $(PYTHON) -m papers --lab "$(LAB)" --keep "$(abspath $(or $(CARGO_TARGET_DIR),target))/papers" $(PAPERS)
 
 test: test-rust test-lab test-alloc test-python ## Run every test that needs nothing but this repository's tools
 

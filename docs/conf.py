@@ -22,6 +22,8 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 napoleon_custom_sections = [("Arguments", "params_style")]
 
+# The page of `make papers` and its results.json, which stand beside the site's own pages.
+html_extra_path = ["papers"]
 html_theme = "furo"
 html_title = "Oboro"
 

@@ -65,6 +65,7 @@ STEPS = [
     Step("fuzz", ["make", "fuzz"], 45),
     Step("bench", ["make", "bench-full"], 90),
     Step("faults", ["make", "test-faults"], 180),
+    Step("papers", ["make", "papers"], 240, QEMU),
 ]
 
 

@@ -3,6 +3,7 @@
 //! Data are generated from a seed, the server is the product's program in a separate process over loopback, and all
 //! files are in a temporary directory that is deleted afterwards.
 
+mod compare;
 mod genome;
 mod itemsets;
 mod machine;
@@ -42,6 +43,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Bench {
+    Compare(compare::Arguments),
     Fault(ssd::fault::Arguments),
     Genome(genome::Arguments),
     Numa(numa::Arguments),
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
     let Cli { json, bench } = Cli::parse();
     let output = Output::new(json);
     let outcome = match bench {
+        Bench::Compare(arguments) => compare::run(&arguments, output),
         Bench::Fault(arguments) => ssd::fault::run(&arguments, output),
         Bench::Genome(arguments) => genome::run(&arguments, output),
         Bench::Numa(arguments) => numa::run(&arguments, output),
@@ -140,7 +143,8 @@ mod tests {
         }
         for bench in command.get_subcommands() {
             let words = match bench.get_name() {
-                "read" => &["read", "FILE"][..],
+                "compare" => &["compare", "A", "B"][..],
+                "read" => &["read", "FILE"],
                 name => &[name],
             };
             let parsed = bench.clone().try_get_matches_from(words);

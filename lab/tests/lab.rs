@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Home, says, until};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 
 const SHAPE: &str = "support --items 5 --transactions 9000 --threads 2 --runs 2";
@@ -714,5 +714,81 @@ fn read_tells_what_a_disk_gives() {
     } else {
         // Some file systems, such as tmpfs before Linux 6.6, always have a cache.
         says(&ended.stderr, &["choose a file on a disk"]);
+    }
+}
+
+/// A results.json with these measures: name, what is better, runs.
+fn results(quick: bool, measures: &[(&str, &str, &[f64])]) -> String {
+    let measure = |&(name, better, runs): &(&str, &str, &[f64])| {
+        let value = runs.iter().sum::<f64>() / runs.len() as f64;
+        let measure = json!({ "value": value, "unit": "s", "better": better, "runs": runs });
+        (name.to_owned(), measure)
+    };
+    json!({
+        "format": 1,
+        "commit": "c",
+        "quick": quick,
+        "environment": { "processor": "p", "cores": 2 },
+        "measures": measures.iter().map(measure).collect::<serde_json::Map<_, _>>(),
+    })
+    .to_string()
+}
+
+#[test]
+fn compare_sets_two_results_beside_each_other() {
+    let home = home();
+    let a: [(&str, &str, &[f64]); 4] = [
+        ("noisy", "less", &[1.0, 2.0, 3.0]),
+        ("once", "less", &[2.0]),
+        ("only a", "less", &[1.0]),
+        ("time", "less", &[1.0, 1.01, 0.99]),
+    ];
+    let b: [(&str, &str, &[f64]); 3] = [
+        ("noisy", "less", &[1.1, 2.1, 3.1]),
+        ("once", "less", &[1.0]),
+        ("time", "less", &[2.0, 2.02, 1.98]),
+    ];
+    home.write("a.json", results(true, &a));
+    home.write("b.json", results(true, &b));
+    let printed = lines(&home, "compare a.json b.json");
+    let judged: Vec<_> = printed[..3]
+        .iter()
+        .map(|line| (line["measure"].as_str(), line["judgement"].as_str()))
+        .collect();
+    let expected = [
+        ("noisy", "not_told"),
+        ("once", "single_runs"),
+        ("time", "worse"),
+    ];
+    assert_eq!(judged, expected.map(|(name, of)| (Some(name), Some(of))));
+    assert_eq!(printed[1]["ratio"], 0.5);
+    assert_eq!(printed[1]["interval"], Value::Null);
+    let summary = &printed[3];
+    assert_eq!(
+        (&summary["better"], &summary["worse"]),
+        (&0.into(), &1.into())
+    );
+    assert_eq!(summary["only_in_a"], json!(["only a"]));
+    let chosen = home.done("compare a.json b.json --only tim");
+    says(&chosen, &["2.000", "worse", "1 measures"]);
+}
+
+#[test]
+fn compare_refuses_what_cannot_be_compared() {
+    let home = home();
+    home.write("quick.json", results(true, &[]));
+    home.write("full.json", results(false, &[]));
+    home.write("none.json", "{}");
+    home.write(
+        "new.json",
+        results(true, &[]).replace(r#""format":1"#, r#""format":2"#),
+    );
+    for (files, phrases) in [
+        ("quick.json full.json", ["quick run", "same kind"]),
+        ("quick.json none.json", ["none.json", "no results.json"]),
+        ("quick.json new.json", ["format 2", "run make papers again"]),
+        ("missing.json quick.json", ["missing.json", "cannot read"]),
+    ] {
+        says(&home.refused(&format!("compare {files}")), &phrases);
     }
 }

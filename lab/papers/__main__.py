@@ -1,0 +1,113 @@
+"""`make papers`: runs what is needed, and writes page and results.
+
+Prints the paths of what it wrote. The status is 1 if a step failed: the page is there all the same,
+and says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+from papers import environment, readme
+from papers.catalogue import ROOT, Catalogue, load
+from papers.page import page
+from papers.results import Results
+from papers.runner import FAILED, Outcome, Runner
+from papers.steps import STEPS
+
+REFERENCE = ROOT / "docs" / "papers"
+PAGE, RESULTS = "papers.html", "results.json"
+
+
+def main() -> int:
+    given = options()
+    # Ended like that, it ends the step's processes, too.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    catalogue = load()
+    if given.redraw:
+        save(REFERENCE, catalogue, Results.read(REFERENCE / RESULTS))
+        return 0
+    runner = Runner(ROOT, given.keep, environment.identity(), given.quick, settings())
+    if given.list:
+        for name, step in STEPS.items():
+            known = runner.known(name, step, "")
+            print(f"{name:12} {known.status:8} {known.command or known.reason}")
+        return 0
+    outcomes: dict[str, Outcome] = {}
+    for name, step in STEPS.items():
+        if given.page_only or (given.only and name not in given.only) or name in given.skip:
+            outcomes[name] = runner.known(name, step, "not asked for in this run")
+        else:
+            outcomes[name] = runner.run(name, step, given.repeat, given.again)
+    results = Results(
+        datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M"),
+        commit(),
+        given.quick,
+        environment.describe(ROOT, given.lab, ROOT / ".venv-bench/bin/python", not given.page_only),
+        outcomes,
+    )
+    save(REFERENCE if given.reference else given.keep, catalogue, results)
+    failed = [name for name, outcome in outcomes.items() if outcome.status == FAILED]
+    for name in failed:
+        print(f"{name} failed: {outcomes[name].reason}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make papers", description=__doc__)
+    flag = "store_true"
+    parser.add_argument("--quick", action=flag, help="a part of all, in a quarter of an hour")
+    for option, what in (("--only", "run no other step"), ("--skip", "leave out this step")):
+        parser.add_argument(
+            option, action="append", default=[], metavar="STEP", choices=STEPS, help=what
+        )
+    parser.add_argument("--again", action=flag, help="also run what was run already")
+    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="run each step N times")
+    parser.add_argument("--page-only", action=flag, help="run nothing")
+    parser.add_argument("--list", action=flag, help="show the steps, and run nothing")
+    parser.add_argument(
+        "--reference", action=flag, help="write to docs/papers, and the numbers of README.md"
+    )
+    parser.add_argument(
+        "--redraw", action=flag, help="write these anew from docs/papers/results.json"
+    )
+    parser.add_argument("--keep", type=Path, default=ROOT / "target" / "papers")
+    parser.add_argument("--lab", type=Path, default=ROOT / "target" / "release" / "oboro-lab")
+    return parser.parse_args()
+
+
+def save(place: Path, catalogue: Catalogue, results: Results) -> None:
+    """Page and results; those of the reference run also have their numbers in README.md."""
+    place.mkdir(parents=True, exist_ok=True)
+    results.write(place / RESULTS, catalogue)
+    (place / PAGE).write_text(page(catalogue, results))
+    if place == REFERENCE:
+        readme.update(results)
+    for name in (RESULTS, PAGE):
+        print(place / name)
+
+
+def settings() -> str:
+    """The variables that make was given, such as HELIB=PREFIX, but for those that measure nothing:
+    make hands them on to each step in its own words."""
+    _, _, variables = os.environ.get("MAKEFLAGS", "").partition("-- ")
+    ours = ("PAPERS=", "PYTHON=", "CARGO_TARGET_DIR=")
+    return " ".join(shlex.quote(one) for one in shlex.split(variables) if not one.startswith(ours))
+
+
+def commit() -> str:
+    """The commit of the working tree, and whether it has changes."""
+    command = ["git", "describe", "--always", "--dirty= with changes", "--abbrev=12", "--exclude=*"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""No item of the papers is silent, and every figure that lab/papers.toml names exists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from papers import catalogue
+from papers.__main__ import REFERENCE
+from papers.results import Results
+from papers.steps import STEPS
+from papers.verdict import Verdict
+
+ITEM = {"id": "one", "paper": "p", "kind": "table", "at": "", "title": "t", "found": "f"}
+
+
+def written(path: Path, *items: str) -> Path:
+    """A catalogue of one paper."""
+    paper = 'id="p"\nshort="s"\ntitle="t"\nauthors="a"\nvenue="v"\nabstract="b"\n'
+    path.write_text(f"[[paper]]\n{paper}" + "".join(f"[[item]]\n{item}\n" for item in items))
+    return path
+
+
+def fields(**others: Any) -> str:
+    return "\n".join(f"{key} = {value!r}" for key, value in (ITEM | others).items())
+
+
+def test_the_figures_of_every_item_are_in_the_reference_run() -> None:
+    reference = Results.read(REFERENCE / "results.json")
+    known = catalogue.load()
+    wrong = catalogue.problems(known, reference.lines, reference.left_out, reference.quick)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_step_is_in_the_reference_run() -> None:
+    assert Results.read(REFERENCE / "results.json").steps.keys() == STEPS.keys()
+
+
+def test_every_item_has_a_verdict_in_the_reference_run() -> None:
+    reference = Results.read(REFERENCE / "results.json")
+    for item in catalogue.load().items:
+        if reference.verdict(item) is Verdict.OPEN:
+            assert reference.quick or set(item.steps) & reference.left_out, item.id
+
+
+def test_an_item_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path / "c.toml", fields(tests=["a::b"]))
+    assert catalogue.load(path).items[0].tests == ("a::b",)
+
+
+@pytest.mark.parametrize(
+    ("items", "cause"),
+    [
+        ([fields(tests=["a"]), fields(tests=["a"])], "two items are called one"),
+        ([fields(needs="x")], "has neither rows nor a reason"),
+        ([fields(reason="x")], "has no verdict"),
+        ([fields(reason="x", needs="a", differs="b")], "two verdicts"),
+        ([fields(tests=["a"], paper="q")], "there is no paper 'q'"),
+        ([fields(tests=["a"], kind="poem")], "a kind is one of"),
+        ([fields(tests=["a"], badges=["best"])], "badges are"),
+        ([fields(tests=["a"], step="none")], "steps that do not exist"),
+        ([fields(tests=["a"], colour="red")], "Item knows no colour"),
+        ([fields() + '\nrows = [{label="l", oboro="no step"}]'], "is no reference"),
+        ([fields() + '\nclaims = [{says="s", value="a[b].c"}]'], "write conditions as"),
+    ],
+)
+def test_a_mistake_is_refused_with_its_cause(tmp_path: Path, items: list[str], cause: str) -> None:
+    with pytest.raises(catalogue.Wrong, match=cause):
+        catalogue.load(written(tmp_path / "c.toml", *items))
+
+
+def test_a_missing_figure_is_noticed_unless_its_step_was_left_out(tmp_path: Path) -> None:
+    row = '\nneeds = "x"\nrows = [{label="l", oboro="numa[a=1].b"}]'
+    known = catalogue.load(written(tmp_path / "c.toml", fields() + row))
+    assert catalogue.problems(known, {"numa": [{"a": 1, "b": 0}]}, set(), False) == []
+    wrong = ["one: no line of numa has numa[a=1].b"]
+    assert catalogue.problems(known, {"numa": [{"a": 2, "b": 0}]}, set(), False) == wrong
+    assert catalogue.problems(known, {"numa": [{"a": 1}]}, set(), False) == wrong
+    assert catalogue.problems(known, {}, {"numa"}, False) == []
+
+
+def test_a_missing_test_is_noticed(tmp_path: Path) -> None:
+    named = "lab/papers/test_catalogue.py::test_a_missing_test_is_noticed"
+    known = catalogue.load(written(tmp_path / "c.toml", fields(tests=[named])))
+    assert catalogue.problems(known, {}, set(), False) == []
+    # Put together here, so that this file does not contain it.
+    known = catalogue.load(written(tmp_path / "c.toml", fields(tests=[named + "_" + "not"])))
+    assert len(catalogue.problems(known, {}, set(), False)) == 1

@@ -1,0 +1,61 @@
+"""How a claim of a paper is judged, and what that makes of an item.
+
+A claim is a ratio p that the paper reports, and the same ratio r here. It is *reproduced* if r lies
+between √p and p^1.5, from half of the effect to one and a half times it on a logarithmic scale; of
+the *same direction* if r lies on the same side of 1, but outside; else *contradicted*. Where the
+paper finds no difference, p = 1, r must lie between 1/1.1 and 1.1. A claim with a bound or an exact
+value holds or does not. What has several claims has their worst verdict. What is built and tested
+but has no figure in the paper is reproduced if its test exists, since tests pass in `.ci/run`.
+*Needs hardware* and *deliberately different* are said by hand.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from math import log
+
+NO_DIFFERENCE = 1.1
+
+
+class Verdict(Enum):
+    """From the best to the worst, then those that are said by hand, then none."""
+
+    REPRODUCED = "reproduced"
+    DIRECTION = "same direction"
+    CONTRADICTED = "contradicted"
+    HARDWARE = "needs hardware"
+    DIFFERENT = "deliberately different"
+    OPEN = "not measured in this run"
+
+
+JUDGED = (Verdict.REPRODUCED, Verdict.DIRECTION, Verdict.CONTRADICTED)
+
+
+def of_ratio(paper: float, here: float) -> Verdict:
+    if here <= 0:
+        return Verdict.CONTRADICTED
+    if paper == 1:
+        near = 1 / NO_DIFFERENCE <= here <= NO_DIFFERENCE
+        return Verdict.REPRODUCED if near else Verdict.CONTRADICTED
+    strength = log(here) / log(paper)
+    if 0.5 <= strength <= 1.5:
+        return Verdict.REPRODUCED
+    return Verdict.DIRECTION if strength > 0 else Verdict.CONTRADICTED
+
+
+def band(paper: float) -> tuple[float, float]:
+    """The ratios here that reproduce the paper's."""
+    if paper == 1:
+        return 1 / NO_DIFFERENCE, NO_DIFFERENCE
+    low, high = sorted((paper**0.5, paper**1.5))
+    return low, high
+
+
+def of_fact(holds: bool) -> Verdict:
+    return Verdict.REPRODUCED if holds else Verdict.CONTRADICTED
+
+
+def worst(verdicts: list[Verdict]) -> Verdict:
+    """Of claims; those that this run did not measure do not count beside others."""
+    known = [verdict for verdict in verdicts if verdict is not Verdict.OPEN]
+    return max(known, key=JUDGED.index) if known else Verdict.OPEN
