@@ -190,8 +190,8 @@ test-ray: build python-develop .venv-python/ray-installed ## Run the tests about
 python-develop: .venv-python/installed | setup-python
 	$(IN_VENV_PYTHON) maturin develop --quiet --locked --release >&2
 
-docs: python-develop ## Make the documentation site in target/docs; its notebook runs meanwhile
-	.venv-python/bin/sphinx-build -W --keep-going --quiet --builder html docs "$(DOCS)"
+docs: build python-develop ## Make the documentation site in target/docs; its notebook runs meanwhile
+	OBORO_BIN="$(OBORO)" .venv-python/bin/sphinx-build -W --keep-going --quiet --builder html docs "$(DOCS)"
 
 # scripts/numa-vm.sh runs any other command there. It ends with 77 where there is no such machine.
 test-numa: | setup-test ## Run the tests about NUMA on four nodes, emulated by QEMU

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import tempfile
+from pathlib import Path
 
 from sphinx.application import Sphinx
 
@@ -48,9 +52,34 @@ def _list_metrics(name: str, metrics: object, lines: list[str]) -> None:
         lines += ["", *(f"* ``{metric}``: {meaning}" for metric, meaning in metrics.items())]
 
 
+def _words(page: str, pages: list[str]) -> list[str]:
+    """The words of a command, of the name of its manual page: a command's own name may have hyphens."""
+    above = [other for other in pages if page.startswith(f"{other}-")]
+    if not above:
+        return [page]
+    parent = max(above, key=len)
+    return [*_words(parent, pages), page.removeprefix(f"{parent}-")]
+
+
+def _add_reference(_app: Sphinx, page: str, content: list[str]) -> None:
+    """Puts the help of every command on its page. The manual pages tell which commands there are."""
+    if page != "commands":
+        return
+    oboro = os.environ["OBORO_BIN"]
+    with tempfile.TemporaryDirectory() as pages:
+        subprocess.run([oboro, "man", pages], check=True, stdout=subprocess.DEVNULL)
+        names = sorted(path.stem for path in Path(pages).iterdir())
+    for name in names:
+        words = _words(name, names)
+        shown = [oboro, *words[1:], "--help"]
+        text = subprocess.run(shown, check=True, stdout=subprocess.PIPE, text=True).stdout
+        content[0] += f"\n### {' '.join(words)}\n\n```text\n{text}```\n"
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("source-read", lambda _app, _page, content: _link_pages(content))
+    app.connect("source-read", _add_reference)
     app.connect("include-read", lambda _app, _file, _page, content: _link_pages(content))
     app.connect(
         "autodoc-process-docstring",

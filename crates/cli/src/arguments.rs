@@ -1,10 +1,12 @@
 //! Arguments shared by several commands.
 
-use crate::output::{Failure, busy};
+use crate::failure::Failure;
+use crate::output::busy;
 use crate::secret_command::{MOST, output_of};
 use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
 use oboro_client::{Connection, Identity, Options};
+use oboro_format::ErrorClass;
 use oboro_mining::readers::{Encoding, Missing, Separator, Spaces, columns_in};
 use oboro_mining::{Dataset, Format, ReadOptions};
 use oboro_rlwe::{KeyFileError, MasterKey, Passphrase, PrivateFileError, open_private};
@@ -79,10 +81,15 @@ pub struct ServerArguments {
     )]
     pub server: String,
     /// The first line of this file is the server's access token.
-    #[arg(long, value_name = "FILE")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "OBORO_TOKEN_FILE",
+        hide_env_values = true
+    )]
     pub token_file: Option<PathBuf>,
     /// Trust servers with certificates from this PEM file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "OBORO_CA", hide_env_values = true)]
     pub ca: Option<PathBuf>,
     /// The certificate chain, in PEM, that proves your name to the server.
     #[arg(long, value_name = "FILE", requires = "client_key")]
@@ -240,14 +247,14 @@ impl KeyFrom {
 }
 
 fn remedied(error: KeyFileError) -> Failure {
-    match error {
-        KeyFileError::Foreign(_) => format!("{error} with `oboro keygen`").into(),
-        KeyFileError::PassphraseNeeded(_) => format!(
-            "{error} with --passphrase-file, OBORO_PASSPHRASE, --passphrase-command or at the prompt"
-        )
-        .into(),
-        error => error.into(),
-    }
+    let remedy = match error {
+        KeyFileError::Foreign(_) => "with `oboro keygen`",
+        KeyFileError::PassphraseNeeded(_) => {
+            "with --passphrase-file, OBORO_PASSPHRASE, --passphrase-command or at the prompt"
+        }
+        error => return error.into(),
+    };
+    Failure::of(ErrorClass::Keys, format!("{error} {remedy}"))
 }
 
 impl KeySource {
@@ -497,11 +504,11 @@ pub fn dataset_name(name: Option<&String>, bundle: &Path) -> Result<String, Fail
             .map(str::to_owned)
     };
     name.cloned().or_else(stem).ok_or_else(|| {
-        format!(
+        let sentence = format!(
             "{} does not exist or has no name for a dataset; check the path, or give --name",
             bundle.display()
-        )
-        .into()
+        );
+        Failure::of(ErrorClass::Input, sentence)
     })
 }
 

@@ -1,11 +1,12 @@
 //! The `oboro` command: a thin layer over the libraries.
 //!
 //! Results go to standard output (as text, or JSON with `--json`), progress and errors to standard
-//! error. Exit status: 0 done, 1 failed, 2 wrong usage.
+//! error. Exit codes: 0 done, 2 wrong usage, others by the class of the failure (`failure`).
 
 mod allocator;
 mod arguments;
 mod commands;
+mod failure;
 #[cfg(test)]
 mod narrowing;
 mod output;
@@ -13,7 +14,8 @@ mod secret_command;
 mod settings;
 
 use clap::{Parser, Subcommand};
-use output::{Failure, Output};
+use failure::Failure;
+use output::Output;
 use settings::{Settings, Words};
 use std::process::ExitCode;
 
@@ -50,6 +52,8 @@ enum Command {
     Recover(commands::recover::Arguments),
     /// Find the frequent itemsets of an uploaded dataset.
     Mine(commands::mine::Arguments),
+    /// Count itemsets of an uploaded dataset that you name.
+    Count(commands::count::Arguments),
     /// Count the pairs of one item with each other item of an uploaded dataset.
     Pairs(commands::pairs::Arguments),
     /// Show whether a dataset's server was trusted or answered falsely; have it asked again.
@@ -91,6 +95,10 @@ enum Command {
     /// Search genomes on a server with queries that it cannot read.
     #[command(subcommand)]
     Genome(commands::genome::Command),
+    /// Print the script that completes this command in a shell.
+    Completions(commands::shell::CompletionsArguments),
+    /// Write a manual page for each command.
+    Man(commands::shell::ManArguments),
 }
 
 fn main() -> ExitCode {
@@ -103,7 +111,7 @@ fn main() -> ExitCode {
         Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             output.failure(&failure);
-            ExitCode::FAILURE
+            failure.exit_code()
         }
     }
 }
@@ -120,6 +128,7 @@ fn run(command: Command, settings: &Settings, output: Output) -> Outcome {
         Command::Upload(arguments) => commands::upload::run(&arguments, output),
         Command::Recover(arguments) => commands::recover::run(&arguments, output),
         Command::Mine(arguments) => commands::mine::run(&arguments, output),
+        Command::Count(arguments) => commands::count::run(&arguments, output),
         Command::Pairs(arguments) => commands::pairs::run(&arguments, output),
         Command::Trust(command) => commands::trust::run(&command, output),
         Command::RowIds(arguments) => commands::row_ids::run(&arguments, output),
@@ -137,6 +146,8 @@ fn run(command: Command, settings: &Settings, output: Output) -> Outcome {
         Command::Backup(arguments) => commands::backup::run(&arguments, output),
         Command::Store(command) => commands::store::run(&command, output),
         Command::Genome(command) => commands::genome::run(&command, output),
+        Command::Completions(arguments) => commands::shell::completions(&arguments),
+        Command::Man(arguments) => commands::shell::man(&arguments, output),
     }
 }
 

@@ -189,6 +189,30 @@ const OPTIONS: &[(&str, Effect)] = &[
         },
     ),
     (
+        "rules --antecedent",
+        Narrows {
+            left_out: "rules that do not conclude from these items",
+            said: "`antecedent`; the first line in text",
+            test: "crates/cli/tests/cli/mining.rs::rules_are_chosen_by_their_items_and_written_as_tables",
+        },
+    ),
+    (
+        "rules --consequent",
+        Narrows {
+            left_out: "rules that do not conclude these items",
+            said: "`consequent`; the first line in text",
+            test: "crates/cli/tests/cli/mining.rs::rules_are_chosen_by_their_items_and_written_as_tables",
+        },
+    ),
+    (
+        "rules --items",
+        Narrows {
+            left_out: "rules without these items",
+            said: "`items`; the first line in text",
+            test: "crates/cli/tests/cli/mining.rs::rules_are_chosen_by_their_items_and_written_as_tables",
+        },
+    ),
+    (
         "rules --top",
         Narrows {
             left_out: "rules beyond this number, in text only",
@@ -483,6 +507,25 @@ const HARMLESS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "count",
+        &[
+            "--ca",
+            "--keep-cells",
+            "--key",
+            "--key-command",
+            "--name",
+            "--passphrase-command",
+            "--passphrase-file",
+            "--server",
+            "--threads",
+            "--token-file",
+            "DIR",
+            "ITEMS",
+        ],
+    ),
+    ("completions", &["SHELL"]),
+    ("man", &["DIR"]),
+    (
         "keygen",
         &[
             "--key",
@@ -522,7 +565,7 @@ const HARMLESS: &[(&str, &[&str])] = &[
             "INPUT",
         ],
     ),
-    ("rules", &["ITEMSETS"]),
+    ("rules", &["--out", "ITEMSETS"]),
     (
         "scrub",
         &["--ca", "--rate", "--server", "--token-file", "DIR|NAME"],

@@ -1,17 +1,18 @@
 //! Output of results, progress and failures, for people or programs.
 
+use crate::failure::Failure;
 use clap::error::ContextKind;
-use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use oboro_format::ErrorClass;
 use oboro_mining::{escaped, escaped_lines};
 use serde::Serialize;
 use std::borrow::Cow;
-use std::error::Error;
 use std::ffi::OsString;
-use std::fmt;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -25,31 +26,6 @@ static FOR_PROGRAMS: AtomicBool = AtomicBool::new(false);
 #[derive(Clone, Copy)]
 pub struct Output {
     json: bool,
-}
-
-/// Why a command failed: one sentence with cause and remedy.
-#[derive(Debug)]
-pub struct Failure(Box<dyn Error + Send + Sync>);
-
-impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self(error.into())
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl Failure {
-    /// Whether standard output was closed by its reader.
-    pub fn is_broken_pipe(&self) -> bool {
-        self.0
-            .downcast_ref::<io::Error>()
-            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-    }
 }
 
 impl Output {
@@ -98,7 +74,7 @@ impl Output {
             writeln!(
                 io::stderr(),
                 "{}",
-                serde_json::json!({ "error": failure.to_string() })
+                serde_json::json!({ "error": failure.to_string(), "class": failure.class().name() })
             )
         } else {
             writeln!(io::stderr(), "error: {}", escaped(&failure.to_string()))
@@ -108,11 +84,9 @@ impl Output {
     /// A progress bar on standard error for work counted in `unit`; it appears after a second.
     pub fn bar(self, what: &str, unit: Unit) -> Bar {
         let template = match unit {
-            Unit::Bytes => "{msg} [{bar:30}] {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left",
-            Unit::BlockColumns => {
-                "{msg} [{bar:30}] {human_pos}/{human_len} block-columns, {per_sec}, {eta} left"
-            }
-            Unit::Answers => "{msg} [{bar:30}] {human_pos}/{human_len} answers, {eta} left",
+            Unit::Bytes => "{msg} [{bar:30}] {bytes}/{total_bytes}{prefix}",
+            Unit::BlockColumns => "{msg} [{bar:30}] {human_pos}/{human_len} block-columns{prefix}",
+            Unit::Answers => "{msg} [{bar:30}] {human_pos}/{human_len} answers{prefix}",
         };
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         bar.set_style(
@@ -123,7 +97,8 @@ impl Output {
         bar.set_message(what.to_owned());
         Bar {
             bar,
-            begun: Instant::now(),
+            unit,
+            begun: OnceLock::new(),
             shown: AtomicBool::new(false),
         }
     }
@@ -141,28 +116,52 @@ pub fn busy(wait: Duration) {
     }
 }
 
-/// Prints clap's error about the arguments, and exits. Clap prints arguments unescaped and treats control sequences as
-/// styles of its own: if an argument has any, only the kind of error is printed.
-pub fn misuse(error: &clap::Error) -> ! {
+/// Prints clap's error about the arguments, or the help that was asked for, and exits. Clap prints arguments unescaped and
+/// treats control sequences as styles of its own: if an argument has any, only the kind of error is printed.
+pub fn misuse(error: &clap::Error, json: bool) -> ! {
     let steers = |argument: OsString| {
         let argument = argument.to_string_lossy();
         matches!(escaped(&argument), Cow::Owned(_))
     };
-    if error.exit_code() == 0 || !std::env::args_os().any(steers) {
+    let is_help = error.exit_code() == 0;
+    let steered = !is_help && std::env::args_os().any(steers);
+    if is_help || (!steered && !json) {
         error.exit();
     }
-    let about = [ContextKind::InvalidArg, ContextKind::InvalidValue]
-        .into_iter()
-        .filter_map(|kind| error.get(kind))
-        .map(|what| format!(" '{}'", escaped(&what.to_string())));
-    let about: String = about.collect();
-    let kind = error.kind();
+    let said = if steered {
+        let about = [ContextKind::InvalidArg, ContextKind::InvalidValue]
+            .into_iter()
+            .filter_map(|kind| error.get(kind))
+            .map(|what| format!(" '{}'", escaped(&what.to_string())));
+        format!("{}:{}", error.kind(), about.collect::<String>())
+    } else {
+        sentence(error)
+    };
     // A closed standard error cannot be reported.
-    let _ = writeln!(
-        io::stderr(),
-        "error: {kind}:{about}\n\nFor more information, try '--help'."
-    );
+    let _ = if json {
+        writeln!(
+            io::stderr(),
+            "{}",
+            serde_json::json!({ "error": said, "class": "usage" })
+        )
+    } else {
+        writeln!(
+            io::stderr(),
+            "error: {said}\n\nFor more information, try '--help'."
+        )
+    };
     std::process::exit(error.exit_code());
+}
+
+/// What an error of clap's says, on one line and without advice about the command line.
+pub fn sentence(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let said = text.split("\n\n").next().unwrap_or(&text);
+    let words: Vec<&str> = said
+        .trim_start_matches("error: ")
+        .split_whitespace()
+        .collect();
+    words.join(" ")
 }
 
 /// The unit of a bar.
@@ -175,7 +174,9 @@ pub enum Unit {
 /// A progress bar with rate and remaining time.
 pub struct Bar {
     bar: ProgressBar,
-    begun: Instant,
+    unit: Unit,
+    /// When the first progress was told, and how much had been done before: what is resumed took no time here.
+    begun: OnceLock<(Instant, u64)>,
     shown: AtomicBool,
 }
 
@@ -186,9 +187,20 @@ impl Bar {
             self.bar.set_length(total);
         }
         self.bar.set_position(done);
-        if self.begun.elapsed() > SILENT && !self.shown.swap(true, Ordering::Relaxed) {
-            // Draws nothing unless standard error is a terminal.
-            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        let &(begun, before) = self.begun.get_or_init(|| (Instant::now(), done));
+        let elapsed = begun.elapsed();
+        if elapsed > SILENT {
+            let pace = pace(
+                &self.unit,
+                done.saturating_sub(before),
+                total - done.min(total),
+                elapsed,
+            );
+            self.bar.set_prefix(pace);
+            if !self.shown.swap(true, Ordering::Relaxed) {
+                // Draws nothing unless standard error is a terminal.
+                self.bar.set_draw_target(ProgressDrawTarget::stderr());
+            }
         }
     }
 
@@ -200,6 +212,19 @@ impl Bar {
     /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// ", 5.2 MiB/s, 12 s left": by the mean of all that was done, which a slow beginning does not lead astray for long.
+fn pace(unit: &Unit, done: u64, rest: u64, elapsed: Duration) -> String {
+    if done == 0 {
+        return String::new();
+    }
+    let rate = done as f64 / elapsed.as_secs_f64();
+    let left = HumanDuration(Duration::from_secs((rest as f64 / rate).ceil() as u64));
+    match unit {
+        Unit::Bytes => format!(", {}/s, {left:#} left", bytes(rate as u64)),
+        Unit::BlockColumns | Unit::Answers => format!(", {left:#} left"),
     }
 }
 
@@ -215,6 +240,31 @@ pub fn seconds(duration: Duration) -> String {
         format!("{:.1} ms", s * 1e3)
     } else {
         format!("{s:.2} s")
+    }
+}
+
+/// The forms in which a result is written to a file, by the ending of its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Json,
+    Csv,
+}
+
+impl Form {
+    /// The form for this file; JSON if the name has no ending.
+    pub fn of(path: &Path) -> Result<Self, Failure> {
+        let ending = path.extension().map(|it| it.to_ascii_lowercase());
+        match ending.as_deref().map(|it| it.to_str()) {
+            None | Some(Some("json")) => Ok(Self::Json),
+            Some(Some("csv")) => Ok(Self::Csv),
+            Some(_) => {
+                let sentence = format!(
+                    "the name {} does not tell the form of the file; let it end with .json or .csv",
+                    path.display()
+                );
+                Err(Failure::of(ErrorClass::Input, sentence))
+            }
+        }
     }
 }
 
@@ -294,6 +344,12 @@ impl OutputFile {
         })
     }
 
+    /// The same, for a result with names of items, which only the owner may read; and its form.
+    pub fn prepare_result(path: &Path) -> Result<(Self, Form), Failure> {
+        let file = Self::prepare(path)?;
+        Ok((file.private(), Form::of(path)?))
+    }
+
     /// The same, for a file that must not exist yet.
     pub fn prepare_new(path: &Path) -> Result<Self, Failure> {
         let file = Self::prepare(path)?;
@@ -346,5 +402,24 @@ impl OutputFile {
         file.as_file().sync_all()?;
         file.persist(&self.path)?;
         File::open(directory)?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Unit, pace};
+    use std::time::Duration;
+
+    #[test]
+    fn a_pace_is_of_what_was_done_here() {
+        let elapsed = Duration::from_secs(2);
+        assert_eq!(pace(&Unit::Bytes, 0, 10, elapsed), "");
+        assert_eq!(
+            pace(&Unit::Bytes, 4 << 20, 20 << 20, elapsed),
+            ", 2.00 MiB/s, 10s left"
+        );
+        // 3,309.4996 a second is of no use to anybody.
+        assert_eq!(pace(&Unit::BlockColumns, 6619, 1, elapsed), ", 1s left");
+        assert_eq!(pace(&Unit::Answers, 1, 100, elapsed), ", 3m left");
     }
 }

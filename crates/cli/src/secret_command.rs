@@ -3,7 +3,7 @@
 //! The command runs in a shell. What it prints is bounded, never written to disk, and in no message: neither is the command,
 //! which may contain a secret itself.
 
-use crate::output::Failure;
+use crate::failure::Failure;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};

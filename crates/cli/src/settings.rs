@@ -6,7 +6,8 @@
 
 mod file;
 
-use crate::output::{Failure, misuse};
+use crate::failure::Failure;
+use crate::output::{misuse, sentence};
 use crate::{Cli, Command};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
@@ -71,13 +72,14 @@ impl Words {
         let seen = Cli::command().ignore_errors(true);
         let seen = seen
             .try_get_matches_from(&words)
-            .unwrap_or_else(|error| misuse(&error));
+            .unwrap_or_else(|error| misuse(&error, false));
         let serve = seen.subcommand_matches(SERVE);
         let named = serve.and_then(|serve| serve.get_one::<PathBuf>(CONFIG).cloned());
         let config = named.or_else(|| Some(env::var_os(variable(CONFIG))?.into()));
         Self {
             serves: serve.is_some(),
-            json: seen.get_flag("json"),
+            // Behind a mistake clap sees no flags.
+            json: seen.get_flag("json") || words.iter().any(|word| word == "--json"),
             config: config.filter(|_| serve.is_some()),
             words,
         }
@@ -109,7 +111,7 @@ impl Words {
         });
         let (parsed, matches) = parsed.map_err(|error| {
             let elsewhere = self.elsewhere(&error, file.as_ref());
-            elsewhere.unwrap_or_else(|| misuse(&error))
+            elsewhere.unwrap_or_else(|| misuse(&error, self.json))
         })?;
         let is_from_file = |key: &str| {
             let entry = file.as_ref().and_then(|file| file.entry(key));
@@ -254,17 +256,6 @@ fn nearest(command: &clap::Command, flag: &str) -> Option<String> {
         ContextValue::String(nearest) => Some(nearest.trim_start_matches('-').to_owned()),
         _ => None,
     }
-}
-
-/// What an error of clap's says, on one line and without advice about the command line.
-fn sentence(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let said = text.split("\n\n").next().unwrap_or(&text);
-    let words: Vec<&str> = said
-        .trim_start_matches("error: ")
-        .split_whitespace()
-        .collect();
-    words.join(" ")
 }
 
 /// The flag that an error of clap's is about.

@@ -1,6 +1,7 @@
 //! The connection to a server: address, TLS, token, protocol version, limits.
 
 use crate::error::{ClientError, printable};
+use crate::proxy::Proxy;
 use hyper_util::rt::TokioIo;
 use oboro_protocol::v1::genome_client::GenomeClient;
 use oboro_protocol::v1::mining_client::MiningClient;
@@ -199,7 +200,13 @@ impl Connection {
                 ));
             }
         };
-        let mut endpoint = with_windows(Endpoint::from(uri))
+        let proxy = Some(&uri)
+            .filter(|_| tls && !is_loopback(host))
+            .and_then(Proxy::towards);
+        if let Some(proxy) = proxy.as_ref().filter(|proxy| !proxy.is_plain()) {
+            return Err(ClientError::Proxy(proxy.address()));
+        }
+        let mut endpoint = with_windows(Endpoint::from(uri.clone()))
             .connect_timeout(CONNECT_TIMEOUT)
             .http2_keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE)
@@ -238,18 +245,28 @@ impl Connection {
             token: token.transpose()?,
         };
         let runtime = runtime()?;
+        let connect = async {
+            match &proxy {
+                Some(proxy) => proxy.connect(&endpoint).await,
+                None => endpoint.connect().await,
+            }
+        };
         let connected = runtime.block_on(async {
             tokio::select! {
                 () = interrupt.cancelled() => Err(ClientError::Interrupted),
-                connected = tokio::time::timeout(CONNECT_TIMEOUT, endpoint.connect()) => Ok(connected),
+                connected = tokio::time::timeout(CONNECT_TIMEOUT, connect) => Ok(connected),
             }
         })?;
+        let by_way_of = |cause: String| match &proxy {
+            Some(proxy) => format!("{cause}, by way of the proxy {}", proxy.address()),
+            None => cause,
+        };
         let channel = connected
             .map_err(|_| "nothing answered in time".to_owned())
             .and_then(|connected| connected.map_err(|error| describe(&error)))
             .map_err(|cause| ClientError::Unreachable {
                 url: url.clone(),
-                cause,
+                cause: by_way_of(cause),
             })?;
         Ok(Self::over(
             channel,

@@ -5,7 +5,7 @@ use oboro_format::wording::{
     ANSWERS, CA, CLIENT_CERT, CLIENT_KEY, FOCUS, MAX_LEN, MIN_SUPPORT, ROW_IDS, SERVE, TRUST_RESET,
     TRUST_SHOW,
 };
-use oboro_format::{Corruption, Digest, FormatError};
+use oboro_format::{Corruption, Digest, ErrorClass, FormatError};
 use oboro_genome::wire::WireError;
 use oboro_genome::{PlanError, SearchSpecError};
 use oboro_genome_client::{EncryptError, PatternError, ReadError};
@@ -35,6 +35,10 @@ pub enum ClientError {
         "refusing to send to {0} without TLS: a token or an answer could be read or altered on the way; use an https:// address"
     )]
     Unprotected(String),
+    #[error(
+        "the environment names {0} as the proxy, and only proxies with addresses like http://proxy:3128 can be used; set HTTPS_PROXY to such a one, or have NO_PROXY name the server"
+    )]
+    Proxy(String),
     #[error("cannot reach the server at {url}: {cause}; {}", how_to_reach(url))]
     Unreachable { url: String, cause: String },
     #[error(
@@ -333,6 +337,66 @@ pub fn utc(unix_seconds: u64) -> String {
 }
 
 impl ClientError {
+    /// What it is about.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Dataset(error) => error.class(),
+            Self::Format(error) => error.kind().into(),
+            Self::Unreachable { .. } | Self::NoAnswer { .. } | Self::Broken { .. } => {
+                ErrorClass::Connection
+            }
+            Self::Interrupted => ErrorClass::Interrupted,
+            Self::Protocol { .. } | Self::NoSuchCall | Self::OtherPlan | Self::KeepsNoRecords => {
+                ErrorClass::Version
+            }
+            Self::Damaged(_)
+            | Self::Pairs(_)
+            | Self::Read { .. }
+            | Self::RowIds
+            | Self::DamagedRecovery(_) => ErrorClass::Damaged,
+            Self::FalseAnswer { .. }
+            | Self::Distrusted { .. }
+            | Self::WrongRoot { .. }
+            | Self::OutOfTurn(_)
+            | Self::OtherSites { .. }
+            | Self::OtherRecovery { .. }
+            | Self::OtherRoot { .. }
+            | Self::OtherName { .. }
+            | Self::Unreadable(_)
+            | Self::Wire(_)
+            | Self::Field(_) => ErrorClass::FalseAnswer,
+            Self::SealedRecovery(_) => ErrorClass::Keys,
+            Self::Address { .. }
+            | Self::Unprotected(_)
+            | Self::Proxy(_)
+            | Self::Certificates(_)
+            | Self::Identity(_)
+            | Self::PrivateFile(_)
+            | Self::Token
+            | Self::NoRowIds
+            | Self::NotInPrefix
+            | Self::NoRow(_)
+            | Self::NoPairs
+            | Self::UnknownItem(_)
+            | Self::LongMoments { .. }
+            | Self::Prefix(_)
+            | Self::LargeSums { .. }
+            | Self::NoSite(_)
+            | Self::Decoys { .. }
+            | Self::Pattern(_)
+            | Self::SearchSpec(_)
+            | Self::Plan(_) => ErrorClass::Input,
+            Self::Refused(_) | Self::Overloaded { .. } | Self::Busy | Self::Failed(_) => {
+                ErrorClass::Server
+            }
+            Self::Runtime(_)
+            | Self::Randomness(_)
+            | Self::Encrypt(_)
+            | Self::Combine(_)
+            | Self::Request(_) => ErrorClass::Other,
+        }
+    }
+
     /// Records a false answer in the owner's record; returns the error that ends the run.
     pub(crate) fn false_answer(dataset: &Dataset, what: &'static str) -> Self {
         let directory = dataset.bundle().directory().display();

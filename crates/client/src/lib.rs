@@ -17,6 +17,7 @@ mod kept_moments;
 mod levels;
 mod mine;
 mod moments;
+mod proxy;
 mod recovery;
 mod retries;
 mod row_ids;

@@ -323,6 +323,52 @@ impl<'a> Mining<'a> {
         Ok((supports.try_map(by_item)?, trace))
     }
 
+    /// The support of each itemset, of items by name and of any length, from sealed cells; and what fetching them cost.
+    ///
+    /// # Errors
+    /// An unknown item; an earlier run found a false answer; as every call.
+    pub fn supports_of(
+        self,
+        itemsets: &[Vec<String>],
+        connect: impl FnOnce() -> Result<Connection, ClientError>,
+    ) -> Result<(Verified<Vec<u64>>, Fetched), ClientError> {
+        check_trust(self.dataset)?;
+        let number = |name: &String| {
+            let place = self.items.names.iter().zip(0..).find(|(it, _)| *it == name);
+            let number = place.map(|(_, number): (_, u32)| number);
+            number.ok_or_else(|| ClientError::UnknownItem(name.clone()))
+        };
+        let numbered = |names: &Vec<String>| names.iter().map(number).collect();
+        let itemsets: Vec<Itemset> = itemsets.iter().map(numbered).collect::<Result<_, _>>()?;
+        // What one item has is in the owner's record.
+        let asked = itemsets.iter().filter(|itemset| itemset.len() > 1);
+        let mut columns: Vec<Column> = asked.flat_map(|it| self.items.columns_of(it)).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let progress = |received, expected| (self.progress)(2, received, expected);
+        let (cells, fetched) = if columns.is_empty() {
+            (Cells::none(), Fetched::default())
+        } else {
+            self.source(&progress).columns(&columns, connect)?
+        };
+        let supports = cells.try_map(|cells| {
+            let bitmap = cells.into_bitmap(self.dataset, &self.items.by_column());
+            let support = |itemset: &Itemset| match itemset.items() {
+                [] => Ok(self.dataset.record().transactions),
+                [item] => Ok(self.items.supports[*item as usize]),
+                _ => {
+                    let supports = bitmap.supports(std::slice::from_ref(itemset));
+                    Ok(supports.expect("the columns are here")[0])
+                }
+            };
+            itemsets
+                .iter()
+                .map(support)
+                .collect::<Result<_, ClientError>>()
+        });
+        Ok((supports?, fetched))
+    }
+
     fn prefixes<'s>(&'s self, connection: &'s Connection) -> sums::SumSource<'s> {
         sums::SumSource {
             dataset: self.dataset,

@@ -9,6 +9,7 @@
 //! server's. Bytes are specified in `docs/formats.md`. The names of settings in messages are in [`wording`].
 
 mod bundle;
+mod class;
 pub mod codec;
 mod error;
 pub mod files;
@@ -24,6 +25,7 @@ pub mod testing;
 pub mod wording;
 
 pub use bundle::{Bundle, BundleWriter, MAX_SEALED_BYTES};
+pub use class::ErrorClass;
 pub use error::{Corruption, ErrorKind, FormatError};
 pub use id::{DatasetId, Digest};
 pub use listing::{Damage, DatasetInfo, Scrubbed};

@@ -7,6 +7,8 @@
 
 use std::num::NonZeroUsize;
 
+use oboro_format::ErrorClass;
+
 use crate::deduction::{Bounds, Contradiction, subsets_used};
 use crate::frequent::{FrequentItemset, FrequentItemsets};
 use crate::itemset::Itemset;
@@ -187,6 +189,19 @@ pub enum AprioriError<E: std::error::Error + 'static> {
         /// The largest number allowed.
         limit: usize,
     },
+}
+
+impl<E: std::error::Error + 'static> AprioriError<E> {
+    /// What it is about; `counter` says it of an error of the counter.
+    pub fn class(&self, counter: impl FnOnce(&E) -> ErrorClass) -> ErrorClass {
+        match self {
+            Self::Counter(error) => counter(error),
+            Self::TooManyCandidates { .. } | Self::ItemsLeftOut { .. } => ErrorClass::Input,
+            Self::AnswerCount { .. } | Self::Impossible { .. } | Self::Contradiction { .. } => {
+                ErrorClass::FalseAnswer
+            }
+        }
+    }
 }
 
 /// Finds the frequent itemsets among the transactions of `counter`.

@@ -12,8 +12,8 @@ use crate::transactions::{MinSupport, TransactionsError};
 use oboro_format::files::free_bytes;
 use oboro_format::wording::{MAX_LEN, MIN_ITEM_SUPPORT, MISSING, NEW_ITEMS, ROW_IDS, TRUST_RESET};
 use oboro_format::{
-    BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, Digest, FormatError, MAX_ROW_ID_BYTES,
-    Manifest, RecoveryContent, RecoveryHead, segment_bytes,
+    BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, Digest, ErrorClass, FormatError,
+    MAX_ROW_ID_BYTES, Manifest, RecoveryContent, RecoveryHead, segment_bytes,
 };
 use oboro_ring::{Column, Parameters, moment};
 use oboro_rlwe::{
@@ -152,6 +152,45 @@ pub enum DatasetError {
     Range(#[from] RangeError),
     #[error("encryption was interrupted; nothing is left of it, run it again")]
     Interrupted,
+}
+
+impl DatasetError {
+    /// What it is about.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Format(error) => error.kind().into(),
+            Self::WrongKey { .. } | Self::SameKey(_) => ErrorClass::Keys,
+            Self::Record(RecordError::Newer(_) | RecordError::Older(_)) => ErrorClass::Version,
+            Self::Record(_) | Self::Range(_) => ErrorClass::Damaged,
+            Self::Interrupted => ErrorClass::Interrupted,
+            Self::Encrypt(_) | Self::Randomness(_) => ErrorClass::Other,
+            Self::NoSpace { .. } => ErrorClass::Storage,
+            Self::Transactions(_)
+            | Self::Plan(_)
+            | Self::NewItems { .. }
+            | Self::ItemsLeftOut(_)
+            | Self::ItemsMissing(_)
+            | Self::LeftOutTooOften { .. }
+            | Self::NoRowIds
+            | Self::LackingRowIds
+            | Self::LongRowIds { .. }
+            | Self::LackingItems { .. }
+            | Self::MaxLen(_)
+            | Self::UnknownFocus(_)
+            | Self::MuchFocus(_)
+            | Self::FocusWithoutPairs
+            | Self::TooManyRanges
+            | Self::NoIdsToErase
+            | Self::NothingToErase
+            | Self::UnknownRowIds { .. }
+            | Self::UndatedRowId(_)
+            | Self::NoDate(_)
+            | Self::EverythingErased
+            | Self::Undecided
+            | Self::TooWide { .. }
+            | Self::Nothing { .. } => ErrorClass::Input,
+        }
+    }
 }
 
 impl From<SealError> for DatasetError {

@@ -22,6 +22,7 @@ pub mod record;
 mod rewrite;
 pub mod rules;
 pub mod shuffled;
+pub mod tables;
 pub mod text;
 pub mod transactions;
 pub mod writers;

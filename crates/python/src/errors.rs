@@ -1,15 +1,14 @@
 //! The exceptions of `oboro.errors`, with the messages of the underlying crates.
 
 use oboro_client::ClientError;
-use oboro_format::{ErrorKind, FormatError};
+use oboro_format::{ErrorClass, ErrorKind, FormatError};
 use oboro_genome_server::GenomeError;
 use oboro_mining::transactions::TransactionsError;
-use oboro_mining::{AprioriError, DatasetError, ItemsetsError, ReadError, RecordError};
+use oboro_mining::{AprioriError, DatasetError, ItemsetsError, ReadError};
 use oboro_rlwe::KeyFileError;
 use oboro_server::ServeError;
 use oboro_store::StoreError;
 use pyo3::PyErr;
-use std::error::Error;
 use std::io;
 
 mod python {
@@ -36,21 +35,20 @@ impl Failure {
         Self(python::InputError::new_err(error.to_string()))
     }
 
-    /// A local file error.
-    fn of_kind(kind: ErrorKind, sentence: String) -> Self {
-        Self(match kind {
-            ErrorKind::DataLoss => python::DamagedError::new_err(sentence),
-            ErrorKind::NotFound | ErrorKind::AlreadyExists | ErrorKind::InvalidArgument => {
-                python::InputError::new_err(sentence)
-            }
-            ErrorKind::FailedPrecondition
-            | ErrorKind::Busy
-            | ErrorKind::DiskFull
-            | ErrorKind::MemoryFull
-            | ErrorKind::Unavailable
-            | ErrorKind::Forbidden
-            | ErrorKind::Quota
-            | ErrorKind::Internal => python::StorageError::new_err(sentence),
+    /// An error of this class.
+    fn of(class: ErrorClass, error: impl ToString) -> Self {
+        let sentence = error.to_string();
+        Self(match class {
+            ErrorClass::Input => python::InputError::new_err(sentence),
+            ErrorClass::Keys => python::KeysError::new_err(sentence),
+            ErrorClass::Connection => python::ConnectionFailed::new_err(sentence),
+            ErrorClass::Version => python::VersionError::new_err(sentence),
+            ErrorClass::Server => python::ServerError::new_err(sentence),
+            ErrorClass::Damaged => python::DamagedError::new_err(sentence),
+            ErrorClass::FalseAnswer => python::FalseAnswerError::new_err(sentence),
+            ErrorClass::Storage => python::StorageError::new_err(sentence),
+            ErrorClass::Interrupted => python::Interrupted::new_err(sentence),
+            ErrorClass::Other => python::OboroError::new_err(sentence),
         })
     }
 
@@ -122,66 +120,25 @@ impl From<KeyFileError> for Failure {
 
 impl From<FormatError> for Failure {
     fn from(error: FormatError) -> Self {
-        Self::of_kind(error.kind(), error.to_string())
+        Self::of(error.kind().into(), error)
     }
 }
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self::of_kind(error.kind(), error.to_string())
+        Self::of(error.kind().into(), error)
     }
 }
 
 impl From<DatasetError> for Failure {
     fn from(error: DatasetError) -> Self {
-        let sentence = error.to_string();
-        Self(match error {
-            DatasetError::Format(error) => return error.into(),
-            DatasetError::Transactions(error) => return error.into(),
-            DatasetError::WrongKey { .. } | DatasetError::SameKey(_) => {
-                python::KeysError::new_err(sentence)
-            }
-            DatasetError::Record(RecordError::Newer(_) | RecordError::Older(_)) => {
-                python::VersionError::new_err(sentence)
-            }
-            DatasetError::Record(_) | DatasetError::Range(_) => {
-                python::DamagedError::new_err(sentence)
-            }
-            DatasetError::Interrupted => python::Interrupted::new_err(sentence),
-            DatasetError::Encrypt(_) | DatasetError::Randomness(_) => {
-                python::OboroError::new_err(sentence)
-            }
-            DatasetError::Plan(_)
-            | DatasetError::NewItems { .. }
-            | DatasetError::ItemsLeftOut(_)
-            | DatasetError::ItemsMissing(_)
-            | DatasetError::LeftOutTooOften { .. }
-            | DatasetError::NoRowIds
-            | DatasetError::LackingRowIds
-            | DatasetError::LongRowIds { .. }
-            | DatasetError::LackingItems { .. }
-            | DatasetError::MaxLen(_)
-            | DatasetError::UnknownFocus(_)
-            | DatasetError::MuchFocus(_)
-            | DatasetError::FocusWithoutPairs
-            | DatasetError::TooManyRanges
-            | DatasetError::NoIdsToErase
-            | DatasetError::NothingToErase
-            | DatasetError::UnknownRowIds { .. }
-            | DatasetError::UndatedRowId(_)
-            | DatasetError::NoDate(_)
-            | DatasetError::EverythingErased
-            | DatasetError::Undecided
-            | DatasetError::TooWide { .. }
-            | DatasetError::Nothing { .. } => python::InputError::new_err(sentence),
-            DatasetError::NoSpace { .. } => python::StorageError::new_err(sentence),
-        })
+        Self::of(error.class(), error)
     }
 }
 
 impl From<GenomeError> for Failure {
     fn from(error: GenomeError) -> Self {
-        Self::of_kind(error.kind(), error.to_string())
+        Self::of(error.kind().into(), error)
     }
 }
 
@@ -214,60 +171,12 @@ impl From<ServeError> for Failure {
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
-        use ClientError::*;
-        let sentence = error.to_string();
-        Self(match error {
-            Dataset(error) => return error.into(),
-            Format(error) => return error.into(),
-            Unreachable { .. } | NoAnswer { .. } | Broken { .. } => {
-                python::ConnectionFailed::new_err(sentence)
-            }
-            Interrupted => python::Interrupted::new_err(sentence),
-            Protocol { .. } | NoSuchCall | OtherPlan => python::VersionError::new_err(sentence),
-            Damaged(_) | Pairs(_) | Read { .. } => python::DamagedError::new_err(sentence),
-            FalseAnswer { .. }
-            | Distrusted { .. }
-            | WrongRoot { .. }
-            | OutOfTurn(_)
-            | OtherSites { .. } => python::FalseAnswerError::new_err(sentence),
-            Address { .. }
-            | Unprotected(_)
-            | Certificates(_)
-            | Identity(_)
-            | PrivateFile(_)
-            | Token
-            | NoRowIds
-            | NotInPrefix
-            | NoRow(_)
-            | NoPairs
-            | UnknownItem(_)
-            | LongMoments { .. }
-            | Prefix(_)
-            | LargeSums { .. }
-            | NoSite(_)
-            | Decoys { .. }
-            | Pattern(_)
-            | SearchSpec(_)
-            | Plan(_) => python::InputError::new_err(sentence),
-            Refused(_) | Busy | Failed(_) => python::ServerError::new_err(sentence),
-            _ => python::OboroError::new_err(sentence),
-        })
+        Self::of(error.class(), error)
     }
 }
 
-impl<E: Error + Into<Failure> + 'static> From<AprioriError<E>> for Failure {
-    fn from(error: AprioriError<E>) -> Self {
-        let sentence = error.to_string();
-        match error {
-            AprioriError::Counter(error) => error.into(),
-            AprioriError::TooManyCandidates { .. } | AprioriError::ItemsLeftOut { .. } => {
-                Self::input(sentence)
-            }
-            AprioriError::AnswerCount { .. }
-            | AprioriError::Impossible { .. }
-            | AprioriError::Contradiction { .. } => {
-                Self(python::FalseAnswerError::new_err(sentence))
-            }
-        }
+impl From<AprioriError<ClientError>> for Failure {
+    fn from(error: AprioriError<ClientError>) -> Self {
+        Self::of(error.class(ClientError::class), error)
     }
 }

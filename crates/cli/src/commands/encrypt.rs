@@ -2,7 +2,8 @@
 
 use crate::Outcome;
 use crate::arguments::{InputArguments, KeyArguments, NameList, ThreadArguments, names};
-use crate::output::{Failure, Output, Unit, bytes, seconds};
+use crate::failure::Failure;
+use crate::output::{Output, Unit, bytes, seconds};
 use oboro_client::forget_kept;
 use oboro_format::files::free_bytes;
 use oboro_mining::{
@@ -16,6 +17,9 @@ use std::sync::Once;
 use std::time::Instant;
 
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  oboro encrypt baskets.csv --max-len 3\n  oboro encrypt admissions.csv --format csv-long --transaction-column hadm_id --item-column icd_code\n  oboro encrypt --append-to baskets.oboro today.csv --new-items drop"
+)]
 pub struct Arguments {
     #[command(flatten)]
     input: InputArguments,

@@ -2,7 +2,8 @@
 
 use crate::Outcome;
 use crate::arguments::{KeyFrom, PassphraseArguments, ServerArguments};
-use crate::output::{Failure, Output, bytes};
+use crate::failure::Failure;
+use crate::output::{Output, bytes};
 use oboro_client::{NodePages, Placement};
 use oboro_format::{Bundle, Segment};
 use oboro_mining::{Dataset, HowRead};

@@ -2,7 +2,8 @@
 
 use crate::Outcome;
 use crate::arguments::{PassphraseArguments, prompt};
-use crate::output::{Failure, Output};
+use crate::failure::Failure;
+use crate::output::Output;
 use oboro_rlwe::{MasterKey, Passphrase};
 use rustix::fs::{FileType, fstat};
 use serde_json::json;
@@ -10,6 +11,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  oboro keygen\n  oboro keygen --key ward.key --passphrase-file passphrase"
+)]
 pub struct Arguments {
     /// The key file to create; an existing one is never replaced. With -, its bytes go to standard
     /// output, which must be a pipe: to a command that stores them.

@@ -2,11 +2,13 @@
 
 use crate::Outcome;
 use crate::arguments::{ReadArguments, ThreadArguments, UploadedArguments};
-use crate::output::{Failure, Output, OutputFile, Unit, bytes, seconds};
+use crate::failure::Failure;
+use crate::output::{Form, Output, OutputFile, Unit, bytes, seconds};
 use bytesize::ByteSize;
 use oboro_client::{
     Answers, Connection, Found, KEPT_BYTES, Level, LevelTrace, Mined, Mining, Route,
 };
+use oboro_mining::tables::itemsets_csv;
 use oboro_mining::{
     AprioriOptions, Dataset, HowRead, ItemsetsDocument, MinSupport, Names, Transactions, eclat,
     read_next,
@@ -39,6 +41,9 @@ impl From<AnswersArgument> for Answers {
 }
 
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  oboro mine baskets.oboro --min-support 5% --out itemsets.json\n  oboro mine baskets.oboro --min-support 100 --max-len 2 --answers moments"
+)]
 pub struct Arguments {
     #[command(flatten)]
     uploaded: UploadedArguments,
@@ -68,7 +73,8 @@ pub struct Arguments {
     /// DIR/moments, for later runs; 0 disables both caches.
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(KEPT_BYTES))]
     keep_cells: ByteSize,
-    /// Write the itemsets to this file, for `oboro rules`.
+    /// Write the itemsets to this file, which only you may read: as JSON, for `oboro rules`, or as a table if its name ends
+    /// with .csv.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Compare with a plaintext miner on the transactions in this file, which is read as the dataset's own was unless
@@ -99,11 +105,8 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         })
         .transpose()?;
     let (plaintext, how) = plaintext.unzip();
-    let out = arguments
-        .out
-        .as_deref()
-        .map(OutputFile::prepare)
-        .transpose()?;
+    let out = arguments.out.as_deref();
+    let out = out.map(OutputFile::prepare_result).transpose()?;
     let server = arguments.uploaded.server()?;
     let begun = Instant::now();
     let bar = output.bar("counting", Unit::Bytes);
@@ -144,8 +147,10 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         .zip(how.as_ref())
         .map(|(transactions, how)| verify(&transactions, how, arguments, max_len, &document))
         .transpose()?;
-    if let Some(file) = out {
-        file.write(document.to_json().as_bytes())?;
+    match out {
+        Some((file, Form::Json)) => file.write(document.to_json().as_bytes())?,
+        Some((file, Form::Csv)) => file.write(&itemsets_csv(&document))?,
+        None => {}
     }
     let mut value = serde_json::to_value(&document)?;
     value["seconds"] = json!(elapsed.as_secs_f64());

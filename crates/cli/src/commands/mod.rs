@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod backup;
+pub mod count;
 pub mod datasets;
 pub mod encrypt;
 pub mod generate;
@@ -18,6 +19,7 @@ pub mod row_ids;
 pub mod rules;
 pub mod scrub;
 pub mod serve;
+pub mod shell;
 pub mod store;
 pub mod token;
 pub mod trust;

@@ -4,6 +4,7 @@ use crate::Outcome;
 use crate::arguments::{ThreadArguments, UploadedArguments};
 use crate::output::{Output, OutputFile, Unit, bytes, seconds};
 use oboro_client::{Connection, LevelTrace, Mining};
+use oboro_mining::tables::table;
 use oboro_mining::{Name, OwnerRecord, escaped};
 use serde_json::json;
 use std::cmp::Reverse;
@@ -53,7 +54,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let (counted, trace) = counted?;
     let counted = Counted::new(&arguments.with, dataset.record(), counted.into_inner());
     if let Some(file) = out {
-        file.private().write(counted.csv().as_bytes())?;
+        file.private().write(&counted.csv())?;
     }
     let value = json!({
         "directory": arguments.uploaded.directory,
@@ -103,22 +104,29 @@ impl<'a> Counted<'a> {
         }
     }
 
-    fn csv(&self) -> String {
-        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-        let with = quoted(self.with);
-        let mut csv = "with,item,with_support,item_support,together,transactions\n".to_owned();
-        for pair in &self.pairs {
-            let _ = writeln!(
-                csv,
-                "{with},{},{},{},{},{}",
-                quoted(pair.item),
+    fn csv(&self) -> Vec<u8> {
+        let heading = [
+            "with",
+            "item",
+            "with_support",
+            "item_support",
+            "together",
+            "transactions",
+        ];
+        let numbers = |pair: &Pair<'_>| {
+            [
                 self.support,
                 pair.support,
                 pair.together,
-                self.record.transactions
-            );
-        }
-        csv
+                self.record.transactions,
+            ]
+            .map(|number| number.to_string())
+        };
+        let rows = self.pairs.iter().map(|pair| {
+            let names = [self.with, pair.item].map(str::to_owned);
+            names.into_iter().chain(numbers(pair)).collect()
+        });
+        table(&heading, rows)
     }
 
     fn text(&self, trace: &LevelTrace, out: Option<&Path>) -> String {

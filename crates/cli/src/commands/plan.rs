@@ -2,7 +2,8 @@
 
 use crate::Outcome;
 use crate::arguments::ReadArguments;
-use crate::output::{Failure, Output, bytes};
+use crate::failure::Failure;
+use crate::output::{Output, bytes};
 use oboro_client::{LevelForecast, Prospect, RouteForecast};
 use oboro_format::{BLOCKS_PER_SEGMENT, MAX_ROW_ID_BYTES};
 use oboro_mining::{DatasetPlan, HowRead, MinSupport, read_path};
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  oboro plan baskets.csv --max-len 3 --explain")]
 pub struct Arguments {
     /// Transactions to plan for: FIMI or CSV, plain, gzip or zstd.
     #[arg(value_name = "INPUT", required_unless_present_all = ["transactions", "items"])]

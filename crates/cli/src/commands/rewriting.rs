@@ -2,7 +2,8 @@
 
 use crate::Outcome;
 use crate::arguments::{KeyArguments, KeyFrom, PassphraseArguments, ThreadArguments, read};
-use crate::output::{Bar, Failure, Output, OutputFile, Unit, bytes, seconds};
+use crate::failure::Failure;
+use crate::output::{Bar, Output, OutputFile, Unit, bytes, seconds};
 use oboro_client::{forget_kept, utc};
 use oboro_format::FormatError;
 use oboro_mining::{Compaction, Dataset, DatasetError, Progress, RowSelection, escaped};

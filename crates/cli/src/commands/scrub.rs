@@ -2,10 +2,11 @@
 
 use crate::Outcome;
 use crate::arguments::ServerArguments;
-use crate::output::{Bar, Failure, Output, Unit, bytes};
+use crate::failure::Failure;
+use crate::output::{Bar, Output, Unit, bytes};
 use bytesize::ByteSize;
 use oboro_client::Scrubbing;
-use oboro_format::{Damage, Scrubbed};
+use oboro_format::{Damage, ErrorClass, Scrubbed};
 use oboro_mining::escaped;
 use oboro_server::WholeScrub;
 use oboro_store::Pace;
@@ -72,11 +73,13 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         "damaged": damaged.iter().map(json_of).collect::<Vec<_>>(),
     });
     output.result(&value, || text(&scrubbed, &damaged))?;
-    match scrubbed.damaged {
-        0 => Ok(()),
-        1 => Err("one part is damaged, as told on standard output".into()),
-        parts => Err(format!("{parts} parts are damaged, as told on standard output").into()),
-    }
+    let what = match scrubbed.damaged {
+        0 => return Ok(()),
+        1 => "one part is".to_owned(),
+        parts => format!("{parts} parts are"),
+    };
+    let sentence = format!("{what} damaged, as told on standard output");
+    Err(Failure::of(ErrorClass::Damaged, sentence))
 }
 
 fn note(bar: &Bar, damaged: &mut Vec<Damage>, event: Scrubbing) {

@@ -2,7 +2,8 @@
 
 use crate::Outcome;
 use crate::arguments::{ThreadArguments, location};
-use crate::output::{Failure, Output};
+use crate::failure::Failure;
+use crate::output::Output;
 use crate::settings::Settings;
 use bytesize::ByteSize;
 use clap::{ValueEnum, value_parser};

@@ -10,6 +10,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  oboro upload baskets.oboro --server https://mine.example:7171 --token-file token"
+)]
 pub struct Arguments {
     /// The dataset directory created by `oboro encrypt`.
     #[arg(value_name = "DIR")]

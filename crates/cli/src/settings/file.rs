@@ -1,7 +1,7 @@
 //! The file of settings: TOML without tables, whose keys are the names of flags.
 
 use super::is_of_a_run;
-use crate::output::Failure;
+use crate::failure::Failure;
 use clap::Arg;
 use std::ffi::OsString;
 use std::fs;

@@ -803,7 +803,7 @@ fn a_damaged_collection_is_named_by_scrubs_and_not_backed_up() {
     assert!(!scene.operator.path("copy").exists());
     let damage = |line: &str| {
         let ended = scene.operator.run(&format!("{line} --json"));
-        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert_eq!(ended.code, Some(8), "{ended:?}");
         let found: Value = serde_json::from_str(&ended.stdout).unwrap();
         assert_eq!(found["damaged_parts"], 1);
         let damage = found["damaged"][0].clone();

@@ -216,6 +216,9 @@ fn every_command_prints_one_value() {
             "unverified",
             "metric",
             "min",
+            "antecedent",
+            "consequent",
+            "items",
             "rules",
         ],
     );
@@ -304,6 +307,27 @@ fn certain_rules_have_an_infinite_conviction() {
 }
 
 #[test]
+fn wrong_usage_is_one_value_too() {
+    let owner = Home::new();
+    for (line, phrase) in [
+        ("mine --json", "required arguments were not provided"),
+        (
+            "--json mine rows.oboro --min-suport 1",
+            "unexpected argument",
+        ),
+        ("plan rows.dat --max-len many --json", "invalid value"),
+        ("mine \u{1b}[31m --bad --json", "'--bad'"),
+    ] {
+        let error: Value = serde_json::from_str(&owner.misused(line)).unwrap();
+        has_fields(&error, &["error", "class"]);
+        assert_eq!(error["class"], "usage");
+        let said = error["error"].as_str().unwrap();
+        says(said, &[phrase]);
+        assert!(!said.contains(['\n', '\u{1b}']), "{said:?}");
+    }
+}
+
+#[test]
 fn every_error_is_one_value() {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");
@@ -311,34 +335,61 @@ fn every_error_is_one_value() {
     owner.write_fimi("rows.dat", &random_baskets(100, 5, 128));
     owner.write("bad.dat", "1 2 \"x\"\n");
     owner.json("encrypt rows.dat");
-    for (command, phrase) in [
-        ("keygen", "exists already"),
-        ("generate nowhere/quest.dat", "cannot write"),
+    for (command, (code, class), phrase) in [
+        ("keygen", (4, "keys"), "exists already"),
+        ("generate nowhere/quest.dat", (1, "other"), "cannot write"),
         (
             "encrypt bad.dat --format fimi",
+            (3, "input"),
             "line 1: \"\\\"x\\\"\" is not an item number",
         ),
-        ("upload none.oboro", "does not exist"),
+        ("upload none.oboro", (3, "input"), "does not exist"),
         (
             "mine rows.oboro --min-support 1",
+            (7, "server"),
             "no dataset named \"rows\"",
         ),
-        ("rules rows.dat", "rows.dat"),
-        ("datasets --server http://127.0.0.1:0", "cannot reach"),
-        ("delete rows --yes --now", "no dataset named \"rows\""),
-        ("inspect rows.dat", "does not begin with"),
-        ("serve --data data --listen 0.0.0.0:0", "refusing to listen"),
-        ("scrub nowhere", "not the directory of a store"),
-        ("backup nowhere copy", "not the directory of a store"),
+        ("rules rows.dat", (3, "input"), "rows.dat"),
+        (
+            "datasets --server http://127.0.0.1:0",
+            (5, "connection"),
+            "cannot reach",
+        ),
+        (
+            "delete rows --yes --now",
+            (7, "server"),
+            "no dataset named \"rows\"",
+        ),
+        ("inspect rows.dat", (8, "damaged"), "does not begin with"),
+        (
+            "serve --data data --listen 0.0.0.0:0",
+            (7, "server"),
+            "refusing to listen",
+        ),
+        (
+            "scrub nowhere",
+            (3, "input"),
+            "not the directory of a store",
+        ),
+        (
+            "backup nowhere copy",
+            (3, "input"),
+            "not the directory of a store",
+        ),
     ] {
         // The option may stand before or after the command.
         for line in [format!("{command} --json"), format!("--json {command}")] {
             let ended = owner.run(&line);
             ended.without_panic();
-            assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{line}");
+            assert_eq!(ended.stdout, "", "{line}");
             let error: Value = serde_json::from_str(&ended.stderr)
                 .unwrap_or_else(|error| panic!("{error}: {ended:?}"));
-            has_fields(&error, &["error"]);
+            has_fields(&error, &["error", "class"]);
+            assert_eq!(
+                (ended.code, &error["class"]),
+                (Some(code), &class.into()),
+                "{line}"
+            );
             says(error["error"].as_str().unwrap(), &[phrase]);
             // Text output has the same sentence, but for the number of the call.
             let sentence = |told: &str| told.split(" (request ").next().unwrap().to_owned();

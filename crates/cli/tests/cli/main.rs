@@ -34,6 +34,7 @@ mod refusals;
 mod rotation;
 mod scrubbing;
 mod serving;
+mod shell;
 mod terminal;
 mod transcripts;
 mod uploading;

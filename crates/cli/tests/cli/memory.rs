@@ -297,7 +297,7 @@ fn a_client_that_goes_away_gives_its_memory_to_the_next() {
     let next = owner.start(mine);
     proxy.cut();
     next.json();
-    assert_eq!(cut_off.ended().code, Some(1));
+    assert_eq!(cut_off.ended().code, Some(5));
 
     let (_proxy, mut killed) = stalled();
     let next = owner.start(mine);

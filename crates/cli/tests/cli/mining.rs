@@ -4,6 +4,7 @@ use crate::common::plaintext::{Plaintext, by_length, known_data, random_baskets,
 use crate::common::{Home, says};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -275,7 +276,7 @@ fn pairs_with_one_item() {
     assert_eq!(csv.lines().count(), 25);
     let support = |item: u32| all.iter().filter(|it| it.contains(&item)).count();
     let row = format!(
-        "\"7\",\"3\",{},{},{},{}",
+        "7,3,{},{},{},{}",
         support(7),
         support(3),
         together(&all, 7, ITEMS)["3"],
@@ -1444,6 +1445,114 @@ fn a_table_says_how_much_of_the_result_it_shows() {
         (&all["metric"], &all["min"]),
         (&"confidence".into(), &0.0.into())
     );
+}
+
+#[test]
+fn single_questions_are_answered_from_cells() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let baskets = random_baskets(500, 6, 128);
+    owner.write_fimi("rows.dat", &baskets);
+    owner.json("encrypt rows.dat --max-len 2");
+    owner.json("upload rows.oboro");
+    let with = |items: &[u32]| {
+        let has_all = |basket: &&Vec<u32>| items.iter().all(|item| basket.contains(item));
+        baskets.iter().filter(has_all).count()
+    };
+    let counted = owner.json("count rows.oboro 1 0,2 5,3,1,0");
+    let supports: Vec<_> = counted["itemsets"].as_array().unwrap().iter().collect();
+    for (found, items) in supports.iter().zip([&[1][..], &[0, 2], &[5, 3, 1, 0]]) {
+        assert_eq!(found["support"], with(items), "{items:?}");
+    }
+    assert_eq!(counted["answers"], "verified");
+    // Item 4 was not asked about, and item 2 only in a pair.
+    assert_eq!(
+        (&counted["columns"], &counted["new_columns"]),
+        (&5.into(), &5.into())
+    );
+    // What was fetched once is not fetched again, and single items need nothing at all.
+    drop(server);
+    assert_eq!(owner.json("count rows.oboro 0,1,2")["received_bytes"], 0);
+    assert_eq!(
+        owner.json("count rows.oboro 4")["itemsets"][0]["support"],
+        with(&[4])
+    );
+    says(&owner.refused("count rows.oboro 4,5"), &["cannot reach"]);
+    says(&owner.done("count rows.oboro 0,1"), &["{0, 1}", "verified"]);
+    let refused = owner.refused("count rows.oboro 0,tea");
+    says(
+        &refused,
+        &["\"tea\" is no item of this dataset", "check its spelling"],
+    );
+    owner.misused("count rows.oboro");
+}
+
+#[test]
+fn rules_are_chosen_by_their_items_and_written_as_tables() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.write(
+        "rows.csv",
+        "\"a,1\",b,c\n\"a,1\",b\n\"a,1\",c\nb,c\n\"a,1\",b,c\n",
+    );
+    owner.json("encrypt rows.csv --format csv-basket --max-len 3");
+    owner.json("upload rows.oboro");
+    let mine = "mine rows.oboro --min-support 1";
+    owner.json(&format!("{mine} --out found.json"));
+    owner.json(&format!("{mine} --out found.csv"));
+    let table = String::from_utf8(owner.read("found.csv")).unwrap();
+    assert_eq!(
+        table.lines().next(),
+        Some("items,length,transactions,support")
+    );
+    says(&table, &["\"\"\"a,1\"\"\",1,4,0.8\n", "\"b,c\",2,3,0.6\n"]);
+    assert_eq!(table.lines().count(), 1 + 7);
+    let refused = owner.refused(&format!("{mine} --out found.xls"));
+    says(&refused, &["found.xls", ".json or .csv"]);
+
+    let rules = |options: &str| -> Vec<(Vec<String>, Vec<String>)> {
+        let rules = owner.json(&format!("rules found.json --min 0 {options}"));
+        let names = |side: &Value| serde_json::from_value(side.clone()).unwrap();
+        let rules = rules["rules"].as_array().unwrap().iter();
+        let sides = rules.map(|rule| (names(&rule["antecedents"]), names(&rule["consequents"])));
+        sides.collect()
+    };
+    let all = rules("");
+    assert_eq!(all.len(), 6 + 6);
+    let has = |side: &[String], name: &str| side.iter().any(|it| it == name);
+    type Sides = (Vec<String>, Vec<String>);
+    let chosen = |takes: &dyn Fn(&Sides) -> bool| {
+        let chosen = all.iter().filter(|rule| takes(rule));
+        chosen.cloned().collect::<Vec<_>>()
+    };
+    let concludes_b = chosen(&|(_, to)| has(to, "b"));
+    assert_eq!(rules("--consequent b"), concludes_b);
+    assert!(!concludes_b.is_empty() && concludes_b.len() < all.len());
+    // A name with a comma is in quotes, which the shell takes away without others around them.
+    let script = r#""$oboro" rules found.json --min 0 --json --antecedent '"a,1"'"#;
+    let from_a = owner.start_shell(script).json();
+    let from_a = from_a["rules"].as_array().unwrap().len();
+    assert_eq!(from_a, chosen(&|(from, _)| has(from, "a,1")).len());
+    let both = chosen(&|(from, to)| ["b", "c"].iter().all(|it| has(from, it) || has(to, it)));
+    assert_eq!(rules("--items b,c"), both);
+    let told = owner.done("rules found.json --min 0 --consequent b --items c");
+    says(&told, &[", consequent {b}, items {c}"]);
+    let refused = owner.refused("rules found.json --antecedent tea");
+    says(&refused, &["tea is in no itemset", "check its spelling"]);
+
+    owner.json("rules found.json --min 0 --out rules.csv");
+    let table = String::from_utf8(owner.read("rules.csv")).unwrap();
+    assert!(table.starts_with("antecedents,consequents,antecedent_support,"));
+    assert_eq!(table.lines().count(), 1 + all.len());
+    let shown = owner.json("rules found.json --min 0 --out rules.json");
+    let written: Value = serde_json::from_slice(&owner.read("rules.json")).unwrap();
+    assert_eq!(written, shown);
+    for file in ["found.json", "found.csv", "rules.csv", "rules.json"] {
+        let mode = fs::metadata(owner.path(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn damaged_and_missing_objects_are_named() {
         flip(&object, end);
         let server = setting.serve("empty", "--moment-cache 0");
         let ended = owner.run(&format!("scrub --server {} --json", server.url()));
-        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert_eq!(ended.code, Some(8), "{ended:?}");
         says(&ended.stdout, &["segment 0", "digest", "Restore it"]);
         flip(&object, end);
         owner.json(&format!("{MINE} rows.dat"));

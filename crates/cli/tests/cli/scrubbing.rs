@@ -29,7 +29,7 @@ const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat --trust-
 fn finds(home: &Home, line: &str) -> Value {
     let ended = home.run(&format!("{line} --json"));
     ended.without_panic();
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(ended.code, Some(8), "{ended:?}");
     let error: Value = serde_json::from_str(&ended.stderr).unwrap();
     says(error["error"].as_str().unwrap(), &["damaged"]);
     serde_json::from_str(&ended.stdout).unwrap()
@@ -79,7 +79,7 @@ fn damage_is_named_and_only_what_touches_it_is_refused() {
         (log.contains("ERROR") && log.contains("00000000.seg")).then_some(())
     });
     let ended = owner.run(&scrub);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(ended.code, Some(8), "{ended:?}");
     says(
         &ended.stdout,
         &["rows: panel (limb 2, column 7)", "1 damaged"],

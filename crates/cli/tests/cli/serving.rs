@@ -7,7 +7,11 @@ use crate::common::{Ended, Home, Process, Server, says, until};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::Value;
 use std::fs::{self, Permissions};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 /// More than buffers between server and client hold, less than the answer about triples.
 const IN_THE_ANSWER: u64 = 8 << 20;
@@ -429,7 +433,7 @@ pub fn certificates(home: &Home, name: &str) {
     let authority_certificate = authority.self_signed(&authority_key).unwrap();
     let issuer = Issuer::new(authority, authority_key);
     let key = KeyPair::generate().unwrap();
-    let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
+    let names = ["127.0.0.1", "localhost", "mine.test"].map(str::to_owned);
     let certificate = CertificateParams::new(names).unwrap();
     let certificate = certificate.signed_by(&key, &issuer).unwrap();
     home.write(&format!("{name}-ca.pem"), authority_certificate.pem());
@@ -627,4 +631,78 @@ fn a_stranger_at_the_port_is_no_server() {
         &message,
         &["cannot reach the server", "check that `oboro serve` runs"],
     );
+}
+
+/// A proxy of HTTP that sends everybody to `server`; it returns its address, and the heads of the requests it got.
+fn tunnelling_to(server: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let heads = Arc::<Mutex<Vec<String>>>::default();
+    let seen = Arc::clone(&heads);
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let mut head = Vec::new();
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") && (&client).read_exact(&mut byte).is_ok() {
+                head.push(byte[0]);
+            }
+            seen.lock().unwrap().push(String::from_utf8(head).unwrap());
+            (&client).write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+            let server = TcpStream::connect(server).unwrap();
+            for (mut from, mut to) in [
+                (client.try_clone().unwrap(), server.try_clone().unwrap()),
+                (server, client),
+            ] {
+                thread::spawn(move || {
+                    // An end that is gone ends both directions.
+                    let _ = io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    (address, heads)
+}
+
+#[test]
+fn a_proxy_of_the_environment_leads_to_servers_elsewhere() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    certificates(&operator, "tls");
+    owner.copy_from(&operator, "tls-ca.pem");
+    owner.write("token", operator.token("ward"));
+    let server = operator.serve("--tls-cert tls.crt --tls-key tls.key --tokens tokens");
+    let (proxy, heads) = tunnelling_to(server.address());
+    // A name that only the proxy knows.
+    let port = server.address().port();
+    owner.set("OBORO_SERVER", &format!("https://mine.test:{port}"));
+    let ask = "datasets --ca tls-ca.pem --token-file token";
+    owner.set("HTTPS_PROXY", &format!("http://me:secret@{proxy}"));
+    assert_eq!(owner.json(ask), serde_json::json!([]));
+    let head = heads.lock().unwrap().pop().unwrap();
+    says(
+        &head,
+        &[&format!("CONNECT mine.test:{port} "), "Basic bWU6c2VjcmV0"],
+    );
+    assert!(!head.contains("Bearer"), "{head}");
+
+    // Exceptions, and servers on this machine, are not asked for there.
+    owner.set("NO_PROXY", "mine.test");
+    says(&owner.refused(ask), &["cannot reach the server"]);
+    owner.unset("NO_PROXY");
+    owner.json(&format!("{ask} --server https://127.0.0.1:{port}"));
+    assert_eq!(heads.lock().unwrap().len(), 0);
+
+    for scheme in ["https", "socks5"] {
+        owner.set("HTTPS_PROXY", &format!("{scheme}://me:secret@{proxy}"));
+        let refused = owner.refused(ask);
+        says(&refused, &["only proxies", "HTTPS_PROXY", "NO_PROXY"]);
+        assert!(!refused.contains("secret"), "{refused}");
+    }
+    owner.set("HTTPS_PROXY", "http://me:secret@127.0.0.1:1");
+    let refused = owner.refused(ask);
+    says(
+        &refused,
+        &["cannot reach", "by way of the proxy http://127.0.0.1:1"],
+    );
+    assert!(!refused.contains("secret"), "{refused}");
 }

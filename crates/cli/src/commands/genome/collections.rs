@@ -3,7 +3,8 @@
 use super::search::{GenomicPosition, place};
 use crate::Outcome;
 use crate::arguments::ServerArguments;
-use crate::output::{Failure, Output, bytes};
+use crate::failure::Failure;
+use crate::output::{Output, bytes};
 use oboro_client::{GenomeInfo, GenomeListing, GenomeShape};
 use oboro_genome_server::{
     Alphabet, Budgets, Collections, Duplicates, Existing, Generated, Imported, Info, Kind, LeftOut,

@@ -2,7 +2,8 @@
 
 use crate::Outcome;
 use crate::arguments::ServerArguments;
-use crate::output::{Failure, Output, Unit, bytes, seconds};
+use crate::failure::Failure;
+use crate::output::{Output, Unit, bytes, seconds};
 use clap::value_parser;
 pub use oboro_client::GenomicPosition;
 use oboro_client::{Decoys, GenomeSearch, Symbols, Where};

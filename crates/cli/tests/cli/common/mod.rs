@@ -158,6 +158,7 @@ impl Home {
         for name in [
             "CLICOLOR_FORCE",
             "COLUMNS",
+            "OBORO_CA",
             "OBORO_KEY",
             "OBORO_KEY_COMMAND",
             "OBORO_LOG",
@@ -166,6 +167,13 @@ impl Home {
             "OBORO_RECOVERY_PASSPHRASE",
             "OBORO_RECOVERY_PASSPHRASE_COMMAND",
             "OBORO_SERVER",
+            "OBORO_TOKEN_FILE",
+            "ALL_PROXY",
+            "HTTPS_PROXY",
+            "NO_PROXY",
+            "all_proxy",
+            "https_proxy",
+            "no_proxy",
         ] {
             command.env_remove(name);
         }
@@ -440,7 +448,7 @@ impl Ended {
     /// It must have failed with one sentence, which names a remedy, after any waits for a busy server.
     pub fn refusal(&self) -> String {
         self.without_panic();
-        assert_eq!(self.code, Some(1), "{self:?}");
+        assert!(self.has_failed(), "{self:?}");
         assert_eq!(self.stdout, "", "{self:?}");
         let mut said = &*self.stderr;
         while said.starts_with("the server is busy; trying again in ") {
@@ -455,6 +463,11 @@ impl Ended {
             assert!(!message.contains(excuse), "{self:?}");
         }
         message.to_owned()
+    }
+
+    /// Whether it ended with the exit code of a failure, whatever its class, and not of wrong usage.
+    pub fn has_failed(&self) -> bool {
+        matches!(self.code, Some(1 | 3..=10))
     }
 
     pub fn without_panic(&self) {

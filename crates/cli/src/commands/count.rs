@@ -1,0 +1,68 @@
+//! `oboro count`
+
+use crate::Outcome;
+use crate::arguments::{NameList, ThreadArguments, UploadedArguments, names};
+use crate::output::{Output, Unit, bytes};
+use bytesize::ByteSize;
+use oboro_client::{Connection, KEPT_BYTES, Mining};
+use oboro_mining::Names;
+use serde_json::json;
+use std::fmt::Write;
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  oboro count baskets.oboro bread,butter\n  oboro count baskets.oboro bread,butter 'milk,\"cheese, hard\"'"
+)]
+pub struct Arguments {
+    #[command(flatten)]
+    uploaded: UploadedArguments,
+    /// An itemset: names separated by commas, in double quotes if they have commas. The server learns the columns of all
+    /// items but those cached by earlier runs.
+    #[arg(value_name = "ITEMS", required = true, value_parser = names)]
+    itemsets: Vec<NameList>,
+    /// Cache up to SIZE of fetched sealed cells in DIR/cells, for later runs; 0 disables the cache.
+    #[arg(long, value_name = "SIZE", default_value_t = ByteSize(KEPT_BYTES))]
+    keep_cells: ByteSize,
+    #[command(flatten)]
+    threads: ThreadArguments,
+}
+
+pub fn run(arguments: &Arguments, output: Output) -> Outcome {
+    let dataset = arguments.uploaded.dataset()?;
+    let name = arguments.uploaded.name()?;
+    let server = arguments.uploaded.server()?;
+    let bar = output.bar("fetching what is verified", Unit::Bytes);
+    let mining = Mining::new(&dataset, &name, arguments.threads.count())
+        .keeping(arguments.keep_cells.as_u64())
+        .with_progress(|_, done, total| bar.set(done, total));
+    let counted = mining.supports_of(&arguments.itemsets, || Connection::open(&server));
+    bar.finish();
+    let (supports, fetched) = counted?;
+    let transactions = dataset.record().transactions;
+    let counted = arguments.itemsets.iter().zip(supports.get());
+    let value = json!({
+        "transactions": transactions,
+        "answers": "verified",
+        "columns": fetched.columns,
+        "new_columns": fetched.new_columns,
+        "received_bytes": fetched.bytes,
+        "itemsets": counted.clone().map(|(items, support)| json!({
+            "items": items,
+            "support": support,
+        })).collect::<Vec<_>>(),
+    });
+    output.result(&value, || {
+        let mut text = String::new();
+        for (items, support) in counted {
+            let share = 100.0 * *support as f64 / transactions as f64;
+            let items = Names(items);
+            let _ = writeln!(text, "{support:>9}  {share:>6.2}%  {items}");
+        }
+        let received = bytes(fetched.bytes);
+        let _ = writeln!(
+            text,
+            "of {transactions} transactions; {received} received, verified"
+        );
+        text
+    })
+}

@@ -1,0 +1,112 @@
+//! Why a command failed: a sentence for people, a class and an exit code for programs.
+
+use oboro_client::ClientError;
+use oboro_format::{ErrorClass, FormatError};
+use oboro_genome_server::GenomeError;
+use oboro_mining::transactions::TransactionsError;
+use oboro_mining::{AprioriError, DatasetError, ItemsetsError, ReadError, RulesError};
+use oboro_rlwe::KeyFileError;
+use oboro_server::{ServeError, WholeError};
+use oboro_store::StoreError;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+/// Why a command failed: one sentence with cause and remedy.
+#[derive(Debug)]
+pub struct Failure {
+    error: Box<dyn Error + Send + Sync>,
+    /// If the error does not tell.
+    class: Option<ErrorClass>,
+}
+
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self {
+            error: error.into(),
+            class: None,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl Failure {
+    /// A failure of this class.
+    pub fn of(class: ErrorClass, sentence: String) -> Self {
+        Self {
+            error: sentence.into(),
+            class: Some(class),
+        }
+    }
+
+    /// Whether standard output was closed by its reader.
+    pub fn is_broken_pipe(&self) -> bool {
+        self.as_a::<io::Error>()
+            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// What it is about.
+    pub fn class(&self) -> ErrorClass {
+        if let Some(class) = self.class {
+            class
+        } else if let Some(error) = self.as_a::<ClientError>() {
+            error.class()
+        } else if let Some(error) = self.as_a::<AprioriError<ClientError>>() {
+            error.class(ClientError::class)
+        } else if let Some(error) = self.as_a::<DatasetError>() {
+            error.class()
+        } else if let Some(error) = self.as_a::<FormatError>() {
+            error.kind().into()
+        } else if let Some(error) = self.as_a::<StoreError>() {
+            error.kind().into()
+        } else if let Some(error) = self.as_a::<GenomeError>() {
+            error.kind().into()
+        } else if let Some(error) = self.as_a::<WholeError>() {
+            match error {
+                WholeError::Store(error) => error.kind().into(),
+                WholeError::Genome(error) => error.kind().into(),
+            }
+        } else if let Some(error) = self.as_a::<ServeError>() {
+            match error {
+                ServeError::Store(error) => error.kind().into(),
+                _ => ErrorClass::Server,
+            }
+        } else if self.as_a::<KeyFileError>().is_some() {
+            ErrorClass::Keys
+        } else if self.as_a::<ReadError>().is_some()
+            || self.as_a::<TransactionsError>().is_some()
+            || self.as_a::<ItemsetsError>().is_some()
+            || self.as_a::<RulesError>().is_some()
+        {
+            ErrorClass::Input
+        } else {
+            ErrorClass::Other
+        }
+    }
+
+    /// The exit code of its class; docs/commands.md lists them. 2 is wrong usage, as clap has it.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self.class() {
+            ErrorClass::Other => 1,
+            ErrorClass::Input => 3,
+            ErrorClass::Keys => 4,
+            ErrorClass::Connection => 5,
+            ErrorClass::Version => 6,
+            ErrorClass::Server => 7,
+            ErrorClass::Damaged => 8,
+            ErrorClass::FalseAnswer => 9,
+            ErrorClass::Storage => 10,
+            ErrorClass::Interrupted => 130,
+        })
+    }
+
+    fn as_a<E: Error + 'static>(&self) -> Option<&E> {
+        self.error.downcast_ref()
+    }
+}

@@ -1,0 +1,137 @@
+//! Results as tables in CSV (RFC 4180), for spreadsheets and data frames. Names of several items are one cell: a record of
+//! CSV by themselves, which [`columns_in`](crate::readers::columns_in) takes apart.
+
+use crate::frequent::ItemsetsDocument;
+use crate::rules::{Metric, NamedRule};
+use csv::{Terminator, Writer, WriterBuilder};
+
+/// A row an itemset, in the document's order: `items`, `length`, the number of `transactions` with it, and its `support`
+/// as a fraction of all. Of unverified itemsets each row says so in one more column.
+pub fn itemsets_csv(document: &ItemsetsDocument) -> Vec<u8> {
+    let unverified = document.unverified.then(|| "true".to_owned());
+    let mut heading = vec!["items", "length", "transactions", "support"];
+    heading.extend(unverified.iter().map(|_| "unverified"));
+    let rows = document.itemsets.iter().map(|itemset| {
+        let fraction = itemset.support as f64 / document.transactions as f64;
+        let row = [
+            names(&itemset.items),
+            itemset.items.len().to_string(),
+            itemset.support.to_string(),
+            fraction.to_string(),
+        ];
+        row.into_iter().chain(unverified.clone()).collect()
+    });
+    table(&heading, rows)
+}
+
+/// A row a rule, in their order: `antecedents`, `consequents` and every metric; an infinite one is `Infinity`.
+pub fn rules_csv(rules: &[NamedRule], unverified: bool) -> Vec<u8> {
+    let unverified = unverified.then(|| "true".to_owned());
+    let mut heading = vec!["antecedents", "consequents"];
+    heading.extend(Metric::ALL.map(Metric::name));
+    heading.extend(unverified.iter().map(|_| "unverified"));
+    let rows = rules.iter().map(|rule| {
+        let value = |metric| match rule.metrics.get(metric) {
+            f64::INFINITY => "Infinity".to_owned(),
+            value => value.to_string(),
+        };
+        let sides = [names(&rule.antecedents), names(&rule.consequents)];
+        let row = sides.into_iter().chain(Metric::ALL.map(value));
+        row.chain(unverified.clone()).collect()
+    });
+    table(&heading, rows)
+}
+
+/// A table of these columns and rows, each as long as the heading.
+pub fn table(heading: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Vec<u8> {
+    let mut writer = Writer::from_writer(Vec::new());
+    write(&mut writer, heading);
+    for row in rows {
+        write(&mut writer, &row);
+    }
+    into_bytes(writer)
+}
+
+/// The names as one record.
+fn names(names: &[String]) -> String {
+    let mut writer = WriterBuilder::new()
+        // Any mark will do: it is cut off.
+        .terminator(Terminator::Any(b'\n'))
+        .from_writer(Vec::new());
+    write(&mut writer, names);
+    let mut record = into_bytes(writer);
+    record.pop();
+    String::from_utf8(record).expect("names and commas are text")
+}
+
+fn write(writer: &mut Writer<Vec<u8>>, record: &[impl AsRef<[u8]>]) {
+    let written = writer.write_record(record);
+    written.expect("memory can be written to, and all records are equally long");
+}
+
+fn into_bytes(writer: Writer<Vec<u8>>) -> Vec<u8> {
+    writer.into_inner().expect("memory can be written to")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frequent::NamedItemset;
+    use crate::readers::columns_in;
+    use crate::rules::RuleMetrics;
+    use proptest::prelude::*;
+
+    fn document(unverified: bool) -> ItemsetsDocument {
+        let itemset = |items: &[&str], support| NamedItemset {
+            items: items.iter().map(|&item| item.to_owned()).collect(),
+            support,
+        };
+        ItemsetsDocument {
+            transactions: 4,
+            min_support: 1,
+            max_len: None,
+            unverified,
+            itemsets: vec![
+                itemset(&["Milch, 3,5%"], 3),
+                itemset(&["Käse", "Milch, 3,5%"], 2),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_row_is_an_itemset() {
+        let text = |unverified| String::from_utf8(itemsets_csv(&document(unverified))).unwrap();
+        assert_eq!(
+            text(false),
+            "items,length,transactions,support\n\
+             \"\"\"Milch, 3,5%\"\"\",1,3,0.75\n\
+             \"Käse,\"\"Milch, 3,5%\"\"\",2,2,0.5\n"
+        );
+        assert!(text(true).lines().skip(1).all(|row| row.ends_with(",true")));
+    }
+
+    #[test]
+    fn a_row_is_a_rule() {
+        let rules = [NamedRule {
+            antecedents: vec!["a".to_owned()],
+            consequents: vec!["b".to_owned(), "c".to_owned()],
+            metrics: RuleMetrics::from_counts(2, 3, 2, 4),
+        }];
+        let text = String::from_utf8(rules_csv(&rules, false)).unwrap();
+        let (heading, row) = text.split_once('\n').unwrap();
+        let columns = heading.split(',').count();
+        assert_eq!(columns, 2 + Metric::ALL.len());
+        assert!(row.starts_with("a,\"b,c\",0.5,0.75,0.5,1,"), "{row}");
+        // The confidence is 1, so the conviction is infinite.
+        assert!(row.contains(",Infinity,"), "{row}");
+        let unverified = String::from_utf8(rules_csv(&rules, true)).unwrap();
+        assert!(unverified.ends_with(",true\n"), "{unverified}");
+    }
+
+    proptest! {
+        #[test]
+        fn names_come_apart_again(list in proptest::collection::vec(any::<String>(), 1..5)) {
+            prop_assert_eq!(columns_in(&names(&list)).unwrap(), list);
+        }
+    }
+}
