@@ -160,7 +160,10 @@ class Machine:
         """Everything that the guest needs."""
         lab = self.arguments.lab.resolve()
         programs = [Path(found) for name in PROGRAMS if (found := shutil.which(name, path=PATH))]
+        # The owner asks without ciphertext: the server has it.
+        ciphertext = self.data / "bench.oboro" / "segments"
         data = [file for file in self.data.rglob("*") if file.is_file()]
+        data = [file for file in data if file.parent != ciphertext]
         return [lab, lab.with_name("oboro"), GUEST, *programs, *data]
 
     def run(self, device: str) -> Iterator[Line]:
