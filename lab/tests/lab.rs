@@ -622,13 +622,14 @@ fn ssd_mines_in_every_mode_that_is_possible_here() {
 fn ssd_says_why_a_server_has_too_small_a_budget() {
     let home = home();
     let small = LARGER_THAN_MEMORY.replace("160MiB", "60MiB --mode streaming");
-    let printed = lines(&home, &small);
-    let refused = printed.iter().filter(|line| line["killed"] == false);
-    let because: Vec<_> = refused.map(|line| line["because"].to_string()).collect();
+    // The server has its say on standard error as well.
+    let ended = home.run(&format!("{small} --json"));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
     says(
-        &because.concat(),
+        &ended.stdout,
         &["refused to start: --memory 60MiB leaves nothing"],
     );
+    says(&ended.stderr, &["--memory 60MiB leaves nothing"]);
 }
 
 #[test]

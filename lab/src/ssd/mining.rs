@@ -108,8 +108,6 @@ impl Mining {
         key.save(&key_in(directory), None)?;
         let mining = Self::with_key(workload, &key, directory)?;
         mining.publish(store, interrupt)?;
-        // The server has them, and the owner asks without them.
-        fs::remove_dir_all(bundle_in(directory).join("segments")).map_err(failed)?;
         let prepared = Prepared {
             items: workload.items,
             transactions: workload.transactions,
