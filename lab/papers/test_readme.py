@@ -59,6 +59,7 @@ def test_numbers_that_do_not_are_named(text: str, given: str, value: float, caus
         (0.5, 1, "0.5"),
         (9.96, 2, "10"),
         (0, 2, "0"),
+        (147.0, 5, "147"),
     ],
 )
 def test_rounding(value: float, digits: int, text: str) -> None:
