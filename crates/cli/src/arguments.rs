@@ -437,10 +437,11 @@ pub fn prompt(question: &str) -> Option<Passphrase> {
 /// The first line of a small file: a token or a passphrase.
 fn first_line(file: io::Result<File>, path: &Path, what: &str) -> Result<Passphrase, Failure> {
     let failed = |problem: String| {
-        Failure::from(format!(
+        let sentence = format!(
             "cannot read the {what} file {}: {problem}; it should hold the {what} on its first line",
             path.display()
-        ))
+        );
+        Failure::of(ErrorClass::Input, sentence)
     };
     // Allocated at once, so that growing leaves no copies in freed memory.
     let mut text = Passphrase::new(String::with_capacity(MOST));
@@ -455,11 +456,9 @@ fn first_line(file: io::Result<File>, path: &Path, what: &str) -> Result<Passphr
 /// Reads a whole file.
 pub fn read(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| {
-        format!(
-            "cannot read the {what} in {}: {error}; check the path",
-            path.display()
-        )
-        .into()
+        let path = path.display();
+        let sentence = format!("cannot read the {what} in {path}: {error}; check the path");
+        Failure::io(&error, sentence)
     })
 }
 

@@ -45,6 +45,17 @@ impl Failure {
         }
     }
 
+    /// A failure of reading or writing a file.
+    pub fn io(error: &io::Error, sentence: String) -> Self {
+        let class = match error.kind() {
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::QuotaExceeded => ErrorClass::Storage,
+            _ => ErrorClass::Input,
+        };
+        Self::of(class, sentence)
+    }
+
     /// Whether standard output was closed by its reader.
     pub fn is_broken_pipe(&self) -> bool {
         self.as_a::<io::Error>()
@@ -75,6 +86,7 @@ impl Failure {
         } else if let Some(error) = self.as_a::<ServeError>() {
             match error {
                 ServeError::Store(error) => error.kind().into(),
+                ServeError::Unprotected(_) => ErrorClass::Input,
                 _ => ErrorClass::Server,
             }
         } else if self.as_a::<KeyFileError>().is_some() {

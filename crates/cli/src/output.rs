@@ -50,10 +50,12 @@ impl Output {
             write!(out, "{}", escaped_lines(&text()))
         };
         match written.and_then(|()| out.flush()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!(
-                "cannot write to standard output: {error}; check where it leads and the free space there"
-            )
-            .into()),
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                let sentence = format!(
+                    "cannot write to standard output: {error}; check where it leads and the free space there"
+                );
+                Err(Failure::io(&error, sentence))
+            }
             written => Ok(written?),
         }
     }
@@ -290,8 +292,10 @@ enum Kind {
 impl OutputFile {
     /// Checks the path. Keys and encrypted datasets are never replaced by a result.
     pub fn prepare(path: &Path) -> Result<Self, Failure> {
-        let failed =
-            |problem: String| Failure::from(format!("cannot write {}: {problem}", path.display()));
+        let failed = |problem: String| {
+            let sentence = format!("cannot write {}: {problem}", path.display());
+            Failure::of(ErrorClass::Input, sentence)
+        };
         let resolved = match path.canonicalize() {
             Ok(resolved) => resolved,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -344,6 +348,11 @@ impl OutputFile {
         })
     }
 
+    /// Whether it is this file.
+    pub fn is(&self, path: &Path) -> bool {
+        path.canonicalize().is_ok_and(|path| path == self.path)
+    }
+
     /// The same, for a result with names of items, which only the owner may read; and its form.
     pub fn prepare_result(path: &Path) -> Result<(Self, Form), Failure> {
         let file = Self::prepare(path)?;
@@ -382,11 +391,11 @@ impl OutputFile {
             Kind::Regular => self.replace(content),
         };
         written.map_err(|error| {
-            format!(
+            let sentence = format!(
                 "cannot write {}: {error}; check the directory's permissions and free space",
                 self.path.display()
-            )
-            .into()
+            );
+            Failure::io(&error, sentence)
         })
     }
 

@@ -76,10 +76,11 @@ impl Words {
         let serve = seen.subcommand_matches(SERVE);
         let named = serve.and_then(|serve| serve.get_one::<PathBuf>(CONFIG).cloned());
         let config = named.or_else(|| Some(env::var_os(variable(CONFIG))?.into()));
+        let mut options = words.iter().take_while(|word| *word != "--");
         Self {
             serves: serve.is_some(),
             // Behind a mistake clap sees no flags.
-            json: seen.get_flag("json") || words.iter().any(|word| word == "--json"),
+            json: seen.get_flag("json") || options.any(|word| word == "--json"),
             config: config.filter(|_| serve.is_some()),
             words,
         }

@@ -200,13 +200,11 @@ impl Connection {
                 ));
             }
         };
-        let proxy = Some(&uri)
-            .filter(|_| tls && !is_loopback(host))
-            .and_then(Proxy::towards);
-        if let Some(proxy) = proxy.as_ref().filter(|proxy| !proxy.is_plain()) {
-            return Err(ClientError::Proxy(proxy.address()));
-        }
-        let mut endpoint = with_windows(Endpoint::from(uri.clone()))
+        let proxy = match tls && !is_loopback(host) {
+            true => Proxy::towards(&uri)?,
+            false => None,
+        };
+        let mut endpoint = with_windows(Endpoint::from(uri))
             .connect_timeout(CONNECT_TIMEOUT)
             .http2_keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE)
@@ -258,7 +256,10 @@ impl Connection {
             }
         })?;
         let by_way_of = |cause: String| match &proxy {
-            Some(proxy) => format!("{cause}, by way of the proxy {}", proxy.address()),
+            Some(proxy) => {
+                let address = proxy.address();
+                format!("{cause}, by way of the proxy {address} of the environment")
+            }
             None => cause,
         };
         let channel = connected
@@ -551,7 +552,7 @@ fn certificates(pem: &[u8]) -> Result<Certificate, ClientError> {
 
 fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    bare == "localhost"
+    bare.eq_ignore_ascii_case("localhost")
         || bare
             .parse::<std::net::IpAddr>()
             .is_ok_and(|ip| ip.is_loopback())

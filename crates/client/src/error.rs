@@ -36,9 +36,9 @@ pub enum ClientError {
     )]
     Unprotected(String),
     #[error(
-        "the environment names {0} as the proxy, and only proxies with addresses like http://proxy:3128 can be used; set HTTPS_PROXY to such a one, or have NO_PROXY name the server"
+        "what {0} says cannot be used: proxies have addresses like http://proxy:3128 or http://USER:PASSWORD@proxy:3128, with %40 for @ and the like in a password; set it so, unset it, or have NO_PROXY name the server"
     )]
-    Proxy(String),
+    Proxy(&'static str),
     #[error("cannot reach the server at {url}: {cause}; {}", how_to_reach(url))]
     Unreachable { url: String, cause: String },
     #[error(
@@ -219,6 +219,11 @@ pub enum ClientError {
     )]
     FalseAnswer { what: &'static str, noted: String },
     #[error(
+        "nothing was asked: an earlier run used unverified answers of the server about this dataset, and what is asked about now may follow from them; mine with {}, or change the key first",
+        ANSWERS.to("cells")
+    )]
+    ReliedOn,
+    #[error(
         "nothing was asked: on {} a run with this dataset found that {what}; find out why from whoever runs the server, then decide with `{}`",
         utc(*unix_seconds),
         TRUST_RESET.on(directory.display())
@@ -356,6 +361,7 @@ impl ClientError {
             | Self::DamagedRecovery(_) => ErrorClass::Damaged,
             Self::FalseAnswer { .. }
             | Self::Distrusted { .. }
+            | Self::ReliedOn
             | Self::WrongRoot { .. }
             | Self::OutOfTurn(_)
             | Self::OtherSites { .. }

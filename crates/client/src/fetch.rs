@@ -104,6 +104,11 @@ impl CellSource<'_> {
 
     /// The bytes to fetch: those of `columns` in segments that are not cached.
     pub(crate) fn absent_bytes(&self, columns: &[Column]) -> u64 {
+        self.absent_columns(columns) as u64 * column_bytes(self.dataset.manifest())
+    }
+
+    /// How many of `columns` are not cached to their end.
+    pub(crate) fn absent_columns(&self, columns: &[Column]) -> usize {
         let manifest = self.dataset.manifest();
         let held = self.cache.held(manifest);
         let is_held = |column: &&Column| {
@@ -112,8 +117,7 @@ impl CellSource<'_> {
                 end && it.has.columns.binary_search(column).is_ok()
             })
         };
-        let absent = columns.len() - columns.iter().filter(is_held).count();
-        absent as u64 * column_bytes(manifest)
+        columns.len() - columns.iter().filter(is_held).count()
     }
 
     /// The cached cells of `columns`, and for each column the first segment that is not cached.

@@ -323,16 +323,12 @@ impl<'a> Mining<'a> {
         Ok((supports.try_map(by_item)?, trace))
     }
 
-    /// The support of each itemset, of items by name and of any length, from sealed cells; and what fetching them cost.
-    ///
-    /// # Errors
-    /// An unknown item; an earlier run found a false answer; as every call.
-    pub fn supports_of(
-        self,
+    /// The itemsets of items by name, and the columns that counting them takes, ascending: what one item has is in the
+    /// owner's record.
+    fn numbered(
+        &self,
         itemsets: &[Vec<String>],
-        connect: impl FnOnce() -> Result<Connection, ClientError>,
-    ) -> Result<(Verified<Vec<u64>>, Fetched), ClientError> {
-        check_trust(self.dataset)?;
+    ) -> Result<(Vec<Itemset>, Vec<Column>), ClientError> {
         let number = |name: &String| {
             let place = self.items.names.iter().zip(0..).find(|(it, _)| *it == name);
             let number = place.map(|(_, number): (_, u32)| number);
@@ -340,11 +336,39 @@ impl<'a> Mining<'a> {
         };
         let numbered = |names: &Vec<String>| names.iter().map(number).collect();
         let itemsets: Vec<Itemset> = itemsets.iter().map(numbered).collect::<Result<_, _>>()?;
-        // What one item has is in the owner's record.
         let asked = itemsets.iter().filter(|itemset| itemset.len() > 1);
         let mut columns: Vec<Column> = asked.flat_map(|it| self.items.columns_of(it)).collect();
         columns.sort_unstable();
         columns.dedup();
+        Ok((itemsets, columns))
+    }
+
+    /// How many columns [`supports_of`](Self::supports_of) would ask the server for, and the bytes of one.
+    ///
+    /// # Errors
+    /// An unknown item.
+    pub fn asks_for(&self, itemsets: &[Vec<String>]) -> Result<(usize, u64), ClientError> {
+        let (_, columns) = self.numbered(itemsets)?;
+        let absent = self.source(&|_, _| {}).absent_columns(&columns);
+        Ok((absent, column_bytes(self.dataset.manifest())))
+    }
+
+    /// The support of each itemset, of items by name and of any length, from sealed cells; and what fetching them cost.
+    /// The server learns which columns are asked for.
+    ///
+    /// # Errors
+    /// An unknown item; an earlier run found a false answer, or trusted the server: then what is asked about may be its
+    /// choice; as every call.
+    pub fn supports_of(
+        self,
+        itemsets: &[Vec<String>],
+        connect: impl FnOnce() -> Result<Connection, ClientError>,
+    ) -> Result<(Verified<Vec<u64>>, Fetched), ClientError> {
+        check_trust(self.dataset)?;
+        let (itemsets, columns) = self.numbered(itemsets)?;
+        if !columns.is_empty() && self.dataset.trust()?.relied_on {
+            return Err(ClientError::ReliedOn);
+        }
         let progress = |received, expected| (self.progress)(2, received, expected);
         let (cells, fetched) = if columns.is_empty() {
             (Cells::none(), Fetched::default())
@@ -354,17 +378,14 @@ impl<'a> Mining<'a> {
         let supports = cells.try_map(|cells| {
             let bitmap = cells.into_bitmap(self.dataset, &self.items.by_column());
             let support = |itemset: &Itemset| match itemset.items() {
-                [] => Ok(self.dataset.record().transactions),
-                [item] => Ok(self.items.supports[*item as usize]),
+                [] => self.dataset.record().transactions,
+                [item] => self.items.supports[*item as usize],
                 _ => {
                     let supports = bitmap.supports(std::slice::from_ref(itemset));
-                    Ok(supports.expect("the columns are here")[0])
+                    supports.expect("the columns are here")[0]
                 }
             };
-            itemsets
-                .iter()
-                .map(support)
-                .collect::<Result<_, ClientError>>()
+            Ok::<_, ClientError>(itemsets.iter().map(support).collect())
         });
         Ok((supports?, fetched))
     }

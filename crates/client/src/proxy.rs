@@ -1,29 +1,52 @@
-//! The proxy that the environment names, as curl and browsers take it: `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`.
+//! The proxy that the environment names: the first of `https_proxy`, `HTTPS_PROXY`, `all_proxy` and `ALL_PROXY` that is
+//! not empty, unless `no_proxy` or `NO_PROXY` names the server.
 //!
-//! Only connections with TLS go through one, so a proxy sees the server's name and no more.
+//! Only connections with TLS go through it, so that it sees the server's name, times and sizes. Its own credentials go to
+//! it in clear text, and are in no message.
 
+use crate::error::ClientError;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use std::env;
 use tonic::transport::{Channel, Endpoint, Uri};
 
+const PROXIES: [&str; 4] = ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+const EXCEPTIONS: [&str; 2] = ["no_proxy", "NO_PROXY"];
+
 /// A proxy on the way to a server.
-pub(crate) struct Proxy(Intercept);
+pub(crate) struct Proxy {
+    intercept: Intercept,
+    /// Host and port.
+    address: String,
+}
 
 impl Proxy {
-    /// The one for this address, if there is one. A server on this machine is never reached through a proxy.
-    pub(crate) fn towards(server: &Uri) -> Option<Self> {
-        Matcher::from_env().intercept(server).map(Self)
+    /// The one for this address, if there is one.
+    ///
+    /// # Errors
+    /// A variable that names no proxy of the kind that can be used; it is never ignored.
+    pub(crate) fn towards(server: &Uri) -> Result<Option<Self>, ClientError> {
+        let given = |name: &&str| env::var_os(name).filter(|value| !value.is_empty());
+        let Some(variable) = PROXIES.into_iter().find(|it| given(it).is_some()) else {
+            return Ok(None);
+        };
+        let exceptions = EXCEPTIONS.iter().find_map(given).unwrap_or_default();
+        let exceptions = exceptions.to_string_lossy();
+        let value = given(&variable).and_then(|value| value.into_string().ok());
+        let read = value.and_then(|value| {
+            let address = address_in(&value)?;
+            let matcher = Matcher::builder().https(value).no(exceptions.as_ref());
+            Some((matcher.build(), address))
+        });
+        let (matcher, address) = read.ok_or(ClientError::Proxy(variable))?;
+        let intercept = matcher.intercept(server);
+        Ok(intercept.map(|intercept| Self { intercept, address }))
     }
 
-    /// Its address, without credentials.
-    pub(crate) fn address(&self) -> String {
-        self.0.uri().to_string()
-    }
-
-    /// Whether it is one that this program can speak to: of HTTP, without TLS or SOCKS.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.0.uri().scheme_str() == Some("http")
+    /// Its host and port.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
     }
 
     /// Connects to the endpoint through it; TLS is with the server.
@@ -33,11 +56,62 @@ impl Proxy {
     ) -> Result<Channel, tonic::transport::Error> {
         let mut to_proxy = HttpConnector::new();
         to_proxy.set_nodelay(true);
-        let tunnel = Tunnel::new(self.0.uri().clone(), to_proxy);
-        let tunnel = match self.0.basic_auth() {
+        let tunnel = Tunnel::new(self.intercept.uri().clone(), to_proxy);
+        let tunnel = match self.intercept.basic_auth() {
             Some(credentials) => tunnel.with_auth(credentials.clone()),
             None => tunnel,
         };
         endpoint.connect_with_connector(tunnel).await
+    }
+}
+
+/// Host and port in `http://[USER[:PASSWORD]@]HOST:PORT[/]`; `None` for anything else.
+fn address_in(value: &str) -> Option<String> {
+    let rest = value.strip_prefix("http://")?;
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    // What would end user or password early must be written as %40 and the like.
+    let is_odd = |c: char| !c.is_ascii_graphic() || matches!(c, '/' | '?' | '#' | '\\');
+    if rest.contains(is_odd) || rest.matches('@').count() > 1 {
+        return None;
+    }
+    let (_, address) = rest.split_once('@').unwrap_or(("", rest));
+    let (host, port) = address.rsplit_once(':')?;
+    let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+    (!host.is_empty() && is_port).then(|| address.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address_in;
+
+    #[test]
+    fn only_whole_addresses_name_a_proxy() {
+        for value in [
+            "http://proxy:3128",
+            "http://proxy:3128/",
+            "http://me@proxy:3128",
+            "http://me:s%40cret@proxy:3128",
+        ] {
+            assert_eq!(address_in(value).as_deref(), Some("proxy:3128"), "{value}");
+        }
+        for value in [
+            "proxy:3128",
+            "htp://proxy:3128",
+            "http:/proxy:3128",
+            " http://proxy:3128",
+            "https://proxy:3128",
+            "socks5://proxy:3128",
+            "http://proxy",
+            "http://proxy:0",
+            "http://proxy:99999",
+            "http://:3128",
+            "http://me:pa@s3cret@proxy:3128",
+            "http://me:pa/s3cret@proxy:3128",
+            "http://me:pa?s3cret@proxy:3128",
+            "http://me:pa#s3cret@proxy:3128",
+            "http://me:pa s3cret@proxy:3128",
+        ] {
+            assert_eq!(address_in(value), None, "{value}");
+        }
     }
 }

@@ -21,6 +21,7 @@ use oboro_rlwe::{
     PrefixReader, RangeError, RangeLimb, SealError, plan,
 };
 use std::collections::{HashMap, HashSet};
+use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -158,6 +159,11 @@ impl DatasetError {
     /// What it is about.
     pub fn class(&self) -> ErrorClass {
         match self {
+            Self::Format(FormatError::Io { source, .. })
+                if matches!(source.kind(), NotFound | NotADirectory) =>
+            {
+                ErrorClass::Input
+            }
             Self::Format(error) => error.kind().into(),
             Self::WrongKey { .. } | Self::SameKey(_) => ErrorClass::Keys,
             Self::Record(RecordError::Newer(_) | RecordError::Older(_)) => ErrorClass::Version,

@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use crate::arguments::{NameList, ThreadArguments, UploadedArguments, names};
+use crate::commands::mine::wanted;
 use crate::output::{Output, Unit, bytes};
 use bytesize::ByteSize;
 use oboro_client::{Connection, KEPT_BYTES, Mining};
@@ -35,11 +36,20 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let mining = Mining::new(&dataset, &name, arguments.threads.count())
         .keeping(arguments.keep_cells.as_u64())
         .with_progress(|_, done, total| bar.set(done, total));
-    let counted = mining.supports_of(&arguments.itemsets, || Connection::open(&server));
+    let itemsets = without_repeats(&arguments.itemsets);
+    let (columns, column_bytes) = mining.asks_for(&itemsets)?;
+    if columns > 0 {
+        output.note(|| {
+            let all = bytes(columns as u64 * column_bytes);
+            let columns = wanted(columns, "");
+            format!("the server learns that {columns} wanted ({all})\n")
+        })?;
+    }
+    let counted = mining.supports_of(&itemsets, || Connection::open(&server));
     bar.finish();
     let (supports, fetched) = counted?;
     let transactions = dataset.record().transactions;
-    let counted = arguments.itemsets.iter().zip(supports.get());
+    let counted = itemsets.iter().zip(supports.get());
     let value = json!({
         "transactions": transactions,
         "answers": "verified",
@@ -58,11 +68,30 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             let items = Names(items);
             let _ = writeln!(text, "{support:>9}  {share:>6.2}%  {items}");
         }
-        let received = bytes(fetched.bytes);
-        let _ = writeln!(
-            text,
-            "of {transactions} transactions; {received} received, verified"
-        );
+        let _ = match fetched.columns {
+            0 => writeln!(text, "of {transactions} transactions, by your record"),
+            _ => {
+                let received = bytes(fetched.bytes);
+                writeln!(
+                    text,
+                    "of {transactions} transactions; {received} received, verified"
+                )
+            }
+        };
         text
     })
+}
+
+/// Each item of an itemset once.
+fn without_repeats(itemsets: &[NameList]) -> Vec<NameList> {
+    let once = |names: &NameList| {
+        let mut once = NameList::new();
+        for name in names {
+            if !once.contains(name) {
+                once.push(name.clone());
+            }
+        }
+        once
+    };
+    itemsets.iter().map(once).collect()
 }

@@ -128,10 +128,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let (more, column_bytes) = mining.reveals(options);
     if more > 0 {
         output.note(|| {
-            let columns = match more {
-                1 => "one more column is".to_owned(),
-                _ => format!("{more} more columns are"),
-            };
+            let columns = wanted(more, "more ");
             format!(
                 "the server learns that {columns} wanted ({})\n",
                 bytes(more as u64 * column_bytes)
@@ -268,6 +265,14 @@ fn table(levels: &[Level<'_>]) -> String {
     let mut table = "length  candidates   counted   deduced  excluded  frequent    route  limbs    received     server      total\n".to_owned();
     table.extend(levels.iter().map(row));
     table
+}
+
+/// "one more column is" or "7 more columns are".
+pub fn wanted(columns: usize, more: &str) -> String {
+    match columns {
+        1 => format!("one {more}column is"),
+        _ => format!("{columns} {more}columns are"),
+    }
 }
 
 /// The length limit of the search, if it may have cut off longer frequent itemsets.

@@ -69,6 +69,13 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         .as_deref()
         .map(OutputFile::prepare_result)
         .transpose()?;
+    if let Some((file, _)) = &out
+        && file.is(&arguments.itemsets)
+    {
+        return Err(in_file(
+            &"it has the itemsets; write the rules to another file",
+        ));
+    }
     let rules = association_rules(
         &itemsets,
         &names,

@@ -44,7 +44,8 @@ pub fn man(arguments: &ManArguments, output: Output) -> Outcome {
         );
         Failure::of(ErrorClass::Input, sentence)
     })?;
-    output.result(&json!({ "directory": directory }), || {
+    let shown = directory.display().to_string();
+    output.result(&json!({ "directory": shown }), || {
         format!("wrote manual pages to {}\n", directory.display())
     })
 }

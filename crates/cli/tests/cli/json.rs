@@ -337,7 +337,7 @@ fn every_error_is_one_value() {
     owner.json("encrypt rows.dat");
     for (command, (code, class), phrase) in [
         ("keygen", (4, "keys"), "exists already"),
-        ("generate nowhere/quest.dat", (1, "other"), "cannot write"),
+        ("generate nowhere/quest.dat", (3, "input"), "cannot write"),
         (
             "encrypt bad.dat --format fimi",
             (3, "input"),
@@ -363,7 +363,7 @@ fn every_error_is_one_value() {
         ("inspect rows.dat", (8, "damaged"), "does not begin with"),
         (
             "serve --data data --listen 0.0.0.0:0",
-            (7, "server"),
+            (3, "input"),
             "refusing to listen",
         ),
         (

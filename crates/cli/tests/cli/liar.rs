@@ -1734,6 +1734,9 @@ fn check_end(scene: &Scene, name: &str, ended: &Ended, honest: &Value, trial: u6
         return;
     }
     assert!(ended.has_failed(), "trial {trial}: {ended:?}");
+    if ended.stderr.contains(ALTERED_SUMS) {
+        assert_eq!(ended.code, Some(9), "trial {trial}");
+    }
     assert_eq!(ended.stdout, "", "trial {trial}");
     let shown = scene.owner.json(&format!("trust show {name}.oboro"));
     assert_eq!(

@@ -1478,7 +1478,12 @@ fn single_questions_are_answered_from_cells() {
         owner.json("count rows.oboro 4")["itemsets"][0]["support"],
         with(&[4])
     );
-    says(&owner.refused("count rows.oboro 4,5"), &["cannot reach"]);
+    let ended = owner.run("count rows.oboro 4,5");
+    assert_eq!(ended.code, Some(5), "{ended:?}");
+    says(
+        &ended.stdout,
+        &["the server learns that one column is wanted"],
+    );
     says(&owner.done("count rows.oboro 0,1"), &["{0, 1}", "verified"]);
     let refused = owner.refused("count rows.oboro 0,tea");
     says(
@@ -1486,6 +1491,18 @@ fn single_questions_are_answered_from_cells() {
         &["\"tea\" is no item of this dataset", "check its spelling"],
     );
     owner.misused("count rows.oboro");
+    let counted = owner.json("count rows.oboro 1,1");
+    assert_eq!(counted["itemsets"][0]["items"], serde_json::json!(["1"]));
+
+    // What an unverified answer may have chosen is not asked about.
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.json("mine rows.oboro --min-support 400 --trust-server --max-len 2");
+    says(
+        &owner.refused("count rows.oboro 0,1"),
+        &["nothing was asked", "unverified answers", "--answers cells"],
+    );
+    owner.json("count rows.oboro 1");
 }
 
 #[test]
@@ -1546,6 +1563,8 @@ fn rules_are_chosen_by_their_items_and_written_as_tables() {
     let table = String::from_utf8(owner.read("rules.csv")).unwrap();
     assert!(table.starts_with("antecedents,consequents,antecedent_support,"));
     assert_eq!(table.lines().count(), 1 + all.len());
+    let refused = owner.refused("rules found.json --min 0 --out ./found.json");
+    says(&refused, &["it has the itemsets", "another file"]);
     let shown = owner.json("rules found.json --min 0 --out rules.json");
     let written: Value = serde_json::from_slice(&owner.read("rules.json")).unwrap();
     assert_eq!(written, shown);

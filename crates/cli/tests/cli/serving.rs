@@ -414,7 +414,7 @@ fn tokens_are_made_listed_and_revoked_while_a_server_runs() {
     let full = operator
         .start_shell("exec \"$oboro\" token new lab > /dev/full")
         .ended();
-    assert_eq!(full.code, Some(1));
+    assert_eq!(full.code, Some(10));
     assert!(!operator.done("token list").contains("lab"));
     // A signal to read the file again ends nobody's server.
     server.signal("HUP");
@@ -692,17 +692,25 @@ fn a_proxy_of_the_environment_leads_to_servers_elsewhere() {
     owner.json(&format!("{ask} --server https://127.0.0.1:{port}"));
     assert_eq!(heads.lock().unwrap().len(), 0);
 
-    for scheme in ["https", "socks5"] {
-        owner.set("HTTPS_PROXY", &format!("{scheme}://me:secret@{proxy}"));
+    // What cannot be used is refused, not ignored, and not shown.
+    for other in [
+        "https://me:secret@",
+        "socks5://me:secret@",
+        "htp://me:secret@",
+        "http://me:pa@secret@",
+        "http://me:pa#secret@",
+    ] {
+        owner.set("HTTPS_PROXY", &format!("{other}{proxy}"));
         let refused = owner.refused(ask);
-        says(&refused, &["only proxies", "HTTPS_PROXY", "NO_PROXY"]);
+        says(&refused, &["what HTTPS_PROXY says", "NO_PROXY"]);
         assert!(!refused.contains("secret"), "{refused}");
     }
+    assert_eq!(heads.lock().unwrap().len(), 0);
     owner.set("HTTPS_PROXY", "http://me:secret@127.0.0.1:1");
     let refused = owner.refused(ask);
     says(
         &refused,
-        &["cannot reach", "by way of the proxy http://127.0.0.1:1"],
+        &["cannot reach", "by way of the proxy 127.0.0.1:1 of"],
     );
     assert!(!refused.contains("secret"), "{refused}");
 }

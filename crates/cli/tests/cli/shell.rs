@@ -29,7 +29,8 @@ fn every_shell_gets_a_script_that_knows_all_commands() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = owner.done(&format!("completions {shell}"));
         for command in &commands {
-            assert!(script.contains(command.as_str()), "{shell}: {command}");
+            let mut words = script.split(|c: char| !(c.is_alphanumeric() || c == '-'));
+            assert!(words.any(|word| word == command), "{shell}: {command}");
         }
         says(&script, &["min-support"]);
     }
@@ -46,7 +47,7 @@ fn every_command_has_a_manual_page() {
         says(&String::from_utf8(page).unwrap(), &[".TH", "SYNOPSIS"]);
     }
     let page = String::from_utf8(owner.read("man1/oboro-genome-find.1")).unwrap();
-    says(&page, &["NAME"]);
+    says(&page.replace('\\', ""), &["NAME", "OBORO_TOKEN_FILE"]);
     says(
         &owner.refused("man nowhere"),
         &["nowhere", "give a directory"],
