@@ -139,6 +139,8 @@ class Item:
     # The verdicts that are said by hand, with why.
     needs: str = ""
     differs: str = ""
+    # Whether it is a description, of a machine that a run's own stands beside.
+    described: bool = False
     # With so many memory nodes a machine has what is needed, and claims are judged.
     nodes: int = 0
 
@@ -251,12 +253,12 @@ def mistakes(one: Item) -> str | None:
         (one.kind not in KINDS, f"a kind is one of {', '.join(KINDS)}"),
         (set(one.badges) - set(BADGES), f"badges are {', '.join(BADGES)}"),
         (
-            {part.when for part in (*one.rows, *one.claims)} - set(WHENS),
+            {when for _, when in one.expressions} - set(WHENS),
             f"when is one of {', '.join(filter(None, WHENS))}, or absent",
         ),
         (not shown and not one.reason, "has neither rows nor a reason; show it or say why not"),
         (
-            not (one.claims or one.tests or one.needs or one.differs),
+            not (one.claims or one.tests or one.needs or one.differs or one.described),
             "has no verdict: give it claims, tests, or what it needs or how it differs",
         ),
         (one.needs and one.differs, "has two verdicts said by hand"),

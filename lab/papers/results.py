@@ -71,6 +71,8 @@ class Results:
     def verdict(self, item: Item) -> Verdict:
         """Said by hand, or that of its claims, or of its tests; nothing that a paper left for later
         is there to be reproduced."""
+        if item.described:
+            return Verdict.DESCRIBED
         if self.lacks(item):
             return Verdict.HARDWARE
         if item.differs:

@@ -8,7 +8,8 @@ p = 1, where the paper finds no difference. A smaller p than that is judged only
 repeated and all of them lie on one side of 1. A claim with a bound or an exact value holds or does
 not. What has several claims has their worst verdict. What has none, and what the papers left for
 later, cannot be reproduced: it is *built and tested* if its test exists, since tests pass in
-`.ci/run`. *Needs hardware* and *deliberately different* are said by hand.
+`.ci/run`. *Needs hardware*, *deliberately different* and, of the papers' machines,
+*described* are said by hand.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Verdict(Enum):
     DIRECTION = "same direction"
     CONTRADICTED = "contradicted"
     HARDWARE = "needs hardware"
+    DESCRIBED = "described"
     DIFFERENT = "deliberately different"
     OPEN = "not measured in this run"
 
