@@ -25,7 +25,7 @@ FUTURE = "future work"
 KINDS = ("component", "experiment", "table", "figure", "finding", FUTURE)
 # When figures are there, if not always: in full runs; where data, QEMU, counters of events are.
 FULL = "full"
-WHENS = ("", FULL, "with data", "with QEMU", "with counters")
+WHENS = ("", FULL, "with data", "with QEMU", "with performance counters")
 # Keys by which a step's lines tell what there was.
 WHERE_THERE = ("bench", "data", "device", "limit_bytes", "length")
 BADGES = ("same work", "same machine", "same security")

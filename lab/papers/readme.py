@@ -186,11 +186,14 @@ def section(readme: str, name: str) -> str:
 
 
 def rounded(value: float, digits: int) -> str:
-    """To so many digits that matter, with commas."""
+    """To so many digits that matter, with commas; whole numbers stay whole."""
     if value == 0:
         return "0"
     places = digits - 1 - floor(log10(abs(value)))
     if round(abs(value), places) >= 10 ** (digits - places):
         # One more digit before the point, such as 9.96.
         places -= 1
+    if float(value).is_integer():
+        # A count.
+        places = min(places, 0)
     return f"{round(value, places):,.{max(0, places)}f}"

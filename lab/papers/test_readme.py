@@ -77,6 +77,7 @@ def test_a_part_has_numbers_of_one_run() -> None:
         (0.5, 1, "0.5"),
         (9.96, 2, "10"),
         (0, 2, "0"),
+        (147.0, 5, "147"),
     ],
 )
 def test_rounding(value: float, digits: int, text: str) -> None:
