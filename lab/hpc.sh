@@ -8,7 +8,8 @@
 #
 #   --out DIR         where page, results and log go (default: papers-HOST-DATE in the current directory)
 #   --sockets N       how many memory nodes there must be (default 4); fewer are refused
-#   --threads N       of everyone (default: all cores that this job may use)
+#   --threads N       of the benches that take BENCH_THREADS (default: all cores that this job may use); those of
+#                     allocators, task queues and emulated devices choose numbers of their own, as the papers do
 #   --gigabytes N     memory that must be free (default 16)
 #   --papers OPTIONS  options of make papers, such as '--quick' or '--repeat 5'
 #   --dry-run         check and say, and run nothing

@@ -1,9 +1,20 @@
 """Tests of ssd_machine.py: how lines become points, and points findings."""
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
-from ssd_machine import device_name, floor, genome_findings, mining_findings, point, rises
+from ssd_machine import (
+    WORKS,
+    Machine,
+    device_name,
+    floor,
+    genome_findings,
+    measure_all,
+    mining_findings,
+    point,
+    rises,
+)
 
 
 def swapped(device: str, limit: int, seconds: float, queue: list[float | None]) -> dict[str, Any]:
@@ -75,3 +86,25 @@ def test_noise_is_no_order() -> None:
     assert not rises([1.0, 0.9, 2.0])
     assert not rises([2.0, 2.0])
     assert rises([1.0]) is None
+
+
+class FakeMachine:
+    """Says on each device what the server needs, and notes what it was told."""
+
+    def __init__(self, limit: str) -> None:
+        self.limits_are_shares = limit.endswith("%")
+        self.work = WORKS["genome", True]
+        self.needed, self.seconds = 0, 0
+        self.told: dict[str, int] = {}
+
+    def run(self, device: str) -> Iterator[dict[str, Any]]:
+        """A machine that only sums up."""
+        self.told[device] = self.needed
+        yield {"bench": "ssd", "needed_bytes": 7, "verified": True}
+
+
+def test_shares_of_memory_are_those_that_the_first_machine_needs() -> None:
+    machine = FakeMachine("60%")
+    lines = measure_all(cast(Machine, machine), ["1us", "10us", "100us"], 2)
+    assert machine.told == {"1us": 0, "10us": 7, "100us": 7}
+    assert (len(lines["ssd"]), machine.seconds) == (3, machine.work.seconds // 2)

@@ -23,6 +23,7 @@ from papers.runner import FAILED, Outcome, Runner
 from papers.steps import STEPS
 
 REFERENCE = ROOT / "docs" / "papers"
+NOT_ASKED_FOR = "not asked for in this run"
 PAGE, RESULTS = "papers.html", "results.json"
 
 
@@ -43,7 +44,7 @@ def main() -> int:
     outcomes: dict[str, Outcome] = {}
     for name, step in STEPS.items():
         if given.page_only or (given.only and name not in given.only) or name in given.skip:
-            outcomes[name] = runner.known(name, step, "not asked for in this run")
+            outcomes[name] = runner.known(name, step, NOT_ASKED_FOR)
         else:
             outcomes[name] = runner.run(name, step, given.repeat, given.again)
     results = Results(
@@ -88,10 +89,13 @@ def save(place: Path, catalogue: Catalogue, results: Results) -> None:
     place.mkdir(parents=True, exist_ok=True)
     results.write(place / RESULTS, catalogue)
     (place / PAGE).write_text(page(catalogue, results))
-    if place == REFERENCE:
-        readme.update(results)
     for name in (RESULTS, PAGE):
         print(place / name)
+    if place == REFERENCE:
+        try:
+            readme.update(results)
+        except readme.Missing as missing:
+            sys.exit(f"error: {missing}")
 
 
 def settings() -> str:

@@ -17,12 +17,17 @@ from typing import Any, TypeVar
 import tomllib
 
 from papers import steps
-from papers.expression import Expression, Lines, Unwritable
+from papers.expression import Expression, Line, Lines, Reference, Unwritable, at
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = ROOT / "lab" / "papers.toml"
-KINDS = ("component", "experiment", "table", "figure", "finding", "future work")
+FUTURE = "future work"
+KINDS = ("component", "experiment", "table", "figure", "finding", FUTURE)
+# When figures are there, if not always: in full runs; where data, QEMU, counters of events are.
 FULL = "full"
+WHENS = ("", FULL, "with data", "with QEMU", "with performance counters")
+# Keys by which a step's lines tell what there was.
+WHERE_THERE = ("bench", "data", "device", "limit_bytes", "length")
 BADGES = ("same work", "same machine", "same security")
 ID = re.compile(r"[a-z0-9-]+")
 T = TypeVar("T")
@@ -59,7 +64,7 @@ class Row:
     x: float | None = None
     # Whether its figures are words.
     text: bool = False
-    # In which runs it is there, if not in all: "full" ones, or those on a machine that has more.
+    # In which runs it is there, if not in all: one of WHENS.
     when: str = ""
 
     @property
@@ -125,6 +130,8 @@ class Item:
     # Files, and tests as FILE::NAME, that hold a component.
     code: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
+    # What runs the tests where `make test` leaves them out.
+    command: str = ""
     # The step to run alone, where no row names one.
     step: str = ""
     # Why there are no rows.
@@ -132,6 +139,8 @@ class Item:
     # The verdicts that are said by hand, with why.
     needs: str = ""
     differs: str = ""
+    # Whether it is a description, of a machine that a run's own stands beside.
+    described: bool = False
     # With so many memory nodes a machine has what is needed, and claims are judged.
     nodes: int = 0
 
@@ -243,9 +252,13 @@ def mistakes(one: Item) -> str | None:
         (not ID.fullmatch(one.id), "an id has small letters, digits and hyphens"),
         (one.kind not in KINDS, f"a kind is one of {', '.join(KINDS)}"),
         (set(one.badges) - set(BADGES), f"badges are {', '.join(BADGES)}"),
+        (
+            {when for _, when in one.expressions} - set(WHENS),
+            f"when is one of {', '.join(filter(None, WHENS))}, or absent",
+        ),
         (not shown and not one.reason, "has neither rows nor a reason; show it or say why not"),
         (
-            not (one.claims or one.tests or one.needs or one.differs),
+            not (one.claims or one.tests or one.needs or one.differs or one.described),
             "has no verdict: give it claims, tests, or what it needs or how it differs",
         ),
         (one.needs and one.differs, "has two verdicts said by hand"),
@@ -256,14 +269,32 @@ def mistakes(one: Item) -> str | None:
     return None
 
 
+def due(reference: Reference, when: str, lines: Lines, quick: bool) -> bool:
+    """Whether a run of that kind, with those lines, must have a figure."""
+    if when in ("", FULL):
+        return when == "" or not quick
+    where = tuple((k, v) for k, v in reference.where if k in WHERE_THERE)
+    alike = Reference(reference.step, where, "")
+    matching = filter(alike.matches, lines.get(reference.step, ()))
+    return any(not is_null(line, reference.field) for line in matching)
+
+
+def is_null(line: Line, path: str) -> bool:
+    """Whether a line says that it has no such figure."""
+    head, _, key = path.rpartition(".")
+    value = at(line, head)
+    return isinstance(value, dict) and key in value and value[key] is None
+
+
 def problems(catalogue: Catalogue, lines: Lines, left_out: set[str], quick: bool) -> list[str]:
     """Figures and tests that the catalogue names and that are not there. Of steps that did not run
-    on that machine nothing is known, and some figures only full runs or other machines have."""
+    on that machine nothing is known. Figures that only full runs or other machines have must be
+    there where the step has lines of the same bench, data and device that do not say null."""
     found = []
     for one in catalogue.items:
         for expression, when in one.expressions:
-            must = when == "" or (when == FULL and not quick)
             for reference in expression.references:
+                must = due(reference, when, lines, quick)
                 known = must and reference.step not in left_out
                 if known and not reference.found(lines):
                     found.append(f"{one.id}: no line of {reference.step} has {expression.text}")
@@ -272,6 +303,9 @@ def problems(catalogue: Catalogue, lines: Lines, left_out: set[str], quick: bool
             text = (ROOT / path).read_text() if (ROOT / path).is_file() else ""
             if not text or name not in text:
                 found.append(f"{one.id}: there is no test {test}")
+        target = one.command.removeprefix("make ")
+        if target and f"\n{target}:" not in (ROOT / "Makefile").read_text():
+            found.append(f"{one.id}: there is no target {target}")
         files = (*one.code, *(chart.of for chart in one.charts if chart.kind == "drawing"))
         found += [f"{one.id}: there is no {path}" for path in files if not (ROOT / path).exists()]
     return found

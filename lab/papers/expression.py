@@ -3,7 +3,9 @@
 `table6[way=oboro].main_seconds` is a field of those lines of the step `table6` that have that
 value in that field, or with `~=` that text within it; their median, if there are several, or what
 `max ssd[bench=ssd sample].queue_length` asks for. ` / ` and ` * ` join such references and numbers.
-A field that holds a list of numbers stands for all of them, so that single runs are kept.
+A field that holds a list of numbers stands for all of them, so that single runs are kept; a path
+finds objects in a list by number or as KEY=VALUE. `FIELD less FIELD` is the difference of two
+numbers of a line.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ REDUCERS: dict[str, Callable[[Sequence[float]], float]] = {
     "first": lambda values: values[0],
     "last": lambda values: values[-1],
 }
+ENOUGH = 4
 REFERENCE = re.compile(
     rf"(?:(?P<reducer>{'|'.join(REDUCERS)}) )?(?P<step>[a-z0-9-]+)"
     r"(?:\[(?P<where>[^\]]*)\])?\.(?P<field>.+)"
@@ -65,7 +68,15 @@ class Reference:
     def found(self, lines: Lines) -> list[Any]:
         """The field in all lines that match and have it."""
         chosen = [line for line in lines.get(self.step, ()) if self.matches(line)]
-        return [value for line in chosen if (value := at(line, self.field)) is not None]
+        return [value for line in chosen if (value := self.of(line)) is not None]
+
+    def of(self, line: Line) -> Any:
+        """The field of a line, or the difference of two."""
+        whole, less, part = self.field.partition(" less ")
+        if not less:
+            return at(line, whole)
+        minuend, subtrahend = at(line, whole), at(line, part)
+        return None if minuend is None or subtrahend is None else minuend - subtrahend
 
     def runs(self, lines: Lines) -> list[float]:
         """All numbers that it names; none where it was not measured."""
@@ -122,6 +133,18 @@ class Expression:
             product *= number**sign
         return product
 
+    def extremes(self, lines: Lines) -> tuple[float, float] | None:
+        """The least and the largest value that its runs allow; None if any part has too few for
+        chance to be unlikely to part them: of four and four, one time in 35."""
+        low = high = 1.0
+        for sign, part in self.parts:
+            runs = part.runs(lines) if isinstance(part, Reference) else [part] * ENOUGH
+            if len(runs) < ENOUGH or min(runs) <= 0:
+                return None
+            low *= min(runs) if sign > 0 else 1 / max(runs)
+            high *= max(runs) if sign > 0 else 1 / min(runs)
+        return low, high
+
     def fact(self, lines: Lines) -> Any:
         """What a lone reference names, whatever it is."""
         found = self.references[0].found(lines)
@@ -157,6 +180,12 @@ def at(value: Any, path: str) -> Any:
         if head == "*":
             found = [at(each, rest) for each in value]
             return [each for each in found if each is not None] or None
+        for head in prefixes(path):
+            key, equals, wanted = head.partition("=")
+            chosen = [each for each in value if equals and holds(each, key, wanted)]
+            if chosen:
+                return at(chosen[0], path[len(head) + 1 :])
+        head = path.partition(".")[0]
         return at(value[int(head)], rest) if head.isdecimal() and int(head) < len(value) else None
     if not isinstance(value, dict):
         return None

@@ -30,13 +30,18 @@ NONE = "–"
 PEERS, HERE = "compared with", "here"
 MEANINGS = {
     Verdict.REPRODUCED: "the paper's effect, between half and one and a half times of it on a "
-    "logarithmic scale; or a part that is built, and held by a test",
+    "logarithmic scale; or a claim within its bound",
+    Verdict.BUILT: "a part without a figure in the paper, or what the paper left for later: it is "
+    "there, and a test or a measurement holds it",
     Verdict.DIRECTION: "the paper's effect, but weaker or stronger than that",
-    Verdict.CONTRADICTED: "the effect is absent here, or goes the other way",
-    Verdict.HARDWARE: "this machine cannot decide it; the same work at a small size stands beside "
-    "the paper's figures",
+    Verdict.CONTRADICTED: "the effect is absent here (less than a factor of 1.1), or goes the "
+    "other way",
+    Verdict.HARDWARE: "this machine cannot decide it; where the same work at a small size is "
+    "possible, it stands beside the paper's figures",
+    Verdict.DESCRIBED: "a machine or disk of the paper; that of this run is beside it, or below",
     Verdict.DIFFERENT: "Oboro does another thing on purpose, and says how",
-    Verdict.OPEN: "its step was left out of this run, and says why",
+    Verdict.OPEN: "its step was left out of this run, and says why; or its effect is so small that "
+    "runs must be repeated to tell it",
 }
 KIND_NAMES = {
     "component": "components",
@@ -78,7 +83,8 @@ def head(catalogue: Catalogue, results: Results) -> str:
         f"<p class=lead>Oboro grows out of five papers. All {len(catalogue.items)} of their "
         "components, experiments, tables, figures and findings are below: what the paper has, what "
         "today's software does with the same work, what Oboro does, and the command that shows it. "
-        "A verdict is computed from figures wherever the paper has figures.</p>"
+        "A verdict is computed from figures wherever the paper has figures, unless hardware is "
+        "missing or Oboro differs on purpose.</p>"
         f"<p class=run>{ran} · {escape(results.date)} UTC · commit {escape(results.commit)} · "
         f"{escape(machine['processor'])}, {cores} core{'s' * (cores != 1)}, "
         f"{gibibytes(machine['memory_bytes'])}, {len(machine['nodes'])} memory "
@@ -164,16 +170,17 @@ def section(paper: Paper, items: Sequence[Item], results: Results) -> str:
 
 def card(item: Item, results: Results) -> str:
     """One item with everything that is known of it."""
-    verdict = results.verdict(item)
+    verdict, judged = results.verdict(item), results.judged(item)
     parts = [
         f"<header><span class=at>{escape(item.place)}</span> "
-        f"<h3><a href=#{item.id}>{escape(item.title)}</a></h3>{pill(verdict)}</header>",
+        f"<h3><a href=#{item.id}>{escape(item.title)}</a></h3>{pill(verdict, counted(judged))}"
+        "</header>",
         paragraph("found", "The paper", item.found),
         paragraph("here", "Here", item.here),
         paragraph("why", "It needs", item.needs if results.lacks(item) else ""),
         paragraph("why", "Different on purpose", item.differs),
-        paragraph("why", "No rows", item.reason),
-        claims(results.judged(item)),
+        paragraph("why", "Not tabulated", item.reason),
+        claims(judged),
         drawings(item, results),
         table(item, results),
         missing(item, results),
@@ -181,6 +188,13 @@ def card(item: Item, results: Results) -> str:
     ]
     kinds = f"item {slug(verdict.value)} kind-{slug(item.kind)}"
     return f'<article class="{kinds}" id={item.id}>{"".join(parts)}</article>'
+
+
+def counted(judged: Sequence[Judged]) -> str:
+    """How many claims a verdict rests on, if not on all."""
+    known = [one for one in judged if one.verdict is not Verdict.OPEN]
+    partly = 0 < len(known) < len(judged)
+    return f"{len(known)} of {len(judged)} claims measured" if partly else ""
 
 
 def paragraph(kind: str, name: str, text: str) -> str:
@@ -516,12 +530,17 @@ def missing(item: Item, results: Results) -> str:
 
 def foot(item: Item, results: Results) -> str:
     parts = []
-    if item.rows or item.claims:
+    if any(
+        reference.found(results.lines)
+        for expression, _ in item.expressions
+        for reference in expression.references
+    ):
         parts += [
             f"<span class='badge{' on' * (badge in item.badges)}'>{badge}</span>"
             for badge in BADGES
         ]
     commands = dict.fromkeys(results.steps[s].command for s in item.steps if s in results.steps)
+    commands[item.command] = None
     parts += [f"<code>{escape(command)}</code>" for command in commands if command]
     parts += [f"<code>{escape(path)}</code>" for path in (*item.code, *item.tests)]
     return f"<footer>{' '.join(parts)}</footer>" if parts else ""
@@ -596,8 +615,9 @@ def steps(results: Results) -> str:
     )
 
 
-def pill(verdict: Verdict) -> str:
-    return f'<span class="pill {slug(verdict.value)}">{verdict.value}</span>'
+def pill(verdict: Verdict, note: str = "") -> str:
+    more = f": {note}" if note else ""
+    return f'<span class="pill {slug(verdict.value)}">{verdict.value}{more}</span>'
 
 
 def gibibytes(count: int | None) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from papers import verdict
-from papers.catalogue import Catalogue, Claim, Item
+from papers.catalogue import FULL, FUTURE, Catalogue, Claim, Item
 from papers.expression import Line
 from papers.runner import PASSED, Outcome
 from papers.steps import ENVIRONMENT
@@ -69,17 +69,25 @@ class Results:
         return [] if self.lacks(item) else [self._judged(claim) for claim in item.claims]
 
     def verdict(self, item: Item) -> Verdict:
-        """Said by hand, or that of its claims, or that of its tests."""
+        """Said by hand, or that of its claims, or of its tests; nothing that a paper left for later
+        is there to be reproduced."""
+        if item.described:
+            return Verdict.DESCRIBED
         if self.lacks(item):
             return Verdict.HARDWARE
         if item.differs:
             return Verdict.DIFFERENT
-        if item.claims:
-            return verdict.worst([judged.verdict for judged in self.judged(item)])
-        return Verdict.REPRODUCED
+        if not item.claims:
+            return Verdict.BUILT
+        found = verdict.worst([judged.verdict for judged in self.judged(item)])
+        is_left = item.kind == FUTURE and found is Verdict.REPRODUCED
+        return Verdict.BUILT if is_left else found
 
     def _judged(self, claim: Claim) -> Judged:
         lines = self.lines
+        if claim.when == FULL and self.quick:
+            # A part of the work may not show what all of it does.
+            return Judged(claim, None, Verdict.OPEN)
         if claim.equals is not None:
             here = claim.value.fact(lines)
             known = Verdict.OPEN if here is None else verdict.of_fact(here == claim.equals)
@@ -92,7 +100,8 @@ class Results:
             high = claim.at_most if claim.at_most is not None else value
             return Judged(claim, value, verdict.of_fact(low <= value <= high))
         assert claim.paper is not None
-        return Judged(claim, value, verdict.of_ratio(claim.paper, value))
+        runs = claim.value.extremes(lines)
+        return Judged(claim, value, verdict.of_ratio(claim.paper, value, runs))
 
     def measures(self, catalogue: Catalogue) -> dict[str, dict[str, Any]]:
         """Every figure of every row by item, row and name, with its single runs."""

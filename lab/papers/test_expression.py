@@ -28,7 +28,11 @@ LINES: Lines = {
         ("a[kind~=w].n", None),
         ("a[kind=y, z].t.s.d", 8.0),
         ("a.list.0.v", 5.0),
+        ("a.list.v=5.v", 5.0),
+        ("a.list.v=6.v", None),
         ("a.runs", 2.0),
+        ("a.t.s less n", 1.5),
+        ("a.t.s less missing", None),
         ("sum a.n / b.v", 12.0),
         ("b.v * 4", 2.0),
         ("128", 128.0),
@@ -48,6 +52,13 @@ def test_single_runs_are_kept_where_they_can_be_told() -> None:
     assert Expression.parse("1 / b.v").runs(LINES) == [2.0]
     assert Expression.parse("sum a.n / b.v").runs(LINES) == [12.0]
     assert Expression.parse("a.missing").runs(LINES) == []
+
+
+def test_extremes_need_runs_enough() -> None:
+    lines = {"a": [{"v": v, "w": 2 * v} for v in (1, 2, 3, 4)], "b": [{"v": 1}]}
+    assert Expression.parse("a.v / a.w").extremes(lines) == (1 / 8, 2)
+    assert Expression.parse("a.v * 10").extremes(lines) == (10, 40)
+    assert Expression.parse("a.v / b.v").extremes(lines) is None
 
 
 def test_facts_may_be_anything() -> None:

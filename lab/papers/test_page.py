@@ -106,6 +106,30 @@ def test_what_needs_nodes_is_judged_where_they_are(results: Results) -> None:
     assert four.verdict(item) is Verdict.REPRODUCED
 
 
+def test_what_was_left_for_later_is_built_and_what_has_no_claim_too(results: Results) -> None:
+    figures = {"bench": "ssd", "streaming_over_memory": 2.0, "speedup_over_swap": 9.0}
+    results = replace(results, steps=dict(results.steps))
+    results.steps["ssd"] = replace(results.steps["ssd"], runs=[[figures]])
+    items = {item.id: item for item in catalogue.load().items}
+    assert results.verdict(items["mining-future"]) is Verdict.BUILT
+    assert results.verdict(items["numa-pool"]) is Verdict.BUILT
+    assert results.verdict(items["fcmalloc-table-3"]) is Verdict.DESCRIBED
+    figures["speedup_over_swap"] = 1.0
+    assert results.verdict(items["mining-future"]) is Verdict.CONTRADICTED
+
+
+def test_claims_of_full_runs_are_not_judged_by_quick_ones(results: Results) -> None:
+    item = next(item for item in catalogue.load().items if item.id == "numa-cache")
+    times = [
+        {"table": table, "stride": stride, "nanoseconds": {"best": best}}
+        for table, best in (("3-2", 34), ("3-3", 10))
+        for stride in (1000, 10000)
+    ]
+    steps = results.steps | {"numa": replace(results.steps["numa"], runs=[times])}
+    assert replace(results, quick=True, steps=steps).verdict(item) is Verdict.OPEN
+    assert replace(results, quick=False, steps=steps).verdict(item) is Verdict.REPRODUCED
+
+
 def test_a_page_without_any_step_says_what_is_missing(results: Results) -> None:
     none = {
         name: replace(outcome, status=FAILED, reason="broke", runs=[])

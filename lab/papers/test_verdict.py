@@ -20,7 +20,11 @@ from papers.verdict import Verdict, band, of_ratio, worst
         (0.25, 0.25, Verdict.REPRODUCED),
         (0.25, 0.6, Verdict.DIRECTION),
         (0.25, 1.1, Verdict.CONTRADICTED),
-        (1.04, 1.01, Verdict.DIRECTION),
+        (61.8, 1.001, Verdict.CONTRADICTED),
+        (2.44, 1.05, Verdict.CONTRADICTED),
+        (0.4, 0.95, Verdict.CONTRADICTED),
+        (1.15, 1.08, Verdict.CONTRADICTED),
+        (1.04, 1.04, Verdict.OPEN),
         (1.0, 1.05, Verdict.REPRODUCED),
         (1.0, 1.2, Verdict.CONTRADICTED),
         (4.0, 0.0, Verdict.CONTRADICTED),
@@ -30,7 +34,23 @@ def test_ratios(paper: float, here: float, verdict: Verdict) -> None:
     assert of_ratio(paper, here) is verdict
 
 
-@pytest.mark.parametrize("paper", [0.3, 1.0, 2.44, 60.0])
+@pytest.mark.parametrize(
+    ("runs", "verdict"),
+    [
+        (None, Verdict.OPEN),
+        ((0.99, 1.06), Verdict.OPEN),
+        ((1.02, 1.06), Verdict.REPRODUCED),
+        ((0.94, 0.98), Verdict.CONTRADICTED),
+    ],
+)
+def test_a_small_effect_needs_runs_that_agree(
+    runs: tuple[float, float] | None, verdict: Verdict
+) -> None:
+    here = 1.0 if runs is None else (runs[0] + runs[1]) / 2
+    assert of_ratio(1.04, here, runs) is verdict
+
+
+@pytest.mark.parametrize("paper", [0.3, 0.88, 1.0, 1.15, 2.44, 60.0])
 def test_the_band_that_is_drawn_is_that_of_the_rule(paper: float) -> None:
     low, high = band(paper)
     assert of_ratio(paper, low * 1.001) is of_ratio(paper, high * 0.999) is Verdict.REPRODUCED

@@ -2,11 +2,14 @@
 
 A claim is a ratio p that the paper reports, and the same ratio r here. It is *reproduced* if r lies
 between √p and p^1.5, from half of the effect to one and a half times it on a logarithmic scale; of
-the *same direction* if r lies on the same side of 1, but outside; else *contradicted*. Where the
-paper finds no difference, p = 1, r must lie between 1/1.1 and 1.1. A claim with a bound or an exact
-value holds or does not. What has several claims has their worst verdict. What is built and tested
-but has no figure in the paper is reproduced if its test exists, since tests pass in `.ci/run`.
-*Needs hardware* and *deliberately different* are said by hand.
+the *same direction* if r lies on the same side of 1, but outside; else *contradicted*. What differs
+by less than a factor of 1.1 is no effect: an r like that contradicts a larger p, and reproduces
+p = 1, where the paper finds no difference. A smaller p than that is judged only where runs were
+repeated and all of them lie on one side of 1. A claim with a bound or an exact value holds or does
+not. What has several claims has their worst verdict. What has none, and what the papers left for
+later, cannot be reproduced: it is *built and tested* if its test exists, since tests pass in
+`.ci/run`. *Needs hardware*, *deliberately different* and, of the papers' machines,
+*described* are said by hand.
 """
 
 from __future__ import annotations
@@ -21,9 +24,11 @@ class Verdict(Enum):
     """From the best to the worst, then those that are said by hand, then none."""
 
     REPRODUCED = "reproduced"
+    BUILT = "built and tested"
     DIRECTION = "same direction"
     CONTRADICTED = "contradicted"
     HARDWARE = "needs hardware"
+    DESCRIBED = "described"
     DIFFERENT = "deliberately different"
     OPEN = "not measured in this run"
 
@@ -31,12 +36,18 @@ class Verdict(Enum):
 JUDGED = (Verdict.REPRODUCED, Verdict.DIRECTION, Verdict.CONTRADICTED)
 
 
-def of_ratio(paper: float, here: float) -> Verdict:
+def of_ratio(paper: float, here: float, runs: tuple[float, float] | None = None) -> Verdict:
+    """`runs` are the least and the largest ratio of repeated runs, where there are enough."""
     if here <= 0:
         return Verdict.CONTRADICTED
+    absent = abs(log(here)) < log(NO_DIFFERENCE)
     if paper == 1:
-        near = 1 / NO_DIFFERENCE <= here <= NO_DIFFERENCE
-        return Verdict.REPRODUCED if near else Verdict.CONTRADICTED
+        return of_fact(absent)
+    if abs(log(paper)) < log(NO_DIFFERENCE):
+        if runs is None or runs[0] <= 1 <= runs[1]:
+            return Verdict.OPEN
+    elif absent:
+        return Verdict.CONTRADICTED
     strength = log(here) / log(paper)
     if 0.5 <= strength <= 1.5:
         return Verdict.REPRODUCED
@@ -48,6 +59,10 @@ def band(paper: float) -> tuple[float, float]:
     if paper == 1:
         return 1 / NO_DIFFERENCE, NO_DIFFERENCE
     low, high = sorted((paper**0.5, paper**1.5))
+    if paper >= NO_DIFFERENCE:
+        low = max(low, NO_DIFFERENCE)
+    elif paper <= 1 / NO_DIFFERENCE:
+        high = min(high, 1 / NO_DIFFERENCE)
     return low, high
 
 
