@@ -60,8 +60,9 @@ class Encrypted:
 
     @property
     def read(self) -> dict[str, Any] | None:
-        """How its text file was read: format, separator, header, encoding, columns used and not
-        used, transactions, items, the sparsest and the densest item. None for other data."""
+        """How its file, or its table of more than 0 and 1, was read: format, separator, header,
+        encoding, columns used and not used, transactions, items, the sparsest and the densest
+        item. None for other data."""
         return _how_read(self._native)
 
     @property
@@ -324,10 +325,12 @@ def encrypt(
         data: a table with a row for each transaction and a column for each item, of 0 and 1 or of
             booleans (a DataFrame of pandas, dense or sparse, or of polars; a Table of pyarrow; a
             sparse matrix of SciPy; a 2-D array of NumPy); an iterable of baskets, each the items of
-            a transaction, text or integers; or the path of a file: Parquet (with pyarrow), CSV,
-            or the numbers of FIMI's data sets, plain or compressed with gzip or zstd. An ambiguous
-            text file is refused, and the error names the arguments that resolve it;
-            `Encrypted.read` shows how a file was read.
+            a transaction, text or integers; a table with a row for each item of a transaction; or
+            the path of a file: CSV or the numbers of FIMI's data sets, plain or compressed with
+            gzip or zstd, Parquet or Arrow, "-" for standard input. Tables of libraries that have
+            `__arrow_c_stream__`, such as DuckDB's, are read like those of polars. An ambiguous
+            file or table is refused, and the error names the arguments that resolve it;
+            `Encrypted.read` shows how one was read.
         keys: the key to encrypt with; answers can only be read with it.
         max_len: the length of the longest itemsets that a server can count, 1 to 16; longer ones
             need larger ciphertexts. It is limited to the number of items.
@@ -340,14 +343,18 @@ def encrypt(
         threads: how many threads encrypt; None for one per processor.
         progress: whether to show a bar; None shows one on terminals and in notebooks.
         interrupt: cancels the call from another thread.
-        **reading: how to read a text file: `format` ("fimi", "csv-basket", "csv-long",
-            "csv-onehot" or "csv-counts"), `separator`, `header` (whether the first line is one),
-            `encoding` ("utf-8" or "latin-1"), `transaction_column` (a name, or several),
+        **reading: how to read a file, or a table that is more than 0 and 1: `format` ("fimi",
+            "csv-basket", "csv-long", "csv-onehot" or "csv-counts"), `separator`, `header` (whether
+            the first line is one), `encoding` ("utf-8" or "latin-1"), `transaction_column` (a
+            name, or several),
             `item_column`, `drop_columns`, `spaces` around names ("trim" or "keep") and `missing`
             (whether blank cells, NA and the like say that an item is "absent", or name an "item");
-            and, also for Parquet, `row_ids`: the column with a unique id of each transaction, which
-            is sealed with it: `Dataset.row_ids` lists them. For other data `row_ids` are the ids
-            themselves, text or integers, one for each transaction, as in
+            `bins`, columns of numbers whose ranges become items, as in
+            `bins={"age": [0, 18, 65]}`; `taxonomy`, the path of a file that says on each line what
+            an item belongs to, what that belongs to, and so on: transactions get these as items,
+            too; and `row_ids`: the column with a unique id of each transaction, which is sealed
+            with it: `Dataset.row_ids` lists them. For tables of 0 and 1 and for baskets, `row_ids`
+            may be the ids themselves, text or integers, one for each transaction, as in
             `row_ids=frame.index`.
 
     Returns:
@@ -355,7 +362,6 @@ def encrypt(
 
     Raises:
         InputError: unusable data or arguments; the message says which and why.
-        MissingExtraError: a Parquet file, and pyarrow is not installed.
         StorageError: a full or failing disk. Nothing is left behind.
         Interrupted: `interrupt` was set. Nothing is left behind.
     """

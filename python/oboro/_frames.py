@@ -1,12 +1,12 @@
-"""Converts tables and baskets to rows to encrypt: column by column, without copying."""
+"""Converts tables and baskets to rows to encrypt: 0 and 1 column by column, without copying."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
-from pathlib import Path
+from datetime import date
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,7 +15,7 @@ import pandas as pd
 
 from oboro._oboro import Encrypted, Rows
 from oboro._reading import Reading, options
-from oboro.errors import InputError, MissingExtraError, OboroError, StorageError
+from oboro.errors import InputError, OboroError
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
@@ -34,21 +34,26 @@ def rows(
     Args:
         data: what `oboro.encrypt` takes.
         threads: how many threads permute columns; None for one per processor.
-        reading: how to read a text file.
+        reading: how to read a file, or a table that is not only of 0 and 1.
         like: a dataset whose first file gives the defaults.
 
     Raises:
         InputError: data other than 0 and 1, or of an unknown type.
-        MissingExtraError: a Parquet file, and pyarrow is not installed.
     """
     given = options(reading or {})
     if isinstance(data, (str, os.PathLike)):
-        return _from_path(Path(data), threads, given, like)
-    row_ids = given.pop("row_ids", None)
-    if given:
-        raise InputError(f"{next(iter(given))} is about files of text, and this is no path of one")
+        return Rows.read(data, like=like, **given)
+    has_names = isinstance(data, pd.DataFrame) or _is_arrow(data)
+    row_ids = given.get("row_ids")
+    if not (has_names and isinstance(row_ids, str)):
+        given.pop("row_ids", None)
+    if given and not has_names:
+        raise InputError(
+            f"{next(iter(given))} is about files and tables with names of columns, and this is none"
+        )
     try:
-        return _of(data, threads, None if row_ids is None else _ids(row_ids, data))
+        ids = None if row_ids is None or "row_ids" in given else _ids(row_ids, data)
+        return _of(data, threads, ids, given, like)
     except OboroError:
         raise
     except (TypeError, ValueError) as error:
@@ -91,8 +96,14 @@ def _ids(row_ids: Any, data: Any = None) -> list[str]:
     return [str(name) for name in ids]
 
 
-def _of(data: Any, threads: int | None, row_ids: list[str] | None) -> Rows:
-    table = _table(data, threads)
+def _of(
+    data: Any,
+    threads: int | None,
+    row_ids: list[str] | None,
+    given: dict[str, Any],
+    like: Encrypted | None,
+) -> Rows:
+    table = _table(data, threads, given, like)
     if table is None:
         return Rows.from_baskets(data, row_ids=row_ids)
     if row_ids is not None:
@@ -100,18 +111,18 @@ def _of(data: Any, threads: int | None, row_ids: list[str] | None) -> Rows:
     return table
 
 
-def _table(data: Any, threads: int | None) -> Rows | None:
+def _table(
+    data: Any, threads: int | None, given: dict[str, Any], like: Encrypted | None
+) -> Rows | None:
     """The rows of a table; None for baskets."""
     if isinstance(data, pd.DataFrame):
-        return _from_pandas(data, threads)
+        return _from_pandas(data, threads, given, like)
     if isinstance(data, np.ndarray):
         return _from_numpy(data, threads)
     if _is(data, "polars", "LazyFrame"):
         raise InputError("a lazy frame has no rows yet; give frame.collect()")
-    if _is(data, "polars", "DataFrame"):
-        return _from_polars(data, threads)
-    if _is(data, "pyarrow", "Table") or _is(data, "pyarrow", "RecordBatch"):
-        return _from_arrow(data, threads)
+    if _is_arrow(data):
+        return Rows.from_arrow(data, threads=threads, like=like, **given)
     if _is_sparse(data):
         return _from_sparse(data, threads)
     if isinstance(data, Iterable):
@@ -120,6 +131,12 @@ def _table(data: Any, threads: int | None) -> Rows | None:
         f"{type(data).__name__} is no form of data that can be encrypted; give a frame of 0 and 1, "
         "a list of baskets, or the path of a file"
     )
+
+
+def _is_arrow(data: object) -> bool:
+    """Whether it is a table that hands its columns over as Arrow's; a series is none."""
+    is_table = hasattr(data, "columns") or hasattr(data, "schema")
+    return is_table and hasattr(data, "__arrow_c_stream__")
 
 
 def _is(data: object, module: str, name: str) -> bool:
@@ -148,18 +165,9 @@ class _Columns:
         self._push: Callable[[list[str], Any], None] = self.rows.push_bytes
         self._next = 0
 
-    @property
-    def next_label(self) -> Hashable:
-        """The label of the next column."""
-        return self.labels[self._next]
-
     def cells(self, values: npt.NDArray[Any]) -> None:
         """The next column, with a cell for each transaction: 0 or 1, False or True."""
-        self._hold(self.rows.push_bytes, _zeros_and_ones(values, self.next_label))
-
-    def bits(self, packed: Bytes, first: int) -> None:
-        """The next column, as bits from an offset, least significant first."""
-        self._hold(self.rows.push_bits, (packed, first))
+        self._hold(self.rows.push_bytes, _zeros_and_ones(values, self.labels[self._next]))
 
     def holders(self, transactions: npt.NDArray[Any]) -> None:
         """The next column, as the transactions that contain the item, ascending."""
@@ -228,7 +236,8 @@ def _zeros_and_ones(
             raise _missing(label, row)
         raise InputError(
             f"column {label!r} has the value {values[other]} in row {row}; only 0 and 1, or False "
-            "and True, can be encrypted: say what counts, as with frame > 0"
+            "and True, can be encrypted: say what counts, as with frame > 0, or leave the column "
+            "out with drop_columns"
         )
     return ones.view(np.uint8)
 
@@ -244,7 +253,14 @@ def _first(flags: npt.NDArray[np.bool_]) -> int:
     return int(np.flatnonzero(flags)[0])
 
 
-def _from_pandas(frame: pd.DataFrame, threads: int | None) -> Rows:
+def _from_pandas(
+    frame: pd.DataFrame, threads: int | None, given: dict[str, Any], like: Encrypted | None
+) -> Rows:
+    texts = [label for label in frame.columns if isinstance(label, str)]
+    places = range(frame.shape[1])
+    if given or Rows.are_of_long_form(texts) or any(_is_text(frame.iloc[:, it]) for it in places):
+        named = [_values(str(label), frame.iloc[:, place]) for place, label in enumerate(frame)]
+        return Rows.from_frame(named, like=like, **given)
     columns = _Columns(frame.columns, len(frame), threads)
     for place, label in enumerate(columns.labels):
         column = frame.iloc[:, place]
@@ -258,6 +274,43 @@ def _from_pandas(frame: pd.DataFrame, threads: int | None) -> Rows:
                 raise _missing(label, _first(missing))
             columns.cells(column.to_numpy(dtype=_numpy_type(column)))
     return columns.finish()
+
+
+def _is_text(column: pd.Series[Any]) -> bool:
+    """Whether a column has text, or only text and missing values."""
+    return pd.api.types.infer_dtype(column, skipna=True) in ("string", "categorical")
+
+
+def _values(
+    name: str, column: pd.Series[Any]
+) -> tuple[str, npt.NDArray[np.int32], list[str], bool]:
+    """A column's name, the place of each value among the different ones or -1, these as text, and
+    whether they are whole numbers."""
+    places, values = pd.factorize(column)
+    different = list(values)
+    whole = [isinstance(it, (int, np.integer)) and not isinstance(it, bool) for it in different]
+    if 0 < sum(isinstance(it, str) for it in different) < len(different):
+        raise InputError(
+            f"column {name!r} mixes text with other values; make all text, as with "
+            f"frame[{name!r}].map(str)"
+        )
+    texts = [_text(name, it) for it in different]
+    return name, places.astype(np.int32), texts, bool(different) and all(whole)
+
+
+def _text(name: str, value: Any) -> str:
+    """A value as CSV has it."""
+    if isinstance(value, (bool, np.bool_)):
+        return str(int(value))
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        # With a missing one among them, pandas makes whole numbers such.
+        return str(int(value))
+    if isinstance(value, (str, int, float, np.integer, np.floating, date, np.datetime64, Decimal)):
+        return str(value)
+    raise InputError(
+        f"column {name!r} has a {type(value).__name__}, which is neither text, number nor date; "
+        "leave it out of the frame, or make it text"
+    )
 
 
 def _numpy_type(column: pd.Series[Any]) -> type:
@@ -286,38 +339,6 @@ def _from_numpy(array: npt.NDArray[Any], threads: int | None) -> Rows:
     return columns.finish()
 
 
-def _from_polars(frame: Any, threads: int | None) -> Rows:
-    columns = _Columns(frame.columns, frame.height, threads)
-    for label, column in zip(frame.columns, frame.iter_columns(), strict=True):
-        if column.null_count():
-            raise _missing(label, _first(column.is_null().to_numpy()))
-        columns.cells(column.to_numpy())
-    return columns.finish()
-
-
-def _from_arrow(table: Any, threads: int | None) -> Rows:
-    columns = _Columns(table.column_names, table.num_rows, threads)
-    for place in range(table.num_columns):
-        _add_arrow(columns, table.column(place))
-    return columns.finish()
-
-
-def _add_arrow(columns: _Columns, column: Any) -> None:
-    """Adds an Arrow column: one bit per transaction if it is of booleans."""
-    import pyarrow
-
-    if column.null_count:
-        missing = column.is_null().to_numpy(zero_copy_only=False)
-        raise _missing(columns.next_label, _first(missing))
-    if isinstance(column, pyarrow.ChunkedArray):
-        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    if pyarrow.types.is_boolean(column.type):
-        packed = np.frombuffer(column.buffers()[1], dtype=np.uint8)
-        columns.bits(packed, column.offset)
-    else:
-        columns.cells(column.to_numpy(zero_copy_only=False))
-
-
 def _from_sparse(matrix: Any, threads: int | None) -> Rows:
     compressed = matrix.tocsc()
     if not compressed.has_canonical_format:
@@ -330,66 +351,3 @@ def _from_sparse(matrix: Any, threads: int | None) -> Rows:
         ones = _zeros_and_ones(compressed.data[stored], place, holders)
         columns.holders(holders[ones != 0])
     return columns.finish()
-
-
-def _from_path(
-    path: Path, threads: int | None, given: dict[str, Any], like: Encrypted | None
-) -> Rows:
-    if _is_parquet(path):
-        return _from_parquet(path, threads, given)
-    return Rows.read(path, like=like, **given)
-
-
-def _is_parquet(path: Path) -> bool:
-    """Whether a file is Parquet; a pipe is not, and loses nothing."""
-    try:
-        if path.is_fifo() or path.is_char_device() or path.is_socket():
-            return False
-        with path.open("rb") as file:
-            return file.read(4) == b"PAR1"
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}; check the path") from error
-
-
-def _from_parquet(path: Path, threads: int | None, given: dict[str, Any]) -> Rows:
-    row_ids = given.pop("row_ids", None)
-    if given:
-        raise InputError(f"{next(iter(given))} is about files of text, and {path} is Parquet")
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{path} is a Parquet file, and pyarrow, which reads those, is not installed; "
-            "run: pip install pyarrow"
-        ) from error
-    try:
-        file = pyarrow.parquet.ParquetFile(path)
-    except (pyarrow.ArrowInvalid, OSError) as error:
-        raise InputError(f"cannot read the Parquet file {path}: {error}") from error
-    with file:
-        names, labels = _parquet_labels(file.schema_arrow)
-        if row_ids is not None:
-            if row_ids not in file.schema_arrow.names:
-                raise InputError(f"{path} has no column {row_ids!r} for row_ids")
-            # The index of a pandas frame is not among the names.
-            if row_ids in names:
-                labels.pop(names.index(row_ids))
-                names.remove(row_ids)
-        columns = _Columns(labels, file.metadata.num_rows, threads)
-        for name in names:
-            _add_arrow(columns, file.read(columns=[name]).column(0))
-        rows = columns.finish()
-        if row_ids is not None:
-            rows.set_row_ids(_ids(file.read(columns=[row_ids]).column(0).to_pylist()))
-        return rows
-
-
-def _parquet_labels(schema: Any) -> tuple[list[str], list[Hashable]]:
-    """The columns that are not the index of a pandas frame, and their labels there."""
-    about = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
-    index = {name for name in about.get("index_columns", []) if isinstance(name, str)}
-    names = [name for name in schema.names if name not in index]
-    kinds = [kind.get("pandas_type") for kind in about.get("column_indexes", [])]
-    if kinds == ["int64"]:
-        return names, [int(name) for name in names]
-    return names, list(names)

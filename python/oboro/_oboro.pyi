@@ -106,9 +106,6 @@ class Rows:
     def push_bytes(
         self, names: Sequence[str], columns: Sequence[npt.NDArray[np.uint8]]
     ) -> None: ...
-    def push_bits(
-        self, names: Sequence[str], columns: Sequence[tuple[npt.NDArray[np.uint8], int]]
-    ) -> None: ...
     def push_holders(
         self, names: Sequence[str], columns: Sequence[npt.NDArray[np.uint32]]
     ) -> None: ...
@@ -121,17 +118,25 @@ class Rows:
         path: str | os.PathLike[str],
         *,
         like: Encrypted | None = None,
-        format: str = "auto",
-        separator: str | None = None,
-        header: bool | None = None,
-        encoding: str | None = None,
-        transaction_column: Sequence[str] = (),
-        item_column: str | None = None,
-        drop_columns: Sequence[str] = (),
-        spaces: str | None = None,
-        missing: str | None = None,
-        row_ids: str | None = None,
+        **reading: Any,
     ) -> Rows: ...
+    @staticmethod
+    def from_arrow(
+        data: object,
+        *,
+        threads: int | None = None,
+        like: Encrypted | None = None,
+        **reading: Any,
+    ) -> Rows: ...
+    @staticmethod
+    def from_frame(
+        columns: Sequence[tuple[str, npt.NDArray[np.int32], Sequence[str], bool]],
+        *,
+        like: Encrypted | None = None,
+        **reading: Any,
+    ) -> Rows: ...
+    @staticmethod
+    def are_of_long_form(names: Sequence[str]) -> bool: ...
     def set_row_ids(self, row_ids: Sequence[str]) -> None: ...
     @property
     def how_read(self) -> str | None: ...

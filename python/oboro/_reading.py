@@ -1,13 +1,14 @@
-"""Options for reading text files."""
+"""Options for reading files and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 
 class Reading(TypedDict, total=False):
-    """The options for a text file; documented in `oboro.encrypt`."""
+    """The options for a file or a table; documented in `oboro.encrypt`."""
 
     format: str
     separator: str
@@ -19,10 +20,12 @@ class Reading(TypedDict, total=False):
     spaces: str
     missing: str
     row_ids: str | Iterable[str] | Iterable[int]
+    bins: str | Sequence[str] | Mapping[str, Sequence[float]]
+    taxonomy: str | os.PathLike[str]
 
 
 def options(reading: Reading) -> dict[str, Any]:
-    """Normalizes the options: a list where several names are possible.
+    """Normalizes the options that are given: a list where several names are possible.
 
     Raises:
         TypeError: an unknown option.
@@ -30,8 +33,14 @@ def options(reading: Reading) -> dict[str, Any]:
     for name in reading:
         if name not in Reading.__annotations__:
             raise TypeError(f"{name!r} is no argument of this call")
-    several = ("transaction_column", "drop_columns")
-    return {
-        name: [value] if name in several and isinstance(value, str) else value
-        for name, value in reading.items()
-    }
+    given: dict[str, Any] = {name: value for name, value in reading.items() if value is not None}
+    bins = given.get("bins")
+    if isinstance(bins, Mapping):
+        given["bins"] = [
+            f"{column}={','.join(str(bound) for bound in bounds)}"
+            for column, bounds in bins.items()
+        ]
+    for name in ("transaction_column", "drop_columns", "bins"):
+        if isinstance(given.get(name), str):
+            given[name] = [given[name]]
+    return given

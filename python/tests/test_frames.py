@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+import oboro
 from oboro import _frames, errors
 
 Table: TypeAlias = npt.NDArray[np.bool_]
@@ -142,7 +144,7 @@ def test_what_is_no_basket_is_refused(baskets: list[Any], sentence: str) -> None
         (pd.DataFrame({"a": [0, 1], "b": [1, 2]}), "column 'b' has the value 2 in row 1; only"),
         (pd.DataFrame({"a": [0.0, np.nan]}), "column 'a' has no value in row 1; say what that"),
         (pd.DataFrame({"a": [True, None]}), "column 'a' has no value in row 1"),
-        (pd.DataFrame({"a": ["y", "n"]}, dtype=object), "column 'a' has the value y in row 0"),
+        (pd.DataFrame({"a": ["x", "n"]}, dtype=object), "does not say which columns name"),
         (pd.DataFrame({"a": pd.array([1, None], dtype="Int8")}), "'a' has no value in row 1"),
         (pd.DataFrame({"a": pd.arrays.SparseArray([0, 0, 5])}), "'a' has the value 5 in row 2"),
         (pd.DataFrame({"a": [1], 2: [1]}), "all text or all whole .* are int, str; make"),
@@ -154,7 +156,8 @@ def test_what_is_no_basket_is_refused(baskets: list[Any], sentence: str) -> None
         (np.array([[0, 3]]), "column 1 has the value 3 in row 0"),
         (sp.csc_array([[0, 1], [0, 4]]), "column 1 has the value 4 in row 1"),
         (pl.DataFrame({"a": [True, None]}), "column 'a' has no value in row 1"),
-        (pl.DataFrame({"a": ["y"]}), "column 'a' has the value y in row 0"),
+        (pl.DataFrame({"a": [0, 2]}), "column 'a' has the value 2 in row 1"),
+        (pl.DataFrame({"a": ["x"]}), "does not say which columns name the transaction"),
         (pl.LazyFrame({"a": [True]}), "give frame.collect()"),
         (pa.table({"a": [True, None, False]}), "column 'a' has no value in row 1"),
         (7, "int is no form of data that can be encrypted"),
@@ -182,17 +185,111 @@ def test_files_are_read_by_what_they_hold(tmp_path: Path) -> None:
     with pytest.raises(errors.StorageError, match=r"cannot read .*none"):
         _frames.rows(str(tmp_path / "none"))
     (tmp_path / "broken").write_bytes(b"PAR1 and no more")
-    with pytest.raises(errors.InputError, match="cannot read the Parquet file"):
+    with pytest.raises(errors.InputError, match=r"cannot read .*broken as Parquet: "):
         _frames.rows(tmp_path / "broken")
 
 
-def test_without_pyarrow_a_parquet_file_asks_for_it(
+def test_parquet_and_arrow_files_are_read_without_pyarrow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    labelled(np.ones((2, 2), dtype=bool)).to_parquet(tmp_path / "file")
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(errors.MissingExtraError, match="pip install pyarrow"):
-        _frames.rows(tmp_path / "file")
+    frame = labelled(np.array([[1, 0], [1, 1]], dtype=bool))
+    frame.to_parquet(tmp_path / "parquet")
+    frame.to_feather(tmp_path / "feather")
+    pl.from_pandas(frame).write_ipc_stream(tmp_path / "stream")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for name in ("parquet", "feather", "stream"):
+        rows = _frames.rows(tmp_path / name)
+        assert (rows.names, rows.supports()) == (list(frame.columns), [2, 1]), name
+
+
+LONG = pd.DataFrame({
+    "subject_id": [7, 7, 8, 7, 8],
+    "hadm_id": [1, 1, 2, 3, 2],
+    "seq_num": [1, 2, 1, 1, 2],
+    "icd_code": ["I10", "E11", "I10", None, "E11"],
+})  # fmt: skip
+ADMISSIONS: dict[str, Any] = {"transaction_column": "hadm_id", "item_column": "icd_code"}
+LONG_FRAMES: dict[str, Callable[[], Any]] = {
+    "pandas": lambda: LONG,
+    "pandas, categories": lambda: LONG.astype({"icd_code": "category", "hadm_id": float}),
+    "polars": lambda: pl.from_pandas(LONG),
+    "polars, categories": lambda: pl.from_pandas(LONG).with_columns(
+        pl.col("icd_code").cast(pl.Categorical), pl.col("hadm_id").cast(pl.String)
+    ),
+    "Arrow": lambda: pa.Table.from_pandas(LONG),
+    "Arrow, batch": lambda: pa.Table.from_pandas(LONG).to_batches()[0],
+    "Arrow, chunks": lambda: pa.concat_tables(
+        [pa.Table.from_pandas(LONG[at : at + 1]) for at in range(5)]
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", LONG_FRAMES)
+def test_long_frames_are_read_as_their_csv_is(kind: str, tmp_path: Path) -> None:
+    LONG.to_csv(tmp_path / "long.csv", index=False)
+    expected = _frames.rows(tmp_path / "long.csv", reading=ADMISSIONS)  # type: ignore[arg-type]
+    rows = _frames.rows(LONG_FRAMES[kind](), reading=ADMISSIONS)  # type: ignore[arg-type]
+    assert (len(rows), rows.names, rows.supports()) == (3, ["E11", "I10"], [2, 2])
+    assert (expected.names, expected.supports()) == (rows.names, rows.supports())
+    how = json.loads(rows.how_read or "null")
+    assert how["container"] == "memory"
+    assert how["transaction_columns"] == ["hadm_id"]
+    assert how["columns_dropped"] == ["subject_id", "seq_num"]
+    assert how["empty_transactions"] == 1
+    # Without being told, it is refused as the file is.
+    for data in (LONG_FRAMES[kind](), tmp_path / "long.csv"):
+        with pytest.raises(
+            errors.InputError, match=r"transaction_column=\['hadm_id'\], item_column="
+        ):
+            _frames.rows(data)
+
+
+def test_frames_with_more_than_items_are_read_as_files_are() -> None:
+    wide = pd.DataFrame({
+        "patient": ["a", "b", "c"], "age": [70, 17, 40], "flu": ["yes", "no", "yes"],
+        "gout": ["no", "no", "yes"],
+    })  # fmt: skip
+    for data in (wide, pl.from_pandas(wide), pa.Table.from_pandas(wide)):
+        with pytest.raises(errors.InputError, match=r"drop_columns=\['patient', 'age'\]"):
+            _frames.rows(data)
+        reading: Any = {"drop_columns": "patient", "bins": {"age": [18, 65]}}
+        rows = _frames.rows(data, reading=reading)
+        assert rows.names == ["flu", "gout", "age<18", "age=18..65", "age>=65"]
+        assert rows.supports() == [2, 1, 1, 1, 1]
+        reading = {"row_ids": "patient", "drop_columns": ["age"]}
+        assert _frames.rows(data, reading=reading).names == ["flu", "gout"]
+    with pytest.raises(errors.InputError, match="mixes text with other values"):
+        _frames.rows(pd.DataFrame({"order_id": [1, "x"], "item": ["a", "b"]}))
+
+
+def test_items_of_a_long_frame_may_be_numbers(keys: oboro.Keys) -> None:
+    frame = pd.DataFrame({"order_id": ["a", "a", "b"], "item": [10, 9, 10]})
+    for data in (frame, pl.from_pandas(frame)):
+        assert oboro.encrypt(data, keys, max_len=2).columns == [9, 10]
+
+
+# What importing a table of 200 MB costs: 2 million rows of 100 columns of bytes.
+ARROW_MEMORY = """
+import numpy, pyarrow
+from oboro import _frames
+rows, columns = 2_000_000, 100
+names = [str(column) for column in range(columns)]
+table = pyarrow.table([numpy.zeros(rows, dtype=numpy.int8) for name in names], names=names)
+_frames.rows(table.slice(0, 1000), threads=2)
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+before = peak()
+rows = _frames.rows(table, threads=2)
+assert rows.supports()[98] == 0
+print((peak() - before) // 1024)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells the peak")
+def test_a_large_arrow_table_is_not_copied() -> None:
+    bits, order, marks, at_once = 25, 8, 4, 4
+    assert int(run(ARROW_MEMORY)) < bits + order + marks + at_once + 16
 
 
 IMPORTS = """

@@ -12,6 +12,7 @@ import random
 import re
 import shlex
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -461,7 +462,7 @@ def test_what_was_read_is_with_the_itemsets(
 @pytest.mark.parametrize(
     ("data", "reading", "error", "sentence"),
     [
-        ([["a"]], {"separator": ";"}, errors.InputError, "separator is about files of text"),
+        ([["a"]], {"separator": ";"}, errors.InputError, "separator is about files and tables"),
         (Path("x"), {"sep": ";"}, TypeError, "'sep' is no argument"),
         (Path("x"), {"separator": "ab"}, errors.InputError, '"ab" is not a separator'),
         (Path("x"), {"format": "csv"}, errors.InputError, '"csv" is not a format; give auto'),
@@ -482,3 +483,96 @@ def test_what_cannot_be_said_is_refused(
     data = tmp_path / data if isinstance(data, Path) else data
     with pytest.raises(error, match=sentence):
         oboro.encrypt(data, keys, **reading)
+
+
+# Data as people have them: a file, what the refusal of it names, the arguments that read it, its
+# transactions and items.
+LAYOUTS: dict[str, tuple[str, str | None, dict[str, Any], int, list[str]]] = {
+    "MIMIC-IV": (
+        "subject_id,hadm_id,seq_num,icd_code\n7,1,1,I10\n7,1,2,E11\n8,2,1,I10\n7,3,1,E11\n8,2,2,J45\n",
+        "transaction_column=['hadm_id'], item_column='icd_code'",
+        {"transaction_column": "hadm_id", "item_column": "icd_code"},
+        3,
+        ["E11", "I10", "J45"],
+    ),
+    "patients and codes": ("patient_id,code\n1,I10\n2,E11\n1,E11\n", None, {}, 2, ["E11", "I10"]),
+    "Groceries": (
+        "Member_number,Date,itemDescription\n1,21-07-2015,tea\n1,21-07-2015,milk\n"
+        "2,19-09-2015,tea\n2,19-09-2015,salt\n1,05-01-2015,tea\n",
+        "transaction_column=['Member_number', 'Date'], item_column='itemDescription'",
+        {"transaction_column": ["Member_number", "Date"], "item_column": "itemDescription"},
+        3,
+        ["milk", "salt", "tea"],
+    ),
+    "Online Retail": (
+        "InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,CustomerID,Country\n"
+        "536365,85123A,HEART HOLDER,6,12/1/2010 8:26,2.55,17850,United Kingdom\n"
+        "536365,71053,LANTERN,6,12/1/2010 8:26,3.39,17850,United Kingdom\n"
+        "536366,71053,LANTERN,6,12/1/2010 8:28,3.39,,United Kingdom\n",
+        "transaction_column=['InvoiceNo'], item_column='StockCode'",
+        {"transaction_column": "InvoiceNo", "item_column": "StockCode"},
+        2,
+        ["71053", "85123A"],
+    ),
+    "one-hot with an id": (
+        "patient_id,flu,gout\n1,1,0\n2,1,1\n3,0,1\n",
+        "drop_columns=['patient_id']",
+        {"drop_columns": "patient_id"},
+        3,
+        ["flu", "gout"],
+    ),
+    "yes and no": ("Fever,Cough\nYes,No\nNo,Yes\n", None, {}, 2, ["Fever", "Cough"]),
+    "semicolons": ("milk;tea\nsalt\nmilk;salt;tea\n", None, {}, 3, ["milk", "salt", "tea"]),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_data_as_people_have_them_are_read_rightly_or_refused_with_the_remedy(
+    layout: str, tmp_path: Path, keys: oboro.Keys
+) -> None:
+    text, remedy, reading, transactions, items = LAYOUTS[layout]
+    (tmp_path / "file").write_text(text)
+    forms: list[Any] = [tmp_path / "file"]
+    if layout != "semicolons":
+        # As a frame, and as what that is written to.
+        forms.append(pd.read_csv(tmp_path / "file"))
+        forms[1].to_parquet(tmp_path / "parquet")
+        forms.append(tmp_path / "parquet")
+    for data in forms:
+        if remedy is not None and not isinstance(data, pd.DataFrame):
+            with pytest.raises(errors.InputError, match=re.escape(remedy)):
+                oboro.encrypt(data, keys, max_len=2)
+        encrypted = oboro.encrypt(data, keys, max_len=2, **reading)
+        assert (encrypted.transactions, sorted(map(str, encrypted.columns))) == (
+            transactions,
+            sorted(items),
+        )
+        assert encrypted.read is not None
+        assert encrypted.read["transactions"] == transactions
+
+
+def test_standard_input_is_read() -> None:
+    program = "import oboro; print(oboro.encrypt('-', oboro.Keys.generate(), max_len=2).columns)"
+    text = "visit,code\n1,I10\n1,E11\n2,I10\n"
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=text, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "['E11', 'I10']", done.stderr
+
+
+def test_codes_bring_their_chapters(tmp_path: Path, keys: oboro.Keys) -> None:
+    (tmp_path / "codes.csv").write_text("I10,circulatory\nI20,circulatory\n")
+    frame = pd.DataFrame({"patient_id": [1, 1, 2], "code": ["I10", "E11", "I20"]})
+    encrypted = oboro.encrypt(frame, keys, max_len=2, taxonomy=tmp_path / "codes.csv")
+    assert encrypted.columns == ["E11", "I10", "I20", "circulatory"]
+    assert encrypted.read is not None
+    assert encrypted.read["taxonomy_applied"]["items"] == 2
+    # Another file of the dataset needs the same.
+    how = encrypted.append(frame)
+    assert how is not None
+    assert how["taxonomy_applied"] == encrypted.read["taxonomy_applied"]
+    (tmp_path / "codes.csv").write_text("I10,heart\n")
+    with pytest.raises(errors.InputError, match="another taxonomy than the dataset's first file"):
+        encrypted.append(frame)
+    with pytest.raises(errors.InputError, match="taxonomy is about files and tables"):
+        oboro.encrypt([["I10"]], keys, taxonomy=tmp_path / "codes.csv")

@@ -7,7 +7,7 @@ use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
 use oboro_client::{Connection, Identity, Options};
 use oboro_format::ErrorClass;
-use oboro_mining::readers::{Encoding, Missing, Separator, Spaces, columns_in};
+use oboro_mining::readers::{Bin, Encoding, Missing, Separator, Spaces, columns_in};
 use oboro_mining::{Dataset, Format, ReadOptions};
 use oboro_rlwe::{KeyFileError, MasterKey, Passphrase, PrivateFileError, open_private};
 use oboro_store::Location;
@@ -102,7 +102,7 @@ pub struct ServerArguments {
 /// A file of transactions.
 #[derive(Args)]
 pub struct InputArguments {
-    /// Transactions: FIMI or CSV, plain, gzip or zstd.
+    /// Transactions: FIMI or CSV, plain, gzip or zstd; Parquet or Arrow; - for standard input.
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
     #[command(flatten)]
@@ -143,6 +143,14 @@ pub struct ReadArguments {
     /// (an item of that name).
     #[arg(long, help_heading = READING, value_name = "ABSENT|ITEM")]
     missing: Option<Missing>,
+    /// Make items of the numbers in a column, by ranges: age=0,18,40,65 makes age=0..18 and so on, without the upper
+    /// bound, age>=65 and age<0. Repeat the option for other columns.
+    #[arg(long, help_heading = READING, value_name = "NAME=BOUNDS")]
+    bin: Vec<Bin>,
+    /// A file that says what items belong to, as codes do to chapters: on each line an item, what it belongs to, what
+    /// that belongs to. Transactions get all of these as items, too.
+    #[arg(long, help_heading = READING, value_name = "FILE")]
+    taxonomy: Option<PathBuf>,
     /// The column with a unique id of each transaction, to be sealed beside it: `oboro row-ids` lists them. It is not
     /// an item.
     #[arg(long, help_heading = READING, value_name = "NAME")]
@@ -187,6 +195,8 @@ impl ReadArguments {
             spaces: self.spaces,
             missing: self.missing,
             row_ids: self.row_ids.clone(),
+            bins: self.bin.clone(),
+            taxonomy: self.taxonomy.clone(),
         }
     }
 }

@@ -117,6 +117,15 @@ const OPTIONS: &[(&str, Effect)] = &[
         },
     ),
     (
+        "* --bin",
+        Narrows {
+            left_out: "the numbers themselves, of which ranges are items",
+            said: "`read.bins`",
+            test: "crates/mining/src/readers/tests.rs::numbers_become_items_by_ranges",
+        },
+    ),
+    ("* --taxonomy", Nothing),
+    (
         "* --drop-columns",
         Narrows {
             left_out: "the columns named",

@@ -96,6 +96,10 @@ pub const DROP_COLUMNS: Setting = Setting::new("drop_columns");
 pub const SPACES: Setting = Setting::new("spaces");
 /// What cells without a value mean.
 pub const MISSING: Setting = Setting::new("missing");
+/// What items belong to.
+pub const TAXONOMY: Setting = Setting::new("taxonomy");
+/// Columns whose numbers become items by ranges.
+pub const BIN: Setting = Setting::renamed("bin", "bins");
 /// The column of row ids.
 pub const ROW_IDS: Setting = Setting::new("row_ids");
 

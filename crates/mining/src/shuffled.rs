@@ -105,10 +105,11 @@ impl Shuffled {
         }
     }
 
-    /// Records how the transactions' file was read.
+    /// Records how the transactions' file was read, and whether its items are numbers.
     #[must_use]
     pub fn with_how_read(self, how: HowRead) -> Self {
         Self {
+            numbers: self.numbers || how.numbers,
             read: Some(how),
             ..self
         }

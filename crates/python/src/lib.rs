@@ -4,6 +4,7 @@
 //! handled by the Python files in `python/oboro`, the only callers of this module; `_oboro.pyi` there declares it.
 //! Long-running calls go through `call::run`.
 
+mod arrow;
 mod call;
 mod encrypted;
 mod errors;

@@ -1,18 +1,20 @@
 //! The owner's data before encryption: columns in any representation, baskets, files.
 
+use crate::arrow::{self, Batches, FrameColumn};
 use crate::encrypted::Encrypted;
 use crate::errors::Failure;
 use numpy::PyReadonlyArray1;
 use numpy::ndarray::{ArrayView1, s};
-use oboro_mining::readers::UnknownOption;
+use oboro_mining::readers::{Bin, UnknownOption, next_after, read_batches};
 use oboro_mining::transactions::TransactionsError;
 use oboro_mining::{
-    Cells, HowRead, MinSupport, ReadOptions, Shuffled, Shuffling, Transactions,
+    Cells, HowRead, MinSupport, ReadError, ReadOptions, Shuffled, Shuffling, Transactions,
     TransactionsBuilder, read_next,
 };
 use parking_lot::{Mutex, MutexGuard};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyString};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
 use std::cmp::Ordering;
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -97,6 +99,47 @@ impl Rows {
         }
     }
 
+    /// Reads further rows of a dataset with `read`, which is told how its first file was read.
+    fn like(
+        py: Python<'_>,
+        like: Option<&Encrypted>,
+        read: impl FnOnce(Option<&HowRead>) -> Result<(Transactions, HowRead), ReadError> + Send,
+    ) -> PyResult<Self> {
+        let like = like.map(Encrypted::dataset);
+        let before = like.as_ref().and_then(|it| it.record().read.as_ref());
+        let rows: Result<_, Failure> = py.detach(|| {
+            Ok(match read(before) {
+                // An append of nothing is no error.
+                Err(error) if like.is_some() && error.is_of_no_transactions() => {
+                    Shuffled::of(&TransactionsBuilder::new().finish())?
+                }
+                read => {
+                    let (transactions, how) = read?;
+                    Shuffled::of(&transactions)?.with_how_read(how)
+                }
+            })
+        });
+        Ok(Self {
+            state: Mutex::new(State::Complete(rows?)),
+            numbers: false,
+        })
+    }
+
+    fn of_batches(
+        py: Python<'_>,
+        batches: Batches,
+        options: ReadOptions,
+        like: Option<&Encrypted>,
+    ) -> PyResult<Self> {
+        const NAME: &str = "the table";
+        Self::like(py, like, |before| {
+            next_after(NAME, options, before, |options| {
+                let rows = batches.batches.into_iter().map(Ok);
+                read_batches(batches.schema, rows, NAME, options)
+            })
+        })
+    }
+
     fn check_length(&self, name: &str, length: usize) -> Result<(), Failure> {
         match self.transactions() {
             transactions if transactions == length => Ok(()),
@@ -116,21 +159,6 @@ impl Cells for Bytes<'_> {
         match self.0.as_slice() {
             Some(cells) => bytes.iter_mut().zip(&cells[rows]).for_each(mark),
             None => bytes.iter_mut().zip(self.0.slice(s![rows])).for_each(mark),
-        }
-    }
-}
-
-/// One bit per transaction, least significant first, from a bit offset.
-struct Bits<'a> {
-    bytes: ArrayView1<'a, u8>,
-    first: usize,
-}
-
-impl Cells for Bits<'_> {
-    fn mark(&self, rows: Range<usize>, bit: u32, bytes: &mut [u8]) {
-        for (byte, row) in bytes.iter_mut().zip(rows) {
-            let at = self.first + row;
-            *byte |= (self.bytes[at / 8] >> (at % 8) & 1) << bit;
         }
     }
 }
@@ -181,27 +209,6 @@ impl Rows {
         py.detach(|| self.push(names, &columns))
     }
 
-    /// Adds columns of one bit per transaction, least significant first: each in an array of bytes, from a bit offset.
-    fn push_bits(
-        &self,
-        py: Python<'_>,
-        names: Vec<String>,
-        columns: Vec<(PyReadonlyArray1<'_, u8>, usize)>,
-    ) -> Result<(), Failure> {
-        let columns: Vec<_> = columns
-            .iter()
-            .map(|(bytes, first)| Bits {
-                bytes: bytes.as_array(),
-                first: *first,
-            })
-            .collect();
-        for (name, column) in names.iter().zip(&columns) {
-            let there = (8 * column.bytes.len()).saturating_sub(column.first);
-            self.check_length(name, there.min(self.transactions()))?;
-        }
-        py.detach(|| self.push(names, &columns))
-    }
-
     /// Adds columns given by the transactions that contain the item, strictly ascending, numbered from 0.
     fn push_holders(
         &self,
@@ -237,7 +244,7 @@ impl Rows {
         match &mut *self.state() {
             State::Open(rows) => Ok(rows.set_row_ids(&row_ids)?),
             _ => Err(Failure::input(
-                "these rows are complete; give their ids before they are used",
+                "row_ids has ids, and the rows were read as those of a file are; give row_ids the name of the column that has them",
             )),
         }
     }
@@ -274,60 +281,60 @@ impl Rows {
         Ok(rows.map_err(Failure::from)?)
     }
 
-    /// Reads a file of transactions, plain or compressed with gzip or zstd; in the same way as the first file of the
-    /// dataset `like`.
+    /// Reads a file of transactions as the options say; in the same way as the first file of the dataset `like`.
     #[staticmethod]
-    #[pyo3(signature = (
-        path, *, like = None, format = "auto", separator = None, header = None, encoding = None,
-        transaction_column = Vec::new(), item_column = None, drop_columns = Vec::new(), spaces = None,
-        missing = None, row_ids = None
-    ))]
-    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (path, *, like = None, **reading))]
     fn read(
         py: Python<'_>,
         path: PathBuf,
         like: Option<&Encrypted>,
-        format: &str,
-        separator: Option<&str>,
-        header: Option<bool>,
-        encoding: Option<&str>,
-        transaction_column: Vec<String>,
-        item_column: Option<String>,
-        drop_columns: Vec<String>,
-        spaces: Option<&str>,
-        missing: Option<&str>,
-        row_ids: Option<String>,
-    ) -> Result<Self, Failure> {
-        let options = ReadOptions {
-            format: format.parse().map_err(Failure::input)?,
-            separator: parsed(separator)?,
-            header,
-            encoding: parsed(encoding)?,
-            transaction_columns: transaction_column,
-            item_column,
-            drop_columns,
-            spaces: parsed(spaces)?,
-            missing: parsed(missing)?,
-            row_ids,
-        };
-        let like = like.map(Encrypted::dataset);
-        let before = like.as_ref().and_then(|it| it.record().read.as_ref());
-        py.detach(|| {
-            let rows = match read_next(&path, options, before) {
-                // An append of nothing is no error.
-                Err(error) if like.is_some() && error.is_of_no_transactions() => {
-                    Shuffled::of(&TransactionsBuilder::new().finish())?
-                }
-                read => {
-                    let (transactions, how) = read?;
-                    Shuffled::of(&transactions)?.with_how_read(how)
-                }
-            };
-            Ok(Self {
-                state: Mutex::new(State::Complete(rows)),
+        reading: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let options = read_options(reading)?;
+        Self::like(py, like, |before| read_next(&path, options, before))
+    }
+
+    /// The rows of an object that has `__arrow_c_stream__`: its columns as items if they can be nothing else and no
+    /// option says otherwise, else what a file of the same table would say.
+    #[staticmethod]
+    #[pyo3(signature = (data, *, threads = None, like = None, **reading))]
+    fn from_arrow(
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        threads: Option<NonZeroUsize>,
+        like: Option<&Encrypted>,
+        reading: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let options = read_options(reading)?;
+        let batches = arrow::batches(data)?;
+        if options == ReadOptions::default() && batches.are_one_hot() {
+            let rows = py.detach(|| batches.one_hot(self::threads(threads)))?;
+            return Ok(Self {
+                state: Mutex::new(State::Open(rows)),
                 numbers: false,
-            })
-        })
+            });
+        }
+        Self::of_batches(py, batches, options, like)
+    }
+
+    /// What a file with the columns of a frame would say: each with its name, the place of each value among the
+    /// different ones or -1 for none, these as text, and whether they are whole numbers.
+    #[staticmethod]
+    #[pyo3(signature = (columns, *, like = None, **reading))]
+    fn from_frame(
+        py: Python<'_>,
+        columns: Vec<FrameColumn<'_>>,
+        like: Option<&Encrypted>,
+        reading: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let options = read_options(reading)?;
+        Self::of_batches(py, arrow::batch_of(columns)?, options, like)
+    }
+
+    /// Whether columns of these names may have a transaction and an item in each row.
+    #[staticmethod]
+    fn are_of_long_form(names: Vec<String>) -> bool {
+        oboro_mining::readers::are_of_long_form(names.iter().map(String::as_str))
     }
 
     /// How their file was read, in JSON.
@@ -380,9 +387,40 @@ pub fn json(how: &HowRead) -> String {
     serde_json::to_string(how).expect("names and numbers always have a JSON form")
 }
 
-/// Parses an option, if it is given.
-fn parsed<T: FromStr<Err = UnknownOption>>(given: Option<&str>) -> Result<Option<T>, Failure> {
-    given.map(str::parse).transpose().map_err(Failure::input)
+/// The options for reading a file, which have the names of arguments.
+fn read_options(given: Option<&Bound<'_, PyDict>>) -> PyResult<ReadOptions> {
+    let mut options = ReadOptions::default();
+    for (name, value) in given.into_iter().flatten() {
+        match name.cast::<PyString>()?.to_str()? {
+            "format" => options.format = parsed(&value)?,
+            "separator" => options.separator = Some(parsed(&value)?),
+            "header" => options.header = Some(value.extract()?),
+            "encoding" => options.encoding = Some(parsed(&value)?),
+            "transaction_column" => options.transaction_columns = value.extract()?,
+            "item_column" => options.item_column = Some(value.extract()?),
+            "drop_columns" => options.drop_columns = value.extract()?,
+            "spaces" => options.spaces = Some(parsed(&value)?),
+            "missing" => options.missing = Some(parsed(&value)?),
+            "row_ids" => options.row_ids = Some(value.extract()?),
+            "taxonomy" => options.taxonomy = Some(value.extract()?),
+            "bins" => {
+                let bins: Vec<String> = value.extract()?;
+                let bins = bins.iter().map(|it| it.parse::<Bin>());
+                options.bins = bins.collect::<Result<_, _>>().map_err(Failure::input)?;
+            }
+            other => {
+                let what = format!("{other:?} is no argument of this call");
+                return Err(PyTypeError::new_err(what));
+            }
+        }
+    }
+    Ok(options)
+}
+
+/// Parses an option.
+fn parsed<T: FromStr<Err = UnknownOption>>(given: &Bound<'_, PyAny>) -> PyResult<T> {
+    let text: String = given.extract()?;
+    Ok(text.parse().map_err(Failure::input)?)
 }
 
 /// The type of the items of all baskets.

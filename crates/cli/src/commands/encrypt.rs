@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::output::{Output, Unit, bytes, seconds};
 use oboro_client::forget_kept;
 use oboro_format::files::free_bytes;
+use oboro_mining::readers::STANDARD_INPUT;
 use oboro_mining::{
     Dataset, DatasetPlan, HowRead, MOST_PAIRED, MinSupport, Name, NewItems, Shuffled, Target,
     TransactionsBuilder, escaped, read_next,
@@ -25,7 +26,7 @@ pub struct Arguments {
     input: InputArguments,
     #[command(flatten)]
     key: KeyArguments,
-    /// The dataset directory to create [default: INPUT's name, .oboro for .dat, .csv and the like].
+    /// The dataset directory to create [default: INPUT's name, .oboro for .dat, .csv, .parquet and the like].
     #[arg(long, value_name = "DIR", conflicts_with = "append_to")]
     out: Option<PathBuf>,
     /// Append to this dataset directory instead: the same items, new transactions.
@@ -75,6 +76,12 @@ enum NewItemsChoice {
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let new_items = arguments.new_items()?;
+    if arguments.input.input.as_os_str() == STANDARD_INPUT
+        && arguments.out.is_none()
+        && arguments.append_to.is_none()
+    {
+        return Err("standard input has no name to call the dataset by; give --out DIR".into());
+    }
     let key = arguments.key.load()?;
     let appended_to = arguments
         .append_to
@@ -312,9 +319,10 @@ impl Arguments {
                     .iter()
                     .find_map(|end| name.strip_suffix(end));
                 let plain = packed.unwrap_or(&name);
-                let stem = [".dat", ".csv", ".txt"]
-                    .iter()
-                    .find_map(|end| plain.strip_suffix(end));
+                let ends = [
+                    ".dat", ".csv", ".txt", ".tsv", ".parquet", ".arrow", ".feather",
+                ];
+                let stem = ends.iter().find_map(|end| plain.strip_suffix(end));
                 PathBuf::from(format!("{}.oboro", stem.unwrap_or(plain)))
             })
     }

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  oboro plan baskets.csv --max-len 3 --explain")]
 pub struct Arguments {
-    /// Transactions to plan for: FIMI or CSV, plain, gzip or zstd.
+    /// Transactions to plan for: FIMI or CSV, plain, gzip or zstd; Parquet or Arrow; - for standard input.
     #[arg(value_name = "INPUT", required_unless_present_all = ["transactions", "items"])]
     input: Option<PathBuf>,
     #[command(flatten)]

@@ -16,6 +16,7 @@ mod genome;
 mod growing;
 mod independent_decryption;
 mod independent_verification;
+mod input;
 mod json;
 mod keys;
 mod killing;

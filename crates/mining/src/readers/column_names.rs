@@ -93,6 +93,11 @@ fn ends_in_id(name: &str) -> bool {
             || end.starts_with('I') && stem.ends_with(char::is_lowercase))
 }
 
+/// Whether columns of these names may have a transaction and an item in each row.
+pub fn are_of_long_form<'a>(mut names: impl Iterator<Item = &'a str> + Clone) -> bool {
+    names.clone().any(is_transaction_name) && names.any(is_item_name)
+}
+
 /// Whether it refers to people, who may have several transactions.
 pub(super) fn is_person_name(name: &str) -> bool {
     is_person(&plain(name))

@@ -41,12 +41,18 @@ pub(super) struct Opened<'a> {
 const BUFFER: usize = 1 << 16;
 
 /// Magic numbers of formats that users may try and that are not supported.
-const UNSUPPORTED: [(&[u8], &str); 4] = [
+const UNSUPPORTED: [(&[u8], &str); 6] = [
     (b"\xfd7zXZ\0", "xz"),
     (b"BZh", "bzip2"),
     (b"PK\x03\x04", "zip (or spreadsheet)"),
+    (b"FEA1", "Feather of version 1"),
+    // Read elsewhere in a build with the feature "arrow".
     (b"PAR1", "Parquet"),
+    (b"ARROW1", "Arrow"),
 ];
+
+/// The bytes by which a kind of file is recognised.
+pub(super) const MAGIC_BYTES: usize = 8;
 
 pub(super) fn open<'a>(mut input: impl Read + 'a, file: &str) -> Result<Opened<'a>, ReadError> {
     let io_error = |error| ReadError::Io {
@@ -56,7 +62,7 @@ pub(super) fn open<'a>(mut input: impl Read + 'a, file: &str) -> Result<Opened<'
     let mut start = Vec::new();
     input
         .by_ref()
-        .take(8)
+        .take(MAGIC_BYTES as u64)
         .read_to_end(&mut start)
         .map_err(io_error)?;
     if let Some((_, kind)) = UNSUPPORTED

@@ -1,15 +1,15 @@
-//! CSV in four forms: baskets, long form, one-hot and counts.
+//! The four forms of records, of CSV or of a table: baskets, long form, one-hot and counts.
 //!
 //! The form of a file is settled before ([`detect`](super::detect)); what was inferred from the beginning of the file
 //! is verified here on all of it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use super::bins::Binned;
 use super::column_names::is_amount_name;
 use super::detect::Settled;
-use super::error::{Excerpt, ReadError, Remedy};
-use super::lines::Lines;
-use super::options::{Encoding, Format, Missing, ReadOptions, Separator, Spaces};
+use super::error::{Excerpt, Position, ReadError, Remedy};
+use super::options::{Format, Missing, ReadOptions, Separator, Spaces};
 use super::record::{Cells, Records};
 use crate::transactions::{Transactions, TransactionsBuilder, TransactionsError, is_invisible};
 use oboro_format::wording::{
@@ -24,13 +24,11 @@ pub(super) struct Table {
     pub(super) columns: (usize, Vec<String>),
 }
 
-pub(super) fn read(lines: &mut Lines<'_>, settled: &Settled) -> Result<Table, ReadError> {
+pub(super) fn read(records: Records<'_, '_>, settled: &Settled) -> Result<Table, ReadError> {
     let options = &settled.options;
-    let separator = options.separator.unwrap_or(Separator::COMMA);
-    let encoding = options.encoding.unwrap_or(Encoding::Utf8);
     let reader = Reader {
-        file: lines.file(),
-        records: Records::new(lines, separator, encoding),
+        file: records.file(),
+        records,
         settled,
         options,
     };
@@ -41,11 +39,11 @@ pub(super) fn read(lines: &mut Lines<'_>, settled: &Settled) -> Result<Table, Re
     }
 }
 
-struct Reader<'s, 'l, 'a> {
+pub(super) struct Reader<'s, 'l, 'a> {
     file: String,
-    records: Records<'l, 'a>,
+    pub(super) records: Records<'l, 'a>,
     settled: &'s Settled,
-    options: &'s ReadOptions,
+    pub(super) options: &'s ReadOptions,
 }
 
 impl Reader<'_, '_, '_> {
@@ -95,7 +93,10 @@ impl Reader<'_, '_, '_> {
         let wanted = self.options.item_column.as_deref().unwrap_or_default();
         let item_column = header.find(&file, ITEM_COLUMN, wanted)?;
         let dropped = header.all(&file, DROP_COLUMNS, &self.options.drop_columns)?;
-        let is_used = |place: usize| place == item_column || ids.contains(&place);
+        let bins = Binned::all(&file, &header, &self.options.bins)?;
+        let is_used = |place: usize| {
+            place == item_column || ids.contains(&place) || bins.iter().any(|it| it.place == place)
+        };
         let mut unused: Vec<Unused> = (0..header.names.len())
             .filter(|&place| !is_used(place) && !dropped.contains(&place))
             .map(|place| Unused::new(place, &header.names[place]))
@@ -143,6 +144,13 @@ impl Reader<'_, '_, '_> {
                 let item = builder.item(name).map_err(self.items_error(line))?;
                 entries.push(Entry { transaction, item });
             }
+            for bin in &bins {
+                if let Some(range) = bin.item(&self, line)? {
+                    let item = builder.item(&bin.items[range]);
+                    let item = item.map_err(self.items_error(line))?;
+                    entries.push(Entry { transaction, item });
+                }
+            }
             next = self.records.next()?;
         }
         self.check_unused(&unused, &header)?;
@@ -180,9 +188,13 @@ impl Reader<'_, '_, '_> {
         let ids = header.all(&file, TRANSACTION_COLUMN, ids)?;
         let dropped = header.all(&file, DROP_COLUMNS, &self.options.drop_columns)?;
         let mut row_ids = RowIdColumn::new(&header, &self)?;
+        let bins = Binned::all(&file, &header, &self.options.bins)?;
         let mut items: Vec<usize> = (0..header.names.len()).collect();
         items.retain(|place| {
-            !dropped.contains(place) && !ids.contains(place) && row_ids.place != Some(*place)
+            !dropped.contains(place)
+                && !ids.contains(place)
+                && row_ids.place != Some(*place)
+                && bins.iter().all(|it| it.place != *place)
         });
         let mut names: Vec<String> = items.iter().map(|&it| header.raw[it].clone()).collect();
         self.settle_spaces(names.iter().map(String::as_str), "column")?;
@@ -202,6 +214,7 @@ impl Reader<'_, '_, '_> {
                 )],
             ));
         }
+        names.extend(bins.iter().flat_map(|it| it.items.iter().cloned()));
         let mut builder =
             TransactionsBuilder::with_items(names).map_err(self.items_error(header.line))?;
         let mut seen = HashSet::new();
@@ -254,6 +267,12 @@ impl Reader<'_, '_, '_> {
                     None => return Err(self.cell_error(line, place, &header.names[place])),
                 }
             }
+            let mut first = items.len();
+            for bin in &bins {
+                let range = bin.item(&self, line)?;
+                basket.extend(range.map(|range| (first + range) as u32));
+                first += bin.items.len();
+            }
             builder.push(basket).map_err(self.items_error(line))?;
             next = match items.len() {
                 // A blank line is the blank cell of a single item's column.
@@ -261,7 +280,11 @@ impl Reader<'_, '_, '_> {
                 _ => self.records.next()?,
             };
         }
-        let is_used = |place| items.binary_search(&place).is_ok() || row_ids.place == Some(place);
+        let is_used = |place| {
+            items.binary_search(&place).is_ok()
+                || row_ids.place == Some(place)
+                || bins.iter().any(|it| it.place == place)
+        };
         Ok(Table {
             columns: header.used(is_used),
             transactions: row_ids.attach_to(builder.finish(), &self.file)?,
@@ -270,11 +293,11 @@ impl Reader<'_, '_, '_> {
 
     /// The header, and the line number of the record after it, which is then in the cells. `None` if the file is empty.
     #[allow(clippy::type_complexity)]
-    fn header(&mut self) -> Result<Option<(Header, Option<u64>)>, ReadError> {
+    fn header(&mut self) -> Result<Option<(Header, Option<Position>)>, ReadError> {
         let Some(line) = self.records.next()? else {
             return Ok(None);
         };
-        let is_header = self.options.header == Some(true);
+        let is_header = self.options.header == Some(true) || self.records.have_names();
         let header = Header::new(&self.records.cells, is_header, line);
         let first = if !is_header {
             Some(line)
@@ -287,7 +310,7 @@ impl Reader<'_, '_, '_> {
     }
 
     /// The item's name in a cell; `None` if there is none.
-    fn item(&self, place: usize, line: u64) -> Result<Option<&str>, ReadError> {
+    fn item(&self, place: usize, line: Position) -> Result<Option<&str>, ReadError> {
         let cells = &self.records.cells;
         let raw = cells.raw(place);
         let name = match self.options.spaces {
@@ -349,7 +372,12 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Sets `id` to the transaction's identifier in a row.
-    fn id(&self, columns: &BTreeSet<usize>, line: u64, id: &mut String) -> Result<(), ReadError> {
+    fn id(
+        &self,
+        columns: &BTreeSet<usize>,
+        line: Position,
+        id: &mut String,
+    ) -> Result<(), ReadError> {
         id.clear();
         for (number, &place) in columns.iter().enumerate() {
             if number > 0 {
@@ -368,7 +396,7 @@ impl Reader<'_, '_, '_> {
         Ok(())
     }
 
-    fn check_cells(&self, line: u64, expected: usize) -> Result<(), ReadError> {
+    fn check_cells(&self, line: Position, expected: usize) -> Result<(), ReadError> {
         match self.records.cells.len() {
             found if found == expected => Ok(()),
             found => Err(ReadError::CellCount {
@@ -403,7 +431,7 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Refuses a table's cell that does not have the table's form.
-    fn cell_error(&self, line: u64, place: usize, column: &str) -> ReadError {
+    fn cell_error(&self, line: Position, place: usize, column: &str) -> ReadError {
         let cell = self.records.cells.cell(place);
         let column_shown = Excerpt::new(column);
         let number = place + 1;
@@ -496,7 +524,7 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Refuses a first line that has nothing in common with the others, if all of them have.
-    fn check_first(&self, transactions: &Transactions, line: u64) -> Result<(), ReadError> {
+    fn check_first(&self, transactions: &Transactions, line: Position) -> Result<(), ReadError> {
         let supports = transactions.item_supports();
         let alone = |basket: &[u32]| {
             !basket.is_empty() && basket.iter().all(|&item| supports[item as usize] == 1)
@@ -526,7 +554,7 @@ impl Reader<'_, '_, '_> {
         ))
     }
 
-    fn items_error(&self, line: u64) -> impl Fn(TransactionsError) -> ReadError + use<> {
+    fn items_error(&self, line: Position) -> impl Fn(TransactionsError) -> ReadError + use<> {
         let file = self.file.clone();
         move |error| ReadError::Items {
             file: file.clone(),
@@ -535,9 +563,9 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    fn doubt(
+    pub(super) fn doubt(
         &self,
-        line: Option<u64>,
+        line: Option<Position>,
         what: String,
         remedies: impl Into<Vec<Remedy>>,
     ) -> ReadError {
@@ -565,7 +593,7 @@ struct RowIdColumn {
     place: Option<usize>,
     ids: Vec<String>,
     /// The line of each.
-    lines: Vec<u64>,
+    lines: Vec<Position>,
 }
 
 impl RowIdColumn {
@@ -580,7 +608,7 @@ impl RowIdColumn {
     }
 
     /// Adds the id of the current row, nothing if the cell has no value.
-    fn push(&mut self, reader: &Reader<'_, '_, '_>, line: u64) {
+    fn push(&mut self, reader: &Reader<'_, '_, '_>, line: Position) {
         let Some(place) = self.place else {
             return;
         };
@@ -625,9 +653,9 @@ struct Unused {
     /// Whether all cells with a value are one-hot.
     is_one_hot: bool,
     /// The first row whose cell says no.
-    no: Option<u64>,
+    no: Option<Position>,
     /// The first row without an amount, or with one that is not above 0.
-    nothing: Option<u64>,
+    nothing: Option<Position>,
 }
 
 impl Unused {
@@ -641,7 +669,7 @@ impl Unused {
         }
     }
 
-    fn look(&mut self, cell: &str, line: u64) {
+    fn look(&mut self, cell: &str, line: Position) {
         if self.is_one_hot && !is_missing(cell) {
             match one_hot(cell) {
                 Some((set, _)) if !set => self.no = self.no.or(Some(line)),
@@ -662,7 +690,7 @@ impl Unused {
     }
 
     /// The first row that may say that the item is absent.
-    fn says_no(&self) -> Option<u64> {
+    fn says_no(&self) -> Option<Position> {
         self.nothing.or(self.no.filter(|_| self.is_one_hot))
     }
 }
@@ -675,7 +703,7 @@ struct Entry {
 
 /// The names of columns.
 pub(super) struct Header {
-    line: u64,
+    line: Position,
     /// As written in the file.
     raw: Vec<String>,
     /// As used: trimmed, and numbered as in pandas if empty.
@@ -684,7 +712,7 @@ pub(super) struct Header {
 
 impl Header {
     /// The names in a first record, or numbers from 1 if it is no header.
-    pub(super) fn new(cells: &Cells, is_header: bool, line: u64) -> Self {
+    pub(super) fn new(cells: &Cells, is_header: bool, line: Position) -> Self {
         let places = 0..cells.len();
         let raw: Vec<String> = if is_header {
             places.map(|place| cells.raw(place).to_owned()).collect()

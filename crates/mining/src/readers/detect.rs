@@ -7,7 +7,7 @@ use super::column_names::{
     is_date_name, is_id_name, is_item_name, is_person_name, is_transaction_name,
 };
 use super::csv::{Header, Writing, count, header_remedies, is_missing, one_hot};
-use super::error::{Excerpt, ReadError, Remedy};
+use super::error::{Excerpt, Position, ReadError, Remedy};
 use super::fimi::tokens;
 use super::lines::{BYTE_ORDER_MARK, Line, Lines, sample_lines};
 use super::options::{Encoding, Format, Missing, ReadOptions, Separator};
@@ -98,7 +98,7 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
         return Err(ReadError::UnclosedQuote { file, line });
     }
     if let (Some(column), Some(first_record)) = (&given.row_ids, records.first()) {
-        let header = |named| Header::new(first_record, named, first.number);
+        let header = |named| Header::new(first_record, named, Position::Line(first.number));
         let find = |named| header(named).find(&file, ROW_IDS, column);
         match given.header {
             Some(named) => find(named)?,
@@ -107,12 +107,15 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
     }
     let sampled = Sampled {
         file,
-        first_line: first.number,
+        first_line: Position::Line(first.number),
         records,
         given,
         left_out: given.non_item_columns(),
     };
     let form = sampled.form()?;
+    if form.format == Format::CsvBasket && !given.bins.is_empty() {
+        return Err(useless(&sampled.file, Format::CsvBasket));
+    }
     Ok(Settled {
         no_items: sampled.no_items(form.format),
         told_format: given.format == Format::Auto,
@@ -132,7 +135,7 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
 
 fn doubt(
     file: &str,
-    line: Option<u64>,
+    line: Option<Position>,
     what: impl Into<String>,
     remedies: Vec<Remedy>,
 ) -> ReadError {
@@ -182,22 +185,100 @@ fn check_options(file: &str, given: &ReadOptions) -> Result<(), ReadError> {
     if given.format == Format::Fimi && given.row_ids.is_some() {
         return Err(no_columns(file));
     }
-    let useless = match given.format {
+    let is_useless = match given.format {
         Format::Fimi => given.are_of_csv(),
-        Format::CsvBasket => item || transaction,
+        Format::CsvBasket => item || transaction || !given.bins.is_empty(),
         Format::CsvOneHot | Format::CsvCounts => item,
         Format::Auto | Format::CsvLong => false,
     };
-    if useless {
-        Err(doubt(
-            file,
-            None,
-            format!("{} has no use for all of the options given", given.format),
-            vec![Remedy::new(FORMAT, "with another form, or leave them out")],
-        ))
+    if is_useless {
+        Err(useless(file, given.format))
     } else {
         Ok(())
     }
+}
+
+/// Refuses options that do not apply to the form.
+fn useless(file: &str, format: Format) -> ReadError {
+    let what = format!("{format} has no use for all of the options given");
+    let remedy = Remedy::new(FORMAT, "with another form, or leave them out");
+    doubt(file, None, what, vec![remedy])
+}
+
+/// Settles how a table is read that was stored as one: its columns have names.
+#[cfg(feature = "arrow")]
+pub(super) fn settle_table(
+    file: &str,
+    names: &Cells,
+    rows: Vec<Cells>,
+    has_lists: bool,
+    given: &ReadOptions,
+) -> Result<Settled, ReadError> {
+    use oboro_format::wording::ENCODING;
+
+    check_options(file, given)?;
+    let of_text = [
+        given.separator.map(|it| SEPARATOR.to(it.to_string())),
+        given.header.map(|it| HEADER.to(it)),
+        given.encoding.map(|it| ENCODING.to(it.to_string())),
+    ];
+    if let Some(option) = of_text.into_iter().flatten().next() {
+        let file = file.to_owned();
+        return Err(ReadError::NotText { file, option });
+    }
+    if given.format == Format::Fimi || given.format == Format::CsvBasket && !has_lists {
+        let what = format!("it is a table of columns, and no file of {}", given.format);
+        let remedy = Remedy::new(FORMAT, "with another form, or leave it out");
+        return Err(doubt(file, None, what, vec![remedy]));
+    }
+    let given_with_names = ReadOptions {
+        header: Some(true),
+        ..given.clone()
+    };
+    let sampled = Sampled {
+        file: file.to_owned(),
+        first_line: Position::Schema,
+        records: std::iter::once(names.clone()).chain(rows).collect(),
+        given: &given_with_names,
+        left_out: given.non_item_columns(),
+    };
+    let form = if has_lists {
+        let form = sampled.lists()?;
+        if !given.bins.is_empty() {
+            return Err(useless(file, Format::CsvBasket));
+        }
+        form
+    } else {
+        let header = sampled.header();
+        for (setting, column) in [(ROW_IDS, &given.row_ids), (ITEM_COLUMN, &given.item_column)] {
+            if let Some(column) = column {
+                header.find(file, setting, column)?;
+            }
+        }
+        sampled.form()?
+    };
+    Ok(Settled {
+        no_items: sampled.no_items(form.format),
+        told_format: given.format == Format::Auto,
+        told_separator: false,
+        told_header: false,
+        options: ReadOptions {
+            format: form.format,
+            transaction_columns: form.transaction_columns,
+            item_column: form.item_column,
+            ..given.clone()
+        },
+    })
+}
+
+/// What separates the cells of a file that has nothing but names.
+pub(super) fn separator_of_file(lines: &mut Lines<'_>) -> Result<Separator, ReadError> {
+    let (sample, _) = lines.sample(SAMPLE_BYTES, SAMPLE_LINES)?;
+    let text: Vec<String> = sample_lines(&sample)
+        .map(|line| String::from_utf8_lossy(line.bytes).into_owned())
+        .collect();
+    let given = ReadOptions::of(Format::CsvLong);
+    separator_of(&lines.file(), &text, &given)
 }
 
 fn looks_like_numbers(line: &[u8]) -> bool {
@@ -388,7 +469,7 @@ struct Form {
 /// The first records of a file.
 struct Sampled<'g> {
     file: String,
-    first_line: u64,
+    first_line: Position,
     records: Vec<Cells>,
     given: &'g ReadOptions,
     /// The columns without items, as given.
@@ -420,6 +501,7 @@ impl Sampled<'_> {
             return self.long();
         }
         let table = self.table()?;
+        let is_stored_table = self.first_line == Position::Schema;
         if self.is_long_header() {
             if table {
                 let what = "it may be a table of 0 and 1 or one of transactions and items";
@@ -435,11 +517,38 @@ impl Sampled<'_> {
         if table {
             return Ok(form(Format::CsvOneHot, true));
         }
-        if !given.transaction_columns.is_empty() {
+        if !given.transaction_columns.is_empty() || is_stored_table {
             return self.long();
         }
         self.check_baskets()?;
         Ok(form(Format::CsvBasket, false))
+    }
+
+    /// The form of a table with a list of items in each row.
+    #[cfg(feature = "arrow")]
+    fn lists(&self) -> Result<Form, ReadError> {
+        let header = self.header();
+        let (_, others) = header
+            .names
+            .split_last()
+            .expect("there is a column of lists");
+        let others = others.iter().filter(|it| !self.left_out.contains(it));
+        let others: Vec<&str> = self.dropped().chain(others.map(String::as_str)).collect();
+        let given = self.given;
+        if given.item_column.is_some() || !given.transaction_columns.is_empty() {
+            return Err(useless(&self.file, Format::CsvBasket));
+        }
+        if others.len() > given.drop_columns.len() {
+            let what = "beside the column of lists of items there are others";
+            let remedy = Remedy::new(DROP_COLUMNS.to(&others[..]), "to leave them out");
+            return Err(self.doubt(what, vec![remedy]));
+        }
+        Ok(Form {
+            format: Format::CsvBasket,
+            header: true,
+            transaction_columns: Vec::new(),
+            item_column: None,
+        })
     }
 
     fn doubt(&self, what: impl Into<String>, remedies: Vec<Remedy>) -> ReadError {
@@ -539,6 +648,10 @@ impl Sampled<'_> {
                 ));
             }
             if let Some(column) = never_0 {
+                if no_items.iter().any(|it| it.others > 0) {
+                    let when = "if each line is one item of a transaction";
+                    remedies.push(Remedy::new(FORMAT.to("csv-long"), when));
+                }
                 return Err(self.doubt(
                     format!(
                         "the numbers in column {} do not look like counts, which are sometimes 0; if they are codes of yes and no, write them as 1 and 0",

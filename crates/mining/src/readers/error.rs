@@ -6,12 +6,34 @@ use std::io;
 
 use super::compression::Compression;
 use super::lines::MAX_LINE_BYTES;
-use super::options::Format;
+use super::options::{Container, Format};
 use super::record::MAX_CELLS;
 use crate::transactions::TransactionsError;
 use oboro_format::wording::{
-    Choices, DROP_COLUMNS, ENCODING, FORMAT, HEADER, SEPARATOR, Setting, TRANSACTION_COLUMN,
+    Choice, Choices, DROP_COLUMNS, ENCODING, FORMAT, HEADER, SEPARATOR, Setting, TAXONOMY,
+    TRANSACTION_COLUMN,
 };
+
+/// A place in what is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// A line of text, from 1.
+    Line(u64),
+    /// A row of a table, from 1.
+    Row(u64),
+    /// The names and types of a table's columns.
+    Schema,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(number) => write!(f, "line {number}"),
+            Self::Row(number) => write!(f, "row {number}"),
+            Self::Schema => f.write_str("schema"),
+        }
+    }
+}
 
 /// Why transactions could not be read. Lines and columns count from 1.
 #[derive(Debug, thiserror::Error)]
@@ -123,7 +145,7 @@ pub enum ReadError {
         /// The file.
         file: String,
         /// The line, if the doubt is about one.
-        line: Option<u64>,
+        line: Option<Position>,
         /// What is unclear.
         what: String,
         /// The options that settle it.
@@ -170,14 +192,14 @@ pub enum ReadError {
     },
     /// A column that was named but does not exist.
     #[error(
-        "{file}, line {line}: {} columns are called {column}, named by `{setting}`; the columns are {header}",
+        "{file}, {line}: {} columns are called {column}, named by `{setting}`; the columns are {header}",
         if *.several { "several" } else { "no" }
     )]
     NoColumn {
         /// The file.
         file: String,
         /// The line of the header.
-        line: u64,
+        line: Position,
         /// The name given, quoted.
         column: Excerpt,
         /// The option that named it.
@@ -189,45 +211,45 @@ pub enum ReadError {
     },
     /// Two rows of one transaction in a table with a row for each.
     #[error(
-        "{file}, line {line}: the transaction {transaction} has two rows; give `{DROP_COLUMNS}` instead of `{TRANSACTION_COLUMN}` if each row is a transaction"
+        "{file}, {line}: the transaction {transaction} has two rows; give `{DROP_COLUMNS}` instead of `{TRANSACTION_COLUMN}` if each row is a transaction"
     )]
     RepeatedTransaction {
         /// The file.
         file: String,
         /// The line.
-        line: u64,
+        line: Position,
         /// The transaction, quoted.
         transaction: Excerpt,
     },
     /// A row without its transaction.
-    #[error("{file}, line {line}: the row names no transaction; fill in the transaction column")]
+    #[error("{file}, {line}: the row names no transaction; fill in the transaction column")]
     MissingTransaction {
         /// The file.
         file: String,
         /// The line.
-        line: u64,
+        line: Position,
     },
     /// A name with an invisible character.
     #[error(
-        "{file}, line {line}: {name} has a control character or one of no width in it; take it out of the file"
+        "{file}, {line}: {name} has a control character or one of no width in it; take it out of the file"
     )]
     Invisible {
         /// The file.
         file: String,
         /// The line.
-        line: u64,
+        line: Position,
         /// The name, quoted.
         name: Excerpt,
     },
     /// The header repeated below it.
     #[error(
-        "{file}, line {line}: this is the header again; take it out, and check that one file was not put behind another"
+        "{file}, {line}: this is the header again; take it out, and check that one file was not put behind another"
     )]
     RepeatedHeader {
         /// The file.
         file: String,
         /// The line.
-        line: u64,
+        line: Position,
     },
     /// More cells than a record may have.
     #[error(
@@ -241,36 +263,134 @@ pub enum ReadError {
     },
     /// A row with more or fewer cells than the header.
     #[error(
-        "{file}, line {line}: the row has {found} cells, but the header has {expected}; quote names that contain the separator, and give every row as many cells as the header"
+        "{file}, {line}: the row has {found} cells, but the header has {expected}; quote names that contain the separator, and give every row as many cells as the header"
     )]
     CellCount {
         /// The file.
         file: String,
         /// The line.
-        line: u64,
+        line: Position,
         /// The row's number of cells.
         found: usize,
         /// The header's number of cells.
         expected: usize,
     },
     /// The items cannot be numbered.
-    #[error("{file}, line {line}: {error}")]
+    #[error("{file}, {line}: {error}")]
     Items {
         /// The file.
         file: String,
         /// The line.
-        line: u64,
+        line: Position,
         /// What is wrong.
         #[source]
         error: TransactionsError,
     },
     /// More transactions than can be numbered.
-    #[error("{file}, line {line}: there are more than 2^32 transactions; split the file")]
+    #[error("{file}, {line}: there are more than 2^32 transactions; split the file")]
     TooManyTransactions {
         /// The file.
         file: String,
         /// The line.
-        line: u64,
+        line: Position,
+    },
+    /// A line of a taxonomy without an item.
+    #[error(
+        "{file}, {line}: the line begins without an item; write an item, and behind it what it belongs to"
+    )]
+    TaxonomyLine {
+        /// The file.
+        file: String,
+        /// The line.
+        line: Position,
+    },
+    /// A taxonomy whose separator is unclear.
+    #[error(
+        "{file} has several characters that may separate names; write it with commas, and names that have one in double quotes"
+    )]
+    UnclearTaxonomy {
+        /// The file.
+        file: String,
+    },
+    /// A taxonomy in which nothing belongs to anything.
+    #[error(
+        "{file} names nothing that an item belongs to; write an item on each line, and behind it what it belongs to, separated by commas"
+    )]
+    EmptyTaxonomy {
+        /// The file.
+        file: String,
+    },
+    /// A taxonomy in which something belongs to itself.
+    #[error("{file} goes in a circle: {way}; take one of these lines out")]
+    Cycle {
+        /// The file.
+        file: String,
+        /// The circle.
+        way: Excerpt,
+    },
+    /// A taxonomy in which an item belongs to more than can be meant.
+    #[error(
+        "{file}: the item {item} belongs to more than {limit} others; check that each line has an item and what it belongs to"
+    )]
+    TooManyAncestors {
+        /// The file.
+        file: String,
+        /// The item.
+        item: Excerpt,
+        /// The most.
+        limit: usize,
+    },
+    /// A taxonomy of other items.
+    #[error(
+        "{file} says of no item of the data what it belongs to; write items as the data do, where one is {item} and not {named}, or leave out `{TAXONOMY}`"
+    )]
+    UselessTaxonomy {
+        /// The file of the taxonomy.
+        file: String,
+        /// An item of it.
+        named: Excerpt,
+        /// An item of the data.
+        item: Excerpt,
+    },
+    /// A further file of a dataset, read with another taxonomy than the first.
+    #[error(
+        "{file} is read with another taxonomy than the dataset's first file, so that supports of what items belong to would not add up; give the same with `{TAXONOMY}`, or encrypt all files anew"
+    )]
+    OtherTaxonomy {
+        /// The file.
+        file: String,
+    },
+    /// An option about text for a table that was stored as one.
+    #[error(
+        "{file} is no text, but a table with names and types of its columns; leave out `{option}`"
+    )]
+    NotText {
+        /// The file or table.
+        file: String,
+        /// The option.
+        option: Choice,
+    },
+    /// A table's column that is neither text nor numbers nor booleans.
+    #[error("{file}: the column {column} is of type {kind}, which holds no items; give `{}` if it is not needed, or write it as text", dropping(.column))]
+    ColumnType {
+        /// The file or table.
+        file: String,
+        /// The column.
+        column: String,
+        /// Its type.
+        kind: String,
+    },
+    /// A table that its decoder does not read.
+    #[error(
+        "cannot read {file} as {container}: {reason}; write it again, or check that it is whole"
+    )]
+    Table {
+        /// The file or table.
+        file: String,
+        /// What it seems to be.
+        container: Container,
+        /// The decoder's message.
+        reason: String,
     },
     /// Nothing but blank lines, or a header.
     #[error("{file} has no transactions; check that it is the right file and is not empty")]
@@ -313,8 +433,12 @@ impl Remedy {
     }
 }
 
-fn place(line: Option<u64>) -> String {
-    line.map_or_else(String::new, |line| format!(", line {line}"))
+fn dropping(column: &str) -> Choice {
+    DROP_COLUMNS.to(&[column][..])
+}
+
+fn place(line: Option<Position>) -> String {
+    line.map_or_else(String::new, |line| format!(", {line}"))
 }
 
 fn sentence(remedies: &[Remedy]) -> String {
@@ -371,7 +495,7 @@ impl fmt::Display for ItemProblem {
 
 /// Text from the file in a message: quoted, escaped and, if long, truncated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Excerpt(String);
+pub struct Excerpt(Box<str>);
 
 impl Excerpt {
     const MAX_CHARS: usize = 60;
@@ -382,10 +506,11 @@ impl Excerpt {
         let head = &bytes[..bytes.len().min(4 * Self::MAX_CHARS + 4)];
         let text = String::from_utf8_lossy(head);
         let cut = text.char_indices().nth(Self::MAX_CHARS);
-        Excerpt(match cut {
+        let shown = match cut {
             Some((end, _)) => format!("{:?}…", &text[..end]),
             None => format!("{text:?}"),
-        })
+        };
+        Excerpt(shown.into())
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::error::{Excerpt, ItemProblem, ReadError};
+use super::error::{Excerpt, ItemProblem, Position, ReadError};
 use super::lines::{Line, Lines};
 use crate::transactions::{Transactions, TransactionsBuilder};
 
@@ -21,7 +21,7 @@ pub(super) fn read(lines: &mut Lines<'_>) -> Result<Transactions, ReadError> {
         }
         let items_error = |error| ReadError::Items {
             file: file.clone(),
-            line: line.number,
+            line: Position::Line(line.number),
             error,
         };
         for _ in 0..std::mem::take(&mut blank_lines) {

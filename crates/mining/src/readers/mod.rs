@@ -1,9 +1,12 @@
-//! Reading transactions from files: FIMI and four forms of CSV, plain or
-//! compressed.
+//! Reading transactions from files and tables: FIMI and four forms of CSV, plain or compressed; Parquet, Arrow and frames
+//! in memory in the same forms.
 //!
 //! Readers stream the file and keep only the transactions. Malformed input causes no panic, and nothing is guessed:
 //! ambiguous input is an error with the line, the cause and the options that settle it. `docs/input.md` has the rules.
 
+#[cfg(feature = "arrow")]
+mod arrow;
+mod bins;
 mod column_names;
 mod compression;
 mod csv;
@@ -12,33 +15,77 @@ mod error;
 mod fimi;
 mod lines;
 mod options;
+#[cfg_attr(not(feature = "arrow"), allow(dead_code))]
 mod record;
+mod taxonomy;
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Cursor, Read};
 use std::path::Path;
 
+#[cfg(feature = "arrow")]
+pub use arrow::read_batches;
+pub use bins::Bin;
+pub use column_names::are_of_long_form;
 pub use compression::Compression;
-pub use error::{ItemProblem, ReadError, Remedy};
+pub use error::{ItemProblem, Position, ReadError, Remedy};
 pub use lines::MAX_LINE_BYTES;
 pub use options::{
-    Encoding, Format, HowRead, ItemSupport, Missing, ReadOptions, Separator, Spaces, UnknownOption,
-    columns_in,
+    Container, Encoding, Format, HowRead, ItemSupport, Missing, ReadOptions, Separator, Spaces,
+    UnknownOption, columns_in,
 };
+pub use taxonomy::AppliedTaxonomy;
 
 use crate::transactions::Transactions;
 use lines::Lines;
 use oboro_format::wording::{FORMAT, HEADER, ITEM_COLUMN, TRANSACTION_COLUMN};
+use record::Records;
+use taxonomy::Taxonomy;
 
-/// Reads the transactions in the file at `path`, and reports how it was read. Compression (gzip, zstd) is detected by
-/// the first bytes, whatever the file's name.
+/// What messages call a file.
+fn name_of(path: &Path) -> String {
+    if path.as_os_str() == STANDARD_INPUT {
+        "standard input".to_owned()
+    } else {
+        path.display().to_string()
+    }
+}
+
+/// The path that stands for standard input.
+pub const STANDARD_INPUT: &str = "-";
+
+/// Reads the transactions in the file at `path`, or in standard input if that is `-`, and reports how it was read.
+/// Compression (gzip, zstd) and tables (Parquet, Arrow) are detected by the first bytes, whatever the file's name.
 ///
 /// # Errors
 /// The file cannot be read, is damaged, contradicts the options, or is ambiguous.
 pub fn read_path(path: &Path, options: &ReadOptions) -> Result<(Transactions, HowRead), ReadError> {
-    let file = path.display().to_string();
-    match File::open(path) {
-        Ok(input) => read(input, &file, options),
+    let file = name_of(path);
+    if path.as_os_str() == STANDARD_INPUT {
+        return read(std::io::stdin().lock(), &file, options);
+    }
+    let opened = File::open(path).and_then(|opened| {
+        let is_file = opened.metadata()?.is_file();
+        Ok((opened, is_file))
+    });
+    match opened {
+        #[cfg(feature = "arrow")]
+        Ok((mut input, true)) => {
+            use std::io::Seek;
+            let io_error = |error| ReadError::Io {
+                file: file.clone(),
+                error,
+            };
+            let mut start = Vec::new();
+            let mut head = input.by_ref().take(arrow::Magic::BYTES as u64);
+            head.read_to_end(&mut start).map_err(io_error)?;
+            input.rewind().map_err(io_error)?;
+            match arrow::Magic::of(&start) {
+                Some(magic) => arrow::read_file(magic, input, &file, options),
+                None => read(input, &file, options),
+            }
+        }
+        Ok((input, _)) => read(input, &file, options),
         Err(error) => Err(ReadError::Io { file, error }),
     }
 }
@@ -53,13 +100,32 @@ pub fn read_next(
     options: ReadOptions,
     before: Option<&HowRead>,
 ) -> Result<(Transactions, HowRead), ReadError> {
+    next_after(&name_of(path), options, before, |options| {
+        read_path(path, options)
+    })
+}
+
+/// Reads further data of a dataset, named `file`, with `read`.
+///
+/// # Errors
+/// As [`read_next`].
+pub fn next_after(
+    file: &str,
+    options: ReadOptions,
+    before: Option<&HowRead>,
+    read: impl FnOnce(&ReadOptions) -> Result<(Transactions, HowRead), ReadError>,
+) -> Result<(Transactions, HowRead), ReadError> {
     let has_form = |it: &&HowRead| [Format::Auto, it.options.format].contains(&options.format);
-    let Some(before) = before.filter(has_form) else {
-        return read_path(path, &options);
+    let Some(form) = before.filter(has_form) else {
+        let (transactions, how) = read(&options)?;
+        check_taxonomy(file, &how, before)?;
+        return Ok((transactions, how));
     };
     let is_header_said = options.header.is_some();
+    let before = form;
     let given = options.or(&before.given);
-    let read = read_path(path, &given).and_then(|(transactions, how)| {
+    let read = read(&given).and_then(|(transactions, how)| {
+        check_taxonomy(file, &how, Some(before))?;
         let (here, there) = (&how.options, &before.options);
         let columns = |it: &ReadOptions| (it.transaction_columns.clone(), it.item_column.clone());
         let are_given = given.item_column.is_some() || !given.transaction_columns.is_empty();
@@ -74,14 +140,14 @@ pub fn read_next(
             settings.push(ITEM_COLUMN.to(column.as_str()));
         }
         Err(ReadError::Doubtful {
-            file: path.display().to_string(),
+            file: file.to_owned(),
             line: None,
             what: "it looks as if it has another form than the first file".to_owned(),
             remedies: vec![Remedy::new(settings, "if that is right")],
         })
     });
     read.map_err(|error| match error {
-        error @ ReadError::Io { .. } => error,
+        error @ (ReadError::Io { .. } | ReadError::OtherTaxonomy { .. }) => error,
         // What was said of the first file does not say that this one's only line is a header. In long form its columns do.
         ReadError::NoTransactions { file }
             if given.header == Some(true)
@@ -105,16 +171,39 @@ pub fn read_next(
     })
 }
 
+/// Refuses a file whose items belong to other things than those of the dataset's first file.
+fn check_taxonomy(file: &str, how: &HowRead, before: Option<&HowRead>) -> Result<(), ReadError> {
+    let digest = |how: &HowRead| how.taxonomy_applied.as_ref().map(|it| it.digest.clone());
+    if before.is_none_or(|before| digest(before) == digest(how)) {
+        return Ok(());
+    }
+    let file = file.to_owned();
+    Err(ReadError::OtherTaxonomy { file })
+}
+
 /// Reads transactions from `input`, named `file` in error messages. The input need not be buffered.
 ///
 /// # Errors
 /// As [`read_path`].
 pub fn read(
-    input: impl Read,
+    mut input: impl Read,
     file: &str,
     options: &ReadOptions,
 ) -> Result<(Transactions, HowRead), ReadError> {
-    let opened = compression::open(input, file)?;
+    let mut start = Vec::new();
+    let head = input
+        .by_ref()
+        .take(compression::MAGIC_BYTES as u64)
+        .read_to_end(&mut start);
+    if let Err(error) = head {
+        let file = file.to_owned();
+        return Err(ReadError::Io { file, error });
+    }
+    #[cfg(feature = "arrow")]
+    if let Some(magic) = arrow::Magic::of(&start) {
+        return arrow::read_input(magic, Cursor::new(start).chain(input), file, options);
+    }
+    let opened = compression::open(Cursor::new(start).chain(input), file)?;
     let mut lines = Lines::new(opened, file);
     let settled = detect::settle(&mut lines, options)?;
     let (transactions, columns) = match settled.options.format {
@@ -135,10 +224,25 @@ pub fn read(
             (transactions, (0, Vec::new()))
         }
         _ => {
-            let table = csv::read(&mut lines, &settled)?;
+            let separator = settled.options.separator.unwrap_or(Separator::COMMA);
+            let encoding = settled.options.encoding.unwrap_or(Encoding::Utf8);
+            let table = csv::read(Records::new(&mut lines, separator, encoding), &settled)?;
             (table.transactions, table.columns)
         }
     };
+    let packed = (lines.compression(), lines.has_mark());
+    let options = (settled.options, options.clone());
+    finished(file, transactions, options, packed, columns)
+}
+
+/// The transactions with all that their items belong to, and how they were read.
+fn finished(
+    file: &str,
+    mut transactions: Transactions,
+    (mut options, mut given): (ReadOptions, ReadOptions),
+    packed: (Compression, bool),
+    columns: (usize, Vec<String>),
+) -> Result<(Transactions, HowRead), ReadError> {
     let file = file.to_owned();
     if transactions.is_empty() {
         return Err(ReadError::NoTransactions { file });
@@ -146,13 +250,23 @@ pub fn read(
     if transactions.item_count() == 0 {
         return Err(ReadError::NoItems { file });
     }
-    let packed = (lines.compression(), lines.has_mark());
-    let how = HowRead::new(
-        (settled.options, options.clone()),
-        packed,
-        columns,
-        &transactions,
-    );
+    let mut applied = None;
+    if let Some(path) = options.taxonomy.take() {
+        let (whole, how) = Taxonomy::read(&path)?.apply(transactions)?;
+        transactions = if options.format.is_table() {
+            whole
+        } else {
+            whole.sorted_by_name()
+        };
+        applied = Some(how);
+        // Further files of the dataset need it, from wherever they are read.
+        let path = std::path::absolute(&path).unwrap_or(path);
+        // The record is JSON, which has no other paths.
+        options.taxonomy = Some(path.to_string_lossy().into_owned().into());
+        given.taxonomy.clone_from(&options.taxonomy);
+    }
+    let mut how = HowRead::new((options, given), packed, columns, &transactions);
+    how.taxonomy_applied = applied;
     Ok((transactions, how))
 }
 

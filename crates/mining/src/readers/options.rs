@@ -1,12 +1,15 @@
 //! The options that settle how a file is read, and the report of how it was.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::bins::Bin;
 use super::compression::Compression;
 use super::record::{Cells, Split};
+use super::taxonomy::AppliedTaxonomy;
 use crate::transactions::Transactions;
 
 /// The form of a file of transactions.
@@ -72,6 +75,17 @@ pub struct UnknownOption {
     choices: &'static str,
 }
 
+impl UnknownOption {
+    pub(super) fn new(given: impl Into<String>, what: &'static str, choices: &'static str) -> Self {
+        let given = given.into();
+        Self {
+            given,
+            what,
+            choices,
+        }
+    }
+}
+
 impl FromStr for Format {
     type Err = UnknownOption;
 
@@ -81,6 +95,38 @@ impl FromStr for Format {
             given: text.to_owned(),
             what: "a format",
             choices: "auto, fimi, csv-basket, csv-long, csv-onehot or csv-counts",
+        })
+    }
+}
+
+/// What holds the rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Container {
+    /// Lines of text.
+    #[default]
+    Text,
+    /// A Parquet file.
+    Parquet,
+    /// A file or stream of Arrow IPC, also called Feather.
+    Arrow,
+    /// A table in memory.
+    Memory,
+}
+
+impl Container {
+    fn is_text(&self) -> bool {
+        *self == Self::Text
+    }
+}
+
+impl fmt::Display for Container {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Text => "text",
+            Self::Parquet => "Parquet",
+            Self::Arrow => "Arrow",
+            Self::Memory => "a table",
         })
     }
 }
@@ -237,6 +283,12 @@ pub struct ReadOptions {
     pub missing: Option<Missing>,
     /// The column with a unique id of each transaction. It is not an item.
     pub row_ids: Option<String>,
+    /// Columns whose numbers become items by ranges.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bins: Vec<Bin>,
+    /// The file that says what items belong to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taxonomy: Option<PathBuf>,
 }
 
 impl ReadOptions {
@@ -251,13 +303,13 @@ impl ReadOptions {
     /// These options, completed by those of an earlier file.
     #[must_use]
     pub fn or(self, before: &Self) -> Self {
-        let columns = |given: Vec<String>, before: &Vec<String>| {
+        fn list<T: Clone>(given: Vec<T>, before: &[T]) -> Vec<T> {
             if given.is_empty() {
-                before.clone()
+                before.to_vec()
             } else {
                 given
             }
-        };
+        }
         Self {
             format: match self.format {
                 Format::Auto => before.format,
@@ -266,20 +318,31 @@ impl ReadOptions {
             separator: self.separator.or(before.separator),
             header: self.header.or(before.header),
             encoding: self.encoding.or(before.encoding),
-            transaction_columns: columns(self.transaction_columns, &before.transaction_columns),
+            transaction_columns: list(self.transaction_columns, &before.transaction_columns),
             item_column: self.item_column.or_else(|| before.item_column.clone()),
-            drop_columns: columns(self.drop_columns, &before.drop_columns),
+            drop_columns: list(self.drop_columns, &before.drop_columns),
             spaces: self.spaces.or(before.spaces),
             missing: self.missing.or(before.missing),
             row_ids: self.row_ids.or_else(|| before.row_ids.clone()),
+            bins: list(self.bins, &before.bins),
+            taxonomy: self.taxonomy.or_else(|| before.taxonomy.clone()),
         }
     }
 
-    /// The columns without items: those to be left out, and that of row ids unless it identifies transactions.
+    /// The columns whose cells are no items: those to be left out, those of numbers, and that of row ids unless it
+    /// identifies transactions.
     pub(super) fn non_item_columns(&self) -> Vec<String> {
         let ids = self.row_ids.iter();
-        let ids = ids.filter(|&it| !self.transaction_columns.contains(it));
-        self.drop_columns.iter().chain(ids).cloned().collect()
+        let ids = ids
+            .filter(|&it| !self.transaction_columns.contains(it))
+            .cloned();
+        let binned = self.bins.iter().map(|it| it.column().to_owned());
+        self.drop_columns
+            .iter()
+            .cloned()
+            .chain(ids)
+            .chain(binned)
+            .collect()
     }
 
     /// Whether an option is given that only CSV has.
@@ -287,6 +350,7 @@ impl ReadOptions {
         let without = Self {
             format: Format::Auto,
             encoding: None,
+            taxonomy: None,
             ..self.clone()
         };
         without != Self::default()
@@ -317,6 +381,15 @@ pub struct HowRead {
     pub options: ReadOptions,
     /// The options given.
     pub given: ReadOptions,
+    /// What holds its rows.
+    #[serde(default, skip_serializing_if = "Container::is_text")]
+    pub container: Container,
+    /// Whether items are whole numbers there, and their names the digits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub numbers: bool,
+    /// The taxonomy, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taxonomy_applied: Option<AppliedTaxonomy>,
     /// Its compression.
     pub compression: Compression,
     /// Whether it began with a byte order mark.
@@ -379,6 +452,9 @@ impl HowRead {
         Self {
             options,
             given,
+            container: Container::Text,
+            numbers: false,
+            taxonomy_applied: None,
             compression,
             byte_order_mark,
             columns_used,
@@ -433,11 +509,14 @@ fn few(names: &[String]) -> String {
     }
 }
 
-/// Two lines of readable text.
+/// Two lines of readable text, three with a taxonomy.
 impl fmt::Display for HowRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let options = &self.options;
-        write!(f, "{}", options.format)?;
+        match self.container {
+            Container::Text => write!(f, "{}", options.format)?,
+            container => write!(f, "{container} ({})", options.format)?,
+        }
         if let (Some(separator), Some(header), Some(encoding)) =
             (options.separator, options.header, options.encoding)
         {
@@ -462,6 +541,9 @@ impl fmt::Display for HowRead {
         if let Some(column) = &options.row_ids {
             write!(f, ", row ids from {column:?}")?;
         }
+        for bin in &options.bins {
+            write!(f, ", ranges {bin}")?;
+        }
         if !self.columns_dropped.is_empty() {
             let dropped = &self.columns_dropped;
             write!(f, ", {} not used: {}", dropped.len(), few(dropped))?;
@@ -479,6 +561,16 @@ impl fmt::Display for HowRead {
             sparsest.transactions,
             densest.item,
             densest.transactions
-        )
+        )?;
+        if let (Some(path), Some(applied)) = (&options.taxonomy, &self.taxonomy_applied) {
+            write!(
+                f,
+                "\n  {} items belong to others by {:?}, which added {}",
+                applied.items,
+                path.display(),
+                applied.added
+            )?;
+        }
+        Ok(())
     }
 }

@@ -1,9 +1,9 @@
-//! Records of CSV: lines split into cells.
+//! Records: lines of CSV split into cells, or the rows of a table that was stored as one.
 //!
 //! A quoted cell may span a few lines. A closing quote must be followed by a separator or the line's end, so that a
 //! stray quote is found instead of swallowing the lines after it.
 
-use super::error::ReadError;
+use super::error::{Position, ReadError};
 use super::lines::{Line, Lines, MAX_LINE_BYTES};
 use super::options::{Encoding, Separator};
 
@@ -36,8 +36,7 @@ pub(super) enum Split {
 impl Cells {
     /// Sets the cells to those of a record without its line end.
     pub(super) fn split(&mut self, record: &str, separator: u8) -> Split {
-        self.text.clear();
-        self.ends.clear();
+        self.clear();
         let mut rest = record;
         loop {
             let quoted = rest.starts_with('"');
@@ -75,6 +74,18 @@ impl Cells {
         }
     }
 
+    /// Makes this a record without cells.
+    pub(super) fn clear(&mut self) {
+        self.text.clear();
+        self.ends.clear();
+    }
+
+    /// Adds a cell, which `write` appends to the text before it.
+    pub(super) fn push(&mut self, write: impl FnOnce(&mut String)) {
+        write(&mut self.text);
+        self.ends.push((self.text.len(), false));
+    }
+
     /// The number of cells.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
@@ -102,63 +113,141 @@ impl Cells {
     }
 }
 
+/// Where records come from.
+pub(super) enum Source<'l, 'a> {
+    /// Lines of text.
+    Text {
+        lines: &'l mut Lines<'a>,
+        separator: u8,
+        encoding: Encoding,
+        /// The lines of the current record.
+        text: String,
+    },
+    /// Rows of a table; its columns' names come first.
+    Rows(&'l mut dyn Rows),
+}
+
+/// Rows of a table that was stored as one.
+pub(super) trait Rows {
+    /// The table's name for messages.
+    fn name(&self) -> String;
+
+    /// The names of the columns.
+    fn names(&self) -> &Cells;
+
+    /// Reads the next row into `cells`; returns its number, from 1.
+    fn next(&mut self, cells: &mut Cells) -> Result<Option<u64>, ReadError>;
+}
+
 /// Reads records.
 pub(super) struct Records<'l, 'a> {
-    pub(super) lines: &'l mut Lines<'a>,
-    separator: u8,
-    encoding: Encoding,
-    text: String,
+    source: Source<'l, 'a>,
+    /// Whether the names of a table's columns were read.
+    begun: bool,
     pub(super) cells: Cells,
 }
 
 impl<'l, 'a> Records<'l, 'a> {
     pub(super) fn new(lines: &'l mut Lines<'a>, separator: Separator, encoding: Encoding) -> Self {
-        Self {
+        Self::of(Source::Text {
             lines,
             separator: separator.byte(),
             encoding,
             text: String::new(),
+        })
+    }
+
+    pub(super) fn of_rows(rows: &'l mut dyn Rows) -> Self {
+        Self::of(Source::Rows(rows))
+    }
+
+    fn of(source: Source<'l, 'a>) -> Self {
+        Self {
+            source,
+            begun: false,
             cells: Cells::default(),
         }
     }
 
-    /// Reads the next record that is not blank into `cells`; returns the number of its first line.
-    pub(super) fn next(&mut self) -> Result<Option<u64>, ReadError> {
+    /// The name of the file or table for messages.
+    pub(super) fn file(&self) -> String {
+        match &self.source {
+            Source::Text { lines, .. } => lines.file(),
+            Source::Rows(rows) => rows.name(),
+        }
+    }
+
+    /// Whether columns have names without an option that says so.
+    pub(super) fn have_names(&self) -> bool {
+        matches!(self.source, Source::Rows(_))
+    }
+
+    /// Reads the next record that is not a blank line into `cells`; returns the place of its beginning.
+    pub(super) fn next(&mut self) -> Result<Option<Position>, ReadError> {
         loop {
-            match self.next_or_blank()? {
-                Some(_) if is_blank(&self.text, self.separator) => {}
-                record => return Ok(record),
+            let record = self.next_or_blank()?;
+            match &self.source {
+                Source::Text {
+                    separator, text, ..
+                } if record.is_some() && is_blank(text, *separator) => {}
+                _ => return Ok(record),
             }
         }
     }
 
-    /// The same, but a blank record is returned as one empty cell.
-    pub(super) fn next_or_blank(&mut self) -> Result<Option<u64>, ReadError> {
-        let file = self.lines.file();
-        let Some(line) = self.lines.next()? else {
-            return Ok(None);
-        };
-        let number = line.number;
-        self.text.clear();
-        decode(&file, line, self.encoding, &mut self.text)?;
-        for _ in 0..MAX_RECORD_LINES {
-            match self.cells.split(&self.text, self.separator) {
-                Split::Whole => return Ok(Some(number)),
-                Split::AfterQuote => return Err(ReadError::AfterQuote { file, line: number }),
-                Split::TooMany => return Err(ReadError::TooManyCells { file, line: number }),
-                Split::Open => {}
+    /// The same, but a blank line is returned as one empty cell.
+    pub(super) fn next_or_blank(&mut self) -> Result<Option<Position>, ReadError> {
+        match &mut self.source {
+            Source::Text {
+                lines,
+                separator,
+                encoding,
+                text,
+            } => {
+                let number = next_of_text(lines, *separator, *encoding, text, &mut self.cells)?;
+                Ok(number.map(Position::Line))
             }
-            let Some(line) = self.lines.next()? else {
-                break;
-            };
-            self.text.push('\n');
-            decode(&file, line, self.encoding, &mut self.text)?;
-            if self.text.len() > MAX_LINE_BYTES {
-                break;
+            Source::Rows(rows) if !std::mem::replace(&mut self.begun, true) => {
+                self.cells.clone_from(rows.names());
+                Ok(Some(Position::Schema))
             }
+            Source::Rows(rows) => Ok(rows.next(&mut self.cells)?.map(Position::Row)),
         }
-        Err(ReadError::UnclosedQuote { file, line: number })
     }
+}
+
+/// Reads the next record of a text, and returns the number of its first line.
+fn next_of_text(
+    lines: &mut Lines<'_>,
+    separator: u8,
+    encoding: Encoding,
+    text: &mut String,
+    cells: &mut Cells,
+) -> Result<Option<u64>, ReadError> {
+    let file = lines.file();
+    let Some(line) = lines.next()? else {
+        return Ok(None);
+    };
+    let number = line.number;
+    text.clear();
+    decode(&file, line, encoding, text)?;
+    for _ in 0..MAX_RECORD_LINES {
+        match cells.split(text, separator) {
+            Split::Whole => return Ok(Some(number)),
+            Split::AfterQuote => return Err(ReadError::AfterQuote { file, line: number }),
+            Split::TooMany => return Err(ReadError::TooManyCells { file, line: number }),
+            Split::Open => {}
+        }
+        let Some(line) = lines.next()? else {
+            break;
+        };
+        text.push('\n');
+        decode(&file, line, encoding, text)?;
+        if text.len() > MAX_LINE_BYTES {
+            break;
+        }
+    }
+    Err(ReadError::UnclosedQuote { file, line: number })
 }
 
 /// Whether a line consists of spaces that are not separators.

@@ -847,3 +847,117 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn numbers_become_items_by_ranges() {
+    let options = |format| ReadOptions {
+        bins: vec!["age=18,65".parse().unwrap()],
+        ..ReadOptions::of(format)
+    };
+    let table = "flu,gout,age\n1,0,17.9\n1,1,18\n0,1,64\n0,0,65\n";
+    let (data, how) = read(table.as_bytes(), "data", &options(Format::Auto)).unwrap();
+    assert_eq!(
+        data.names(),
+        ["flu", "gout", "age<18", "age=18..65", "age>=65"]
+    );
+    assert_eq!(
+        baskets(&data),
+        [
+            &["flu", "age<18"][..],
+            &["flu", "gout", "age=18..65"],
+            &["gout", "age=18..65"],
+            &["age>=65"],
+        ]
+    );
+    assert!(
+        how.to_string().contains("3 columns used, ranges age=18,65"),
+        "{how}"
+    );
+    let long = "visit,code,age\n1,I10,70\n1,E11,70\n2,I10,3\n";
+    let data = read_with(long, &options(Format::Auto)).unwrap();
+    assert_eq!(
+        baskets(&data),
+        [&["E11", "I10", "age>=65"][..], &["I10", "age<18"]]
+    );
+    let refused = |text: &str, format, parts: &[&str]| {
+        let message = read_with(text, &options(format)).unwrap_err().to_string();
+        for part in parts {
+            assert!(message.contains(part), "{message:?} lacks {part:?}");
+        }
+    };
+    let missing = "flu,gout,age\n1,0,17\n0,1,\n";
+    refused(
+        missing,
+        Format::Auto,
+        &[
+            "line 3: the column \"age\" has no value",
+            "`--missing absent`",
+        ],
+    );
+    let absent = ReadOptions {
+        missing: Some(Missing::Absent),
+        ..options(Format::Auto)
+    };
+    assert_eq!(baskets(&read_with(missing, &absent).unwrap())[1], ["gout"]);
+    refused(
+        "flu,gout,age\n1,0,old\n0,1,1\n",
+        Format::Auto,
+        &["line 2", "\"old\"", "`--drop-columns age`"],
+    );
+    refused(
+        "flu,gout\n1,0\n0,1\n",
+        Format::Auto,
+        &["no columns are called \"age\", named by `--bin`"],
+    );
+    refused("a,b\nc\n", Format::Auto, &["csv-basket has no use for"]);
+    refused("1 2\n", Format::Fimi, &["fimi has no use for"]);
+}
+
+#[test]
+fn a_taxonomy_is_that_of_the_first_file_for_all_files_of_a_dataset() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
+    write("codes", "I10,circulatory\nI20,circulatory\n");
+    write("first", "visit,code\n1,I10\n1,E11\n2,I20\n");
+    let options = ReadOptions {
+        taxonomy: Some(path("codes")),
+        ..ReadOptions::default()
+    };
+    let (data, how) = read_path(&path("first"), &options).unwrap();
+    assert_eq!(
+        baskets(&data),
+        [&["E11", "I10", "circulatory"][..], &["I20", "circulatory"]]
+    );
+    assert!(
+        how.to_string().contains("2 items belong to others by"),
+        "{how}"
+    );
+    assert_eq!(how.taxonomy_applied.as_ref().unwrap().added, 1);
+    let next = |options, before| read_next(&path("first"), options, before);
+    let again = next(ReadOptions::default(), Some(&how)).unwrap();
+    assert_eq!(again.0, data);
+    // Another taxonomy, none at first, and one that is gone.
+    let refused = |options, before: &HowRead, part: &str| {
+        let message = next(options, Some(before)).unwrap_err().to_string();
+        assert!(message.contains(part), "{message}");
+    };
+    let (_, without) = read_path(&path("first"), &ReadOptions::default()).unwrap();
+    refused(
+        options.clone(),
+        &without,
+        "another taxonomy than the dataset's first file",
+    );
+    write("others", "I10,circulatory\n");
+    let others = ReadOptions {
+        taxonomy: Some(path("others")),
+        ..ReadOptions::default()
+    };
+    refused(
+        others,
+        &how,
+        "another taxonomy than the dataset's first file",
+    );
+    std::fs::remove_file(path("codes")).unwrap();
+    refused(ReadOptions::default(), &how, "codes");
+}

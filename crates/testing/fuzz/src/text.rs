@@ -2,6 +2,7 @@
 
 use crate::decoded;
 use oboro_format::{DatasetId, Digest};
+use oboro_mining::readers::Bin;
 use oboro_mining::writers::write_fimi;
 use oboro_mining::{
     Format, ItemsetsDocument, Metric, MinSupport, ReadOptions, RuleOptions, Transactions,
@@ -82,6 +83,7 @@ pub fn words(bytes: &[u8]) -> Option<()> {
     let others = [
         word::<Format>(text).map(drop),
         word::<Metric>(text).map(drop),
+        word::<Bin>(text).map(drop),
         word::<DatasetId>(text).map(drop),
         word::<Digest>(text).map(drop),
     ];

@@ -1,0 +1,692 @@
+//! Tables that are stored or held as such: Parquet, Arrow IPC, and batches of Arrow in memory. Their cells are given as
+//! text to what reads CSV, so that a table means the same however it arrives; the names and types of columns replace
+//! what is detected in text.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{Cursor, Read, Seek};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::rc::Rc;
+use std::sync::Once;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_ipc::reader::{FileReader, StreamReader};
+use arrow_schema::{ArrowError, DataType, Schema, SchemaRef, TimeUnit};
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::reader::ChunkReader;
+use serde_json::Value;
+
+use super::compression::Compression;
+use super::csv;
+use super::detect::settle_table;
+use super::error::ReadError;
+use super::finished;
+use super::options::{Container, Format, HowRead, ReadOptions};
+use super::record::{Cells, Records, Rows};
+use crate::transactions::Transactions;
+
+/// The cells of a table that are looked at before it is read.
+const SAMPLE_CELLS: usize = 1 << 20;
+/// The most rows of them.
+const SAMPLE_ROWS: usize = 10_000;
+
+/// What a file begins with.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Magic {
+    Parquet,
+    ArrowFile,
+    ArrowStream,
+}
+
+impl Magic {
+    /// The bytes by which a table is recognised.
+    pub(super) const BYTES: usize = 6;
+
+    pub(super) fn of(start: &[u8]) -> Option<Self> {
+        match start {
+            [b'P', b'A', b'R', b'1', ..] => Some(Self::Parquet),
+            [b'A', b'R', b'R', b'O', b'W', b'1', ..] => Some(Self::ArrowFile),
+            // The mark before a message's length, which no text in UTF-8 or UTF-16 begins with.
+            [0xff, 0xff, 0xff, 0xff, ..] => Some(Self::ArrowStream),
+            _ => None,
+        }
+    }
+
+    fn container(self) -> Container {
+        match self {
+            Self::Parquet => Container::Parquet,
+            Self::ArrowFile | Self::ArrowStream => Container::Arrow,
+        }
+    }
+}
+
+/// Batches of rows with the same columns.
+struct Batches<'a> {
+    schema: SchemaRef,
+    next: Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + 'a>,
+}
+
+impl<'a> Batches<'a> {
+    fn of_parquet(input: impl ChunkReader + 'static) -> Result<Self, ArrowError> {
+        let builder = ParquetRecordBatchReaderBuilder::try_new(input)?;
+        let schema = builder.schema().clone();
+        let next = Box::new(builder.build()?);
+        Ok(Self { schema, next })
+    }
+
+    fn of_file(input: impl Read + Seek + 'a) -> Result<Self, ArrowError> {
+        let reader = FileReader::try_new_buffered(input, None)?;
+        let schema = reader.schema();
+        let next = Box::new(reader);
+        Ok(Self { schema, next })
+    }
+
+    fn of_stream(input: impl Read + 'a) -> Result<Self, ArrowError> {
+        let last = Rc::new(Cell::new(0));
+        let input = Watched {
+            input,
+            last: Rc::clone(&last),
+        };
+        let reader = StreamReader::try_new_buffered(input, None)?;
+        let schema = reader.schema();
+        // A stream that was cut off between two batches is read to its end without an error.
+        let check = std::iter::once_with(move || match last.get() {
+            END_OF_STREAM => None,
+            _ => Some(Err(ArrowError::IpcError("it is cut off".to_owned()))),
+        });
+        let next = Box::new(reader.chain(check.flatten()));
+        Ok(Self { schema, next })
+    }
+}
+
+/// The mark of a stream's end, as its last eight bytes.
+const END_OF_STREAM: u64 = 0xffff_ffff_0000_0000;
+
+/// An input and the last eight bytes that were read of it.
+struct Watched<R> {
+    input: R,
+    last: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Watched<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        let append = |last: u64, byte: &u8| last << 8 | u64::from(*byte);
+        let last = &buffer[read.saturating_sub(8)..read];
+        self.last.set(last.iter().fold(self.last.get(), append));
+        Ok(read)
+    }
+}
+
+/// Reads a table from a file that can be read at any place.
+pub(super) fn read_file(
+    magic: Magic,
+    input: File,
+    file: &str,
+    options: &ReadOptions,
+) -> Result<(Transactions, HowRead), ReadError> {
+    read_opened(magic, file, options, move || match magic {
+        Magic::Parquet => Batches::of_parquet(input),
+        Magic::ArrowFile => Batches::of_file(input),
+        Magic::ArrowStream => Batches::of_stream(input),
+    })
+}
+
+/// Reads a table from anything else. But for a stream, it is held in memory: its index is at its end.
+pub(super) fn read_input<'a>(
+    magic: Magic,
+    mut input: impl Read + 'a,
+    file: &str,
+    options: &ReadOptions,
+) -> Result<(Transactions, HowRead), ReadError> {
+    if magic == Magic::ArrowStream {
+        return read_opened(magic, file, options, move || Batches::of_stream(input));
+    }
+    let mut whole = Vec::new();
+    if let Err(error) = input.read_to_end(&mut whole) {
+        let file = file.to_owned();
+        return Err(ReadError::Io { file, error });
+    }
+    read_opened(magic, file, options, move || match magic {
+        Magic::Parquet => Batches::of_parquet(Bytes::from(whole)),
+        _ => Batches::of_file(Cursor::new(whole)),
+    })
+}
+
+fn read_opened<'a>(
+    magic: Magic,
+    file: &str,
+    options: &ReadOptions,
+    open: impl FnOnce() -> Result<Batches<'a>, ArrowError>,
+) -> Result<(Transactions, HowRead), ReadError> {
+    let container = magic.container();
+    let batches = guarded(file, container, open)?;
+    read_table(batches, container, file, options)
+}
+
+/// Reads transactions from batches in memory, named `name` in messages.
+///
+/// # Errors
+/// As [`read_path`](super::read_path); the producer of the batches fails.
+pub fn read_batches(
+    schema: SchemaRef,
+    batches: impl IntoIterator<Item = Result<RecordBatch, ArrowError>>,
+    name: &str,
+    options: &ReadOptions,
+) -> Result<(Transactions, HowRead), ReadError> {
+    let next = Box::new(batches.into_iter());
+    read_table(Batches { schema, next }, Container::Memory, name, options)
+}
+
+thread_local! {
+    /// Whether this thread runs a decoder, whose panics are reported as errors.
+    static DECODING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has panics of decoders not printed besides.
+fn silence_decoders() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let report = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !DECODING.get() {
+                report(panic);
+            }
+        }));
+    });
+}
+
+/// Runs a decoder. Those of Parquet and Arrow check what they read, but what they overlook ends in a panic, as at an
+/// index: of bytes from outside that must be an error.
+fn guarded<T>(
+    file: &str,
+    container: Container,
+    decode: impl FnOnce() -> Result<T, ArrowError>,
+) -> Result<T, ReadError> {
+    silence_decoders();
+    DECODING.set(true);
+    let decoded = catch_unwind(AssertUnwindSafe(decode));
+    DECODING.set(false);
+    let reason = match decoded {
+        Ok(Ok(decoded)) => return Ok(decoded),
+        Ok(Err(ArrowError::ParquetError(reason) | ArrowError::IpcError(reason))) => reason,
+        Ok(Err(ArrowError::IoError(_, error))) if error.raw_os_error().is_some() => {
+            let file = file.to_owned();
+            return Err(ReadError::Io { file, error });
+        }
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "it contradicts itself".to_owned(),
+    };
+    Err(ReadError::Table {
+        file: file.to_owned(),
+        container,
+        reason: reason.trim_end_matches('.').replace('\n', " "),
+    })
+}
+
+fn read_table(
+    batches: Batches<'_>,
+    container: Container,
+    file: &str,
+    options: &ReadOptions,
+) -> Result<(Transactions, HowRead), ReadError> {
+    let labels = Labels::of(&batches.schema);
+    let mut table = Table::new(batches, container, file, options, &labels)?;
+    let has_lists = table.list.is_some();
+    let sample = if has_lists {
+        Vec::new()
+    } else {
+        table.sample()?
+    };
+    let settled = settle_table(file, &table.names, sample, has_lists, options)?;
+    let numbers = match settled.options.format {
+        Format::CsvOneHot | Format::CsvCounts => labels.are_numbers,
+        _ => {
+            let item = settled.options.item_column.as_deref();
+            table.are_whole(item.map(str::trim))
+        }
+    };
+    let mut read = csv::read(Records::of_rows(&mut table), &settled)?;
+    read.columns.1.append(&mut table.index);
+    let (transactions, mut how) = finished(
+        file,
+        read.transactions,
+        (settled.options, options.clone()),
+        (Compression::Plain, false),
+        read.columns,
+    )?;
+    how.container = container;
+    let is_number = |name: &String| name.parse::<i64>().is_ok_and(|it| it.to_string() == *name);
+    how.numbers = numbers && transactions.names().iter().all(is_number);
+    Ok((transactions, how))
+}
+
+/// What pandas notes of a frame.
+struct Labels {
+    /// The columns that were its index.
+    index: Vec<String>,
+    /// Whether the labels of its columns were whole numbers.
+    are_numbers: bool,
+}
+
+impl Labels {
+    fn of(schema: &Schema) -> Self {
+        let noted = schema.metadata().get("pandas");
+        let noted: Value = noted
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default();
+        let list = |key: &str| noted[key].as_array().cloned().unwrap_or_default();
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let kinds: Vec<Option<String>> = list("column_indexes")
+            .iter()
+            .map(|it| text(&it["pandas_type"]))
+            .collect();
+        Self {
+            index: list("index_columns").iter().filter_map(text).collect(),
+            are_numbers: kinds == [Some("int64".to_owned())],
+        }
+    }
+}
+
+/// The rows of a table, as cells.
+struct Table<'a> {
+    batches: Batches<'a>,
+    container: Container,
+    file: String,
+    names: Cells,
+    /// The columns that are read, by place, and their types.
+    columns: Vec<(usize, DataType)>,
+    /// The column of lists of items, which is the last.
+    list: Option<usize>,
+    /// The columns of a frame's index, which are not read.
+    index: Vec<String>,
+    /// Batches that were read ahead.
+    ahead: VecDeque<RecordBatch>,
+    /// The current batch, and its next row.
+    current: Option<(Vec<Column>, usize, usize)>,
+    rows: u64,
+}
+
+impl<'a> Table<'a> {
+    fn new(
+        batches: Batches<'a>,
+        container: Container,
+        file: &str,
+        options: &ReadOptions,
+        labels: &Labels,
+    ) -> Result<Self, ReadError> {
+        let named: Vec<&str> = (options.transaction_columns.iter())
+            .chain(&options.row_ids)
+            .chain(&options.drop_columns)
+            .chain(&options.item_column)
+            .map(|it| it.trim())
+            .chain(options.bins.iter().map(|it| it.column()))
+            .collect();
+        let dropped = |name: &str| {
+            options
+                .drop_columns
+                .iter()
+                .any(|it| it.trim() == name.trim())
+        };
+        let schema = batches.schema.clone();
+        let mut columns = Vec::new();
+        let mut lists = Vec::new();
+        let mut index = Vec::new();
+        for (place, field) in schema.fields().iter().enumerate() {
+            let name = field.name();
+            if labels.index.contains(name) && !named.contains(&name.trim()) {
+                index.push(name.clone());
+                continue;
+            }
+            match item_type(field.data_type()) {
+                Some(Kind::Cell) => columns.push((place, field.data_type().clone())),
+                Some(Kind::List) if !dropped(name) => {
+                    lists.push((place, field.data_type().clone()));
+                }
+                // The names of what is left out are there, and nothing else.
+                _ if dropped(name) => columns.push((place, DataType::Null)),
+                _ => {
+                    return Err(ReadError::ColumnType {
+                        file: file.to_owned(),
+                        column: name.clone(),
+                        kind: field.data_type().to_string(),
+                    });
+                }
+            }
+        }
+        if let [_, (second, kind), ..] = &lists[..] {
+            return Err(ReadError::ColumnType {
+                file: file.to_owned(),
+                column: schema.field(*second).name().clone(),
+                kind: format!("{kind}, beside another column of lists"),
+            });
+        }
+        let list = lists.first().map(|(place, _)| *place);
+        columns.extend(lists);
+        let mut names = Cells::default();
+        for (place, _) in &columns {
+            names.push(|text| text.push_str(schema.field(*place).name()));
+        }
+        Ok(Self {
+            batches,
+            container,
+            file: file.to_owned(),
+            names,
+            columns,
+            list,
+            index,
+            ahead: VecDeque::new(),
+            current: None,
+            rows: 0,
+        })
+    }
+
+    /// Whether the items in a column, or those of the lists, are whole numbers.
+    fn are_whole(&self, item_column: Option<&str>) -> bool {
+        let named = |&(place, _): &&(usize, DataType)| match item_column {
+            Some(name) => self.batches.schema.field(*place).name().trim() == name,
+            None => self.list == Some(*place),
+        };
+        self.columns
+            .iter()
+            .find(named)
+            .is_some_and(|(_, kind)| match kind {
+                DataType::List(field) | DataType::LargeList(field) => {
+                    field.data_type().is_integer()
+                }
+                DataType::Dictionary(_, value) => value.is_integer(),
+                kind => kind.is_integer(),
+            })
+    }
+
+    /// The first rows. They will be read again.
+    fn sample(&mut self) -> Result<Vec<Cells>, ReadError> {
+        let wanted = (SAMPLE_CELLS / self.columns.len().max(1)).clamp(1, SAMPLE_ROWS);
+        let mut rows = Vec::new();
+        while rows.len() < wanted {
+            let Some(batch) = self.next_batch()? else {
+                break;
+            };
+            let columns = self.columns_of(&batch)?;
+            for row in 0..batch.num_rows().min(wanted - rows.len()) {
+                let mut cells = Cells::default();
+                self.cells(&columns, row, &mut cells)?;
+                rows.push(cells);
+            }
+            self.ahead.push_back(batch);
+        }
+        Ok(rows)
+    }
+
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>, ReadError> {
+        guarded(&self.file, self.container, || {
+            self.batches.next.next().transpose()
+        })
+    }
+
+    fn columns_of(&self, batch: &RecordBatch) -> Result<Vec<Column>, ReadError> {
+        let column = |(place, kind): &(usize, DataType)| match kind {
+            DataType::Null => None,
+            _ => Some(batch.column(*place).clone()),
+        };
+        guarded(&self.file, self.container, || {
+            Ok(self
+                .columns
+                .iter()
+                .map(|it| Column::new(column(it)))
+                .collect())
+        })
+    }
+
+    fn cells(&self, columns: &[Column], row: usize, cells: &mut Cells) -> Result<(), ReadError> {
+        guarded(&self.file, self.container, || {
+            cells.clear();
+            for column in columns {
+                column.push(row, cells)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Rows for Table<'_> {
+    fn name(&self) -> String {
+        self.file.clone()
+    }
+
+    fn names(&self) -> &Cells {
+        &self.names
+    }
+
+    fn next(&mut self, cells: &mut Cells) -> Result<Option<u64>, ReadError> {
+        loop {
+            if let Some((columns, length, row)) = self.current.take_if(|it| it.2 < it.1) {
+                self.cells(&columns, row, cells)?;
+                self.current = Some((columns, length, row + 1));
+                self.rows += 1;
+                return Ok(Some(self.rows));
+            }
+            let batch = match self.ahead.pop_front() {
+                Some(batch) => batch,
+                None => match self.next_batch()? {
+                    Some(batch) => batch,
+                    None => return Ok(None),
+                },
+            };
+            self.current = Some((self.columns_of(&batch)?, batch.num_rows(), 0));
+        }
+    }
+}
+
+enum Kind {
+    Cell,
+    List,
+}
+
+/// Whether values of a type are cells, or lists of them; `None` if they are neither.
+fn item_type(kind: &DataType) -> Option<Kind> {
+    let is_cell = |kind: &DataType| {
+        use DataType::{
+            Binary, BinaryView, Boolean, Date32, Decimal128, Float32, Float64, LargeBinary,
+            LargeUtf8, Null, Timestamp, Utf8, Utf8View,
+        };
+        kind.is_integer()
+            || matches!(
+                kind,
+                Boolean | Null | Utf8 | LargeUtf8 | Utf8View | Float32 | Float64
+            )
+            || matches!(kind, Binary | LargeBinary | BinaryView | Date32)
+            || matches!(kind, Decimal128(..) | Timestamp(..))
+    };
+    match kind {
+        DataType::Dictionary(_, value) => is_cell(value).then_some(Kind::Cell),
+        DataType::List(of) | DataType::LargeList(of) => match of.data_type() {
+            DataType::Dictionary(_, value) => is_cell(value).then_some(Kind::List),
+            kind => is_cell(kind).then_some(Kind::List),
+        },
+        kind => is_cell(kind).then_some(Kind::Cell),
+    }
+}
+
+/// The key of a value that is missing.
+const MISSING: usize = usize::MAX;
+
+/// A column of one batch.
+struct Column {
+    /// `None` if it is left out.
+    array: Option<ArrayRef>,
+    /// Of a dictionary, or of lists of one, the place of each value, or [`MISSING`].
+    keys: Option<Vec<usize>>,
+    /// The values: of a dictionary, of lists, or the array itself.
+    values: Option<ArrayRef>,
+}
+
+impl Column {
+    fn new(array: Option<ArrayRef>) -> Self {
+        let mut values = array.clone();
+        if let Some(of) = &array {
+            match of.data_type() {
+                DataType::List(_) => values = Some(of.as_list::<i32>().values().clone()),
+                DataType::LargeList(_) => values = Some(of.as_list::<i64>().values().clone()),
+                _ => {}
+            }
+        }
+        let dictionary = values.clone();
+        let dictionary = dictionary
+            .as_ref()
+            .and_then(|it| it.as_any_dictionary_opt());
+        let keys = dictionary.map(|it| {
+            values = Some(it.values().clone());
+            // With an empty dictionary every value is missing.
+            let mut keys = if it.values().is_empty() {
+                vec![MISSING; it.len()]
+            } else {
+                it.normalized_keys()
+            };
+            for (place, key) in keys.iter_mut().enumerate() {
+                if it.is_null(place) {
+                    *key = MISSING;
+                }
+            }
+            keys
+        });
+        Self {
+            array,
+            keys,
+            values,
+        }
+    }
+
+    /// Adds the cell of a row, or the cells of its list.
+    fn push(&self, row: usize, cells: &mut Cells) -> Result<(), ArrowError> {
+        let Some(array) = &self.array else {
+            cells.push(|_| {});
+            return Ok(());
+        };
+        let places = match array.data_type() {
+            DataType::List(_) | DataType::LargeList(_) if array.is_null(row) => 0..0,
+            DataType::List(_) => {
+                let offsets = array.as_list::<i32>().value_offsets();
+                offsets[row] as usize..offsets[row + 1] as usize
+            }
+            DataType::LargeList(_) => {
+                let offsets = array.as_list::<i64>().value_offsets();
+                offsets[row] as usize..offsets[row + 1] as usize
+            }
+            _ if array.is_null(row) => {
+                cells.push(|_| {});
+                return Ok(());
+            }
+            _ => row..row + 1,
+        };
+        for place in places {
+            let place = self.keys.as_ref().map_or(place, |keys| keys[place]);
+            let mut written = Ok(());
+            cells.push(|text| {
+                if let Some(values) = &self.values {
+                    written = write_value(values.as_ref(), place, text);
+                }
+            });
+            written?;
+        }
+        Ok(())
+    }
+}
+
+/// Appends a value as CSV would have it; nothing if it is missing.
+fn write_value(values: &dyn Array, place: usize, text: &mut String) -> Result<(), ArrowError> {
+    if place >= values.len() || values.is_null(place) {
+        return Ok(());
+    }
+    macro_rules! number {
+        ($type:ty) => {
+            write!(text, "{}", values.as_primitive::<$type>().value(place))
+        };
+    }
+    macro_rules! float {
+        ($type:ty) => {
+            match values.as_primitive::<$type>().value(place) {
+                number if number.is_nan() => Ok(()),
+                // Not -0.
+                number if number == 0.0 => text.write_str("0"),
+                number => write!(text, "{number}"),
+            }
+        };
+    }
+    macro_rules! time {
+        ($type:ty) => {
+            match values.as_primitive::<$type>().value_as_datetime(place) {
+                Some(time) => write!(text, "{time}"),
+                None => Ok(()),
+            }
+        };
+    }
+    macro_rules! bytes {
+        ($bytes:expr) => {
+            match std::str::from_utf8($bytes) {
+                Ok(bytes) => text.write_str(bytes),
+                Err(_) => {
+                    let reason = "it has bytes where text is expected, and they are not UTF-8";
+                    return Err(ArrowError::IpcError(reason.to_owned()));
+                }
+            }
+        };
+    }
+    // Writing to text does not fail.
+    let _ = match values.data_type() {
+        DataType::Boolean => {
+            let bit = values.as_boolean().value(place);
+            text.write_str(if bit { "1" } else { "0" })
+        }
+        DataType::Int8 => number!(Int8Type),
+        DataType::Int16 => number!(Int16Type),
+        DataType::Int32 => number!(Int32Type),
+        DataType::Int64 => number!(Int64Type),
+        DataType::UInt8 => number!(UInt8Type),
+        DataType::UInt16 => number!(UInt16Type),
+        DataType::UInt32 => number!(UInt32Type),
+        DataType::UInt64 => number!(UInt64Type),
+        // Whole numbers are such with missing ones among them: without a point they are what they were.
+        DataType::Float32 => float!(Float32Type),
+        DataType::Float64 => float!(Float64Type),
+        DataType::Decimal128(..) => {
+            let number = values
+                .as_primitive::<Decimal128Type>()
+                .value_as_string(place);
+            let plain = if number.contains('.') {
+                number.trim_end_matches('0').trim_end_matches('.')
+            } else {
+                number.as_str()
+            };
+            text.write_str(plain)
+        }
+        DataType::Utf8 => text.write_str(values.as_string::<i32>().value(place)),
+        DataType::LargeUtf8 => text.write_str(values.as_string::<i64>().value(place)),
+        DataType::Utf8View => text.write_str(values.as_string_view().value(place)),
+        DataType::Binary => bytes!(values.as_binary::<i32>().value(place)),
+        DataType::LargeBinary => bytes!(values.as_binary::<i64>().value(place)),
+        DataType::BinaryView => bytes!(values.as_binary_view().value(place)),
+        DataType::Date32 => match values.as_primitive::<Date32Type>().value_as_date(place) {
+            Some(date) => write!(text, "{date}"),
+            None => Ok(()),
+        },
+        DataType::Timestamp(TimeUnit::Second, _) => time!(TimestampSecondType),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => time!(TimestampMillisecondType),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => time!(TimestampMicrosecondType),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => time!(TimestampNanosecondType),
+        _ => Ok(()),
+    };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

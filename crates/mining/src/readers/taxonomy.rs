@@ -1,0 +1,316 @@
+//! A taxonomy: what items belong to, such as codes to chapters. Each line of its file has an item, what it belongs to,
+//! what that belongs to, and so on. A transaction that has an item has all that it belongs to as well.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::compression;
+use super::detect::separator_of_file;
+use super::error::{Excerpt, Position, ReadError};
+use super::lines::Lines;
+use super::options::Encoding;
+use super::record::Records;
+use crate::transactions::{Transactions, TransactionsBuilder, TransactionsError, is_invisible};
+use oboro_format::Digest;
+
+/// The most that one item may belong to: more is a mistake in the file.
+const MOST_ANCESTORS: usize = 1000;
+
+/// What each name belongs to directly.
+pub(super) struct Taxonomy {
+    file: String,
+    parents: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// A taxonomy as it was applied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppliedTaxonomy {
+    /// The digest of what belongs to what, whatever the order of its lines.
+    pub digest: String,
+    /// The items of the data that belong to something.
+    pub items: usize,
+    /// The items that were added: all that those belong to.
+    pub added: usize,
+}
+
+impl Taxonomy {
+    pub(super) fn read(path: &Path) -> Result<Self, ReadError> {
+        let name = path.display().to_string();
+        let file = File::open(path).map_err(|error| ReadError::Io {
+            file: name.clone(),
+            error,
+        })?;
+        Self::of(file, &name)
+    }
+
+    /// Reads a file, named `file` in messages.
+    pub(super) fn of(input: impl std::io::Read, file: &str) -> Result<Self, ReadError> {
+        let mut lines = Lines::new(compression::open(input, file)?, file);
+        let separator = separator_of_file(&mut lines).map_err(|error| match error {
+            ReadError::Doubtful { file, .. } => ReadError::UnclearTaxonomy { file },
+            error => error,
+        })?;
+        let mut records = Records::new(&mut lines, separator, Encoding::Utf8);
+        let file = file.to_owned();
+        let mut parents: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        while let Some(line) = records.next()? {
+            let names: Vec<&str> = records.cells.iter().filter(|it| !it.is_empty()).collect();
+            if let Some(name) = names.iter().find(|name| name.contains(is_invisible)) {
+                let name = Excerpt::new(name);
+                return Err(ReadError::Invisible { file, line, name });
+            }
+            if !names.is_empty() && records.cells.cell(0).is_empty() {
+                return Err(ReadError::TaxonomyLine { file, line });
+            }
+            for pair in names.windows(2).filter(|pair| pair[0] != pair[1]) {
+                let of_item = parents.entry(pair[0].to_owned()).or_default();
+                of_item.insert(pair[1].to_owned());
+            }
+        }
+        if parents.is_empty() {
+            return Err(ReadError::EmptyTaxonomy { file });
+        }
+        let taxonomy = Self { file, parents };
+        taxonomy.check_cycles()?;
+        Ok(taxonomy)
+    }
+
+    /// Refuses names that belong to themselves by way of others.
+    fn check_cycles(&self) -> Result<(), ReadError> {
+        // Removes what is above all others, until nothing is left or only cycles and what is below them.
+        let mut open: HashMap<&str, usize> = HashMap::new();
+        let mut children: HashMap<&str, Vec<&str>> = HashMap::new();
+        for (name, parents) in &self.parents {
+            open.insert(name, parents.len());
+            for parent in parents {
+                children.entry(parent).or_default().push(name);
+            }
+        }
+        let is_root = |name: &&&str| !self.parents.contains_key(**name);
+        let mut ready: Vec<&str> = children.keys().filter(is_root).copied().collect();
+        while let Some(name) = ready.pop() {
+            for &child in children.get(name).into_iter().flatten() {
+                let left = open.get_mut(child).expect("a child has parents");
+                *left -= 1;
+                if *left == 0 {
+                    ready.push(child);
+                }
+            }
+        }
+        let in_cycle = |name: &&str| open.get(name).is_some_and(|&left| left > 0);
+        let Some(mut name) = open.keys().copied().filter(in_cycle).min() else {
+            return Ok(());
+        };
+        let mut way = vec![name];
+        loop {
+            let above = self.parents[name].iter().map(String::as_str);
+            name = above.filter(in_cycle).min().expect("the way goes on");
+            if let Some(start) = way.iter().position(|it| *it == name) {
+                way.drain(..start);
+                way.push(name);
+                let (first, rest) = way.split_at(way.len().min(4));
+                let way =
+                    first.join(", which belongs to ") + if rest.is_empty() { "" } else { ", …" };
+                return Err(ReadError::Cycle {
+                    file: self.file.clone(),
+                    way: Excerpt::new(way),
+                });
+            }
+            way.push(name);
+        }
+    }
+
+    /// All that an item belongs to.
+    fn ancestors(&self, item: &str) -> Result<BTreeSet<&str>, ReadError> {
+        let mut found = BTreeSet::new();
+        let mut open = vec![item];
+        while let Some(name) = open.pop() {
+            for parent in self.parents.get(name).into_iter().flatten() {
+                if found.insert(parent.as_str()) {
+                    open.push(parent);
+                }
+            }
+            if found.len() > MOST_ANCESTORS {
+                return Err(ReadError::TooManyAncestors {
+                    file: self.file.clone(),
+                    item: Excerpt::new(item),
+                    limit: MOST_ANCESTORS,
+                });
+            }
+        }
+        Ok(found)
+    }
+
+    fn digest(&self) -> String {
+        let edges: Vec<(&String, &BTreeSet<String>)> = self.parents.iter().collect();
+        let json = serde_json::to_vec(&edges).expect("names always have a JSON form");
+        Digest::of(&json).to_string()
+    }
+
+    /// The transactions, each with all that its items belong to. Items keep their order, and what is added follows.
+    pub(super) fn apply(
+        &self,
+        data: Transactions,
+    ) -> Result<(Transactions, AppliedTaxonomy), ReadError> {
+        let too_many = |error: TransactionsError| ReadError::Items {
+            file: self.file.clone(),
+            line: Position::Schema,
+            error,
+        };
+        let names = data.names().to_vec();
+        let mut builder = TransactionsBuilder::with_items(names).map_err(too_many)?;
+        let mut above: Vec<Vec<u32>> = Vec::with_capacity(data.item_count());
+        for name in data.names() {
+            let ancestors = self.ancestors(name)?;
+            let numbers = ancestors.iter().map(|it| builder.item(it));
+            above.push(numbers.collect::<Result<_, _>>().map_err(too_many)?);
+        }
+        let items = above.iter().filter(|it| !it.is_empty()).count();
+        if items == 0 {
+            let name = |name: &String| Excerpt::new(name);
+            return Err(ReadError::UselessTaxonomy {
+                file: self.file.clone(),
+                named: self
+                    .parents
+                    .keys()
+                    .next()
+                    .map(name)
+                    .expect("it is not empty"),
+                item: data.names().first().map(name).expect("there are items"),
+            });
+        }
+        for basket in data.iter() {
+            let added = basket.iter().flat_map(|&item| &above[item as usize]);
+            builder
+                .push(basket.iter().chain(added).copied())
+                .map_err(too_many)?;
+        }
+        let row_ids = data.row_ids().to_vec();
+        let whole = builder.finish();
+        let applied = AppliedTaxonomy {
+            digest: self.digest(),
+            items,
+            added: whole.item_count() - data.item_count(),
+        };
+        let whole = if row_ids.is_empty() {
+            whole
+        } else {
+            let whole = whole.with_row_ids(row_ids);
+            whole.expect("they were there before")
+        };
+        Ok((whole, applied))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn taxonomy(text: &str) -> Result<Taxonomy, ReadError> {
+        Taxonomy::of(text.as_bytes(), "codes")
+    }
+
+    fn applied(text: &str, baskets: &[&[&str]]) -> (Vec<Vec<String>>, AppliedTaxonomy) {
+        let data = Transactions::from_named(baskets.iter().map(|it| it.iter())).unwrap();
+        let (data, applied) = taxonomy(text).unwrap().apply(data).unwrap();
+        let name = |&item: &u32| data.names()[item as usize].clone();
+        let named = |basket: &[u32]| {
+            let mut names: Vec<String> = basket.iter().map(name).collect();
+            names.sort();
+            names
+        };
+        (data.iter().map(named).collect(), applied)
+    }
+
+    #[test]
+    fn items_bring_all_that_they_belong_to() {
+        let text = "code,category,chapter\nI10,hypertension,circulatory\nI11,hypertension\nE11,diabetes,endocrine\n";
+        let (baskets, applied) = applied(text, &[&["I11", "E11"], &["Z00"], &[], &["I10", "I11"]]);
+        let expected: [&[&str]; 4] = [
+            &[
+                "E11",
+                "I11",
+                "circulatory",
+                "diabetes",
+                "endocrine",
+                "hypertension",
+            ],
+            &["Z00"],
+            &[],
+            &["I10", "I11", "circulatory", "hypertension"],
+        ];
+        assert_eq!(baskets, expected);
+        assert_eq!((applied.items, applied.added), (3, 4));
+    }
+
+    #[test]
+    fn what_is_an_item_itself_is_not_added_twice() {
+        let (baskets, applied) = applied("skim milk;milk\nmilk;dairy\n", &[&["skim milk", "milk"]]);
+        assert_eq!(baskets, [["dairy", "milk", "skim milk"]]);
+        assert_eq!((applied.items, applied.added), (2, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_taxonomy_or_refused(text in "([abcdef]?[,;\"\n]?){0,40}") {
+            if let Ok(taxonomy) = taxonomy(&text) {
+                let data = Transactions::from_named([["a", "b"], ["c", "x"]]).unwrap();
+                if let Ok((whole, applied)) = taxonomy.apply(data.clone()) {
+                    prop_assert_eq!(whole.item_count(), data.item_count() + applied.added);
+                    for (with, without) in whole.iter().zip(data.iter()) {
+                        prop_assert!(without.iter().all(|item| with.contains(item)));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_of_lines_changes_no_digest() {
+        let digest = |text| taxonomy(text).unwrap().digest();
+        assert_eq!(digest("a,b\nc,b\n"), digest("c\tb\na\tb\na\tb\n"));
+        assert_ne!(digest("a,b\nc,b\n"), digest("a,b\nc,d\n"));
+    }
+
+    #[test]
+    fn what_is_no_taxonomy_is_refused() {
+        let refused = |text: &str, part: &str| {
+            let message = taxonomy(text).err().expect(text).to_string();
+            assert!(message.contains(part), "{message:?} lacks {part:?}");
+        };
+        refused("", "names nothing");
+        refused("a\nb\n", "names nothing");
+        refused(
+            " ,b\na,b\n",
+            "codes, line 1: the line begins without an item",
+        );
+        refused(
+            "a,b\nb,c\nc,b\n",
+            "b, which belongs to c, which belongs to b",
+        );
+        refused("a,\u{200b}b\n", "line 1");
+        refused("a,b;c\n", "write it with commas");
+        let deep: String = (0..2000).map(|it| format!("{it},{}\n", it + 1)).collect();
+        let data = Transactions::from_named([["0"]]).unwrap();
+        let message = taxonomy(&deep)
+            .unwrap()
+            .apply(data)
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains("more than 1000"), "{message}");
+        let data = Transactions::from_named([["I10"]]).unwrap();
+        let message = taxonomy("I1.0,I\n")
+            .unwrap()
+            .apply(data)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.contains("\"I1.0\"") && message.contains("\"I10\""),
+            "{message}"
+        );
+    }
+}
