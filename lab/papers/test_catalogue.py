@@ -48,7 +48,7 @@ def test_every_item_has_a_verdict_in_the_reference_run() -> None:
             assert excused or set(item.steps) & reference.left_out, item.id
 
 
-# Steps that the committed reference lacks, for which the machine had no time; the page says so, too.
+# Steps that the committed reference lacks: there was no time for them. The page says so, too.
 LACKING = {"alloc", "python", "ssd", "ssd-genome", "ssd-latency", "ssd-latency-genome"}
 
 
