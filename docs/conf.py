@@ -53,7 +53,7 @@ def _list_metrics(name: str, metrics: object, lines: list[str]) -> None:
 
 
 def _words(page: str, pages: list[str]) -> list[str]:
-    """The words of a command, of the name of its manual page: a command's own name may have hyphens."""
+    """The words of a command, by its manual page's name: a command may have hyphens itself."""
     above = [other for other in pages if page.startswith(f"{other}-")]
     if not above:
         return [page]
@@ -62,7 +62,7 @@ def _words(page: str, pages: list[str]) -> list[str]:
 
 
 def _add_reference(_app: Sphinx, page: str, content: list[str]) -> None:
-    """Puts the help of every command on its page. The manual pages tell which commands there are."""
+    """Puts the help of every command on its page. The manual pages tell which there are."""
     if page != "commands":
         return
     oboro = os.environ["OBORO_BIN"]

@@ -44,7 +44,7 @@ class Encrypted:
         Raises:
             KeysError: the wrong key.
             DamagedError: the files are damaged.
-            StorageError: `path` does not exist.
+            InputError: `path` does not exist.
         """
         return cls(_oboro.Encrypted.open(path, keys), temporary=False)
 
