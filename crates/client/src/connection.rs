@@ -200,9 +200,10 @@ impl Connection {
                 ));
             }
         };
-        let proxy = match tls && !is_loopback(host) {
-            true => Proxy::towards(&uri)?,
-            false => None,
+        let proxy = if tls && !is_loopback(host) {
+            Proxy::towards(&uri)?
+        } else {
+            None
         };
         let mut endpoint = with_windows(Endpoint::from(uri))
             .connect_timeout(CONNECT_TIMEOUT)
