@@ -934,12 +934,12 @@ fn a_taxonomy_is_that_of_the_first_file_for_all_files_of_a_dataset() {
         "{how}"
     );
     assert_eq!(how.taxonomy_applied.as_ref().unwrap().added, 1);
-    let next = |options, before| read_next(&path("first"), options, before);
-    let again = next(ReadOptions::default(), Some(&how)).unwrap();
+    let again = read_next(&path("first"), ReadOptions::default(), Some(&how)).unwrap();
     assert_eq!(again.0, data);
     // Another taxonomy, none at first, and one that is gone.
     let refused = |options, before: &HowRead, part: &str| {
-        let message = next(options, Some(before)).unwrap_err().to_string();
+        let refusal = read_next(&path("first"), options, Some(before));
+        let message = refusal.unwrap_err().to_string();
         assert!(message.contains(part), "{message}");
     };
     let (_, without) = read_path(&path("first"), &ReadOptions::default()).unwrap();

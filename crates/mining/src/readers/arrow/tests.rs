@@ -8,7 +8,8 @@ use arrow_array::{
     LargeStringArray, NullArray, StringArray, StringViewArray, StructArray,
     TimestampMillisecondArray, UInt64Array,
 };
-use arrow_ipc::writer::{FileWriter, StreamWriter};
+use arrow_ipc::CompressionType;
+use arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use arrow_schema::Field;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression as Codec, ZstdLevel};
@@ -37,8 +38,11 @@ fn parquet(batches: &[RecordBatch], codec: Codec) -> Vec<u8> {
     file
 }
 
-fn ipc_file(batches: &[RecordBatch]) -> Vec<u8> {
-    let mut writer = FileWriter::try_new(Vec::new(), &batches[0].schema()).unwrap();
+fn ipc_file(batches: &[RecordBatch], codec: Option<CompressionType>) -> Vec<u8> {
+    let options = IpcWriteOptions::default().try_with_compression(codec);
+    let schema = batches[0].schema();
+    let mut writer =
+        FileWriter::try_new_with_options(Vec::new(), &schema, options.unwrap()).unwrap();
     for batch in batches {
         writer.write(batch).unwrap();
     }
@@ -109,7 +113,7 @@ fn every_container_is_read_as_csv_of_its_cells_is() {
             Container::Parquet,
         ),
         (parquet(&batches, Codec::LZ4_RAW), Container::Parquet),
-        (ipc_file(&batches), Container::Arrow),
+        (ipc_file(&batches, None), Container::Arrow),
         (ipc_stream(&batches), Container::Arrow),
     ];
     let folder = tempfile::tempdir().unwrap();
@@ -400,8 +404,10 @@ fn what_a_table_cannot_be_is_refused() {
 fn damaged_files_are_errors_wherever_the_damage_is() {
     let whole = [
         parquet(&[visits(), visits()], Codec::SNAPPY),
-        ipc_file(&[visits(), visits()]),
+        ipc_file(&[visits(), visits()], None),
         ipc_stream(&[visits(), visits()]),
+        ipc_file(&[visits(), visits()], Some(CompressionType::LZ4_FRAME)),
+        ipc_file(&[visits(), visits()], Some(CompressionType::ZSTD)),
     ];
     // What reading says is as it may be; that it returns is what is asked.
     let mut refused = 0;
