@@ -1,7 +1,8 @@
 //! Arguments shared by several commands.
 
 use crate::failure::Failure;
-use crate::output::busy;
+use crate::interrupt::connect;
+use crate::output::waits;
 use crate::secret_command::{MOST, output_of};
 use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
@@ -407,7 +408,7 @@ fn both(one: &str, other: &str) -> Failure {
 
 impl ServerArguments {
     pub fn connect(&self) -> Result<Connection, Failure> {
-        Ok(Connection::open(&self.options()?)?)
+        Ok(connect(&self.options()?)?)
     }
 
     /// The connection options.
@@ -431,7 +432,7 @@ impl ServerArguments {
                 .zip(self.client_key.as_deref())
                 .map(|(certificate, key)| Identity::read(certificate, key))
                 .transpose()?,
-            waits: Some(busy),
+            waits: Some(waits),
         })
     }
 }

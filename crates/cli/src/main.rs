@@ -7,6 +7,7 @@ mod allocator;
 mod arguments;
 mod commands;
 mod failure;
+mod interrupt;
 #[cfg(test)]
 mod narrowing;
 mod output;

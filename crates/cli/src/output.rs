@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use clap::error::ContextKind;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use oboro_client::Wait;
 use oboro_format::ErrorClass;
 use oboro_mining::{escaped, escaped_lines};
 use serde::Serialize;
@@ -106,15 +107,11 @@ impl Output {
     }
 }
 
-/// Tells people, on standard error, that a busy server is asked again after this time.
-pub fn busy(wait: Duration) {
+/// Tells people, on standard error, what a call waits for.
+pub fn waits(wait: Wait) {
     if !FOR_PROGRAMS.load(Ordering::Relaxed) {
         // A closed standard error cannot be reported.
-        let _ = writeln!(
-            io::stderr(),
-            "the server is busy; trying again in {} s",
-            wait.as_secs_f64().ceil()
-        );
+        let _ = writeln!(io::stderr(), "{wait}");
     }
 }
 

@@ -2,11 +2,15 @@
 
 use crate::error::{ClientError, printable};
 use crate::proxy::Proxy;
+use crate::silence::{LastHeard, Listening, PING};
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use oboro_protocol::v1::genome_client::GenomeClient;
 use oboro_protocol::v1::mining_client::MiningClient;
 use oboro_protocol::{MAX_MESSAGE_BYTES, PROTOCOL, PROTOCOL_KEY, v1};
 use oboro_rlwe::{PrivateFileError, open_private};
+use std::convert::Infallible;
+use std::fmt;
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
@@ -25,7 +29,33 @@ use tonic::{Code, Request, Status};
 use zeroize::Zeroizing;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-const KEEPALIVE: Duration = Duration::from_secs(20);
+/// The longest silence of a server during a call.
+const SILENCE: Duration = Duration::from_secs(40);
+
+/// What a call waits for longer than usual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// The server is busy, and asked again after this time.
+    Busy(Duration),
+    /// The server has said nothing for this time, and is still waited for.
+    Silent(Duration),
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |time: Duration| time.as_secs_f64().ceil();
+        match *self {
+            Self::Busy(time) => {
+                write!(f, "the server is busy; trying again in {} s", seconds(time))
+            }
+            Self::Silent(time) => write!(
+                f,
+                "the server has said nothing for {} s; still waiting",
+                seconds(time)
+            ),
+        }
+    }
+}
 
 /// Where the server is and how to authenticate.
 #[derive(Clone, Default)]
@@ -38,8 +68,8 @@ pub struct Options {
     pub certificates: Option<Vec<u8>>,
     /// What proves the caller's name over TLS, if it has a certificate.
     pub identity: Option<Identity>,
-    /// Called before a wait for a server that is busy, with its length.
-    pub waits: Option<fn(Duration)>,
+    /// Called when a call waits for a server that is busy or silent.
+    pub waits: Option<fn(Wait)>,
 }
 
 /// A certificate chain and its private key, both in PEM.
@@ -130,7 +160,9 @@ pub(crate) enum Distance {
 struct Line {
     url: String,
     distance: Distance,
-    waits: Option<fn(Duration)>,
+    waits: Option<fn(Wait)>,
+    /// Of a server in this process, nothing is heard.
+    heard: Option<LastHeard>,
     /// Whether an Oboro server has answered on this connection.
     answered: AtomicBool,
     /// The server's limits, fetched once.
@@ -207,9 +239,8 @@ impl Connection {
         };
         let mut endpoint = with_windows(Endpoint::from(uri))
             .connect_timeout(CONNECT_TIMEOUT)
-            .http2_keep_alive_interval(KEEPALIVE)
-            .keep_alive_timeout(KEEPALIVE)
-            .tcp_nodelay(true);
+            .http2_keep_alive_interval(PING)
+            .keep_alive_timeout(SILENCE);
         if tls {
             let certificates = options
                 .certificates
@@ -244,16 +275,29 @@ impl Connection {
             token: token.transpose()?,
         };
         let runtime = runtime()?;
+        let heard = LastHeard::new();
+        let mut network = HttpConnector::new();
+        network.enforce_http(false);
+        network.set_nodelay(true);
         let connect = async {
+            let heard = heard.clone();
             match &proxy {
-                Some(proxy) => proxy.connect(&endpoint).await,
-                None => endpoint.connect().await,
+                Some(proxy) => {
+                    let tunnel = Listening(proxy.tunnel(network), heard);
+                    endpoint.connect_with_connector(tunnel).await
+                }
+                None => {
+                    endpoint
+                        .connect_with_connector(Listening(network, heard))
+                        .await
+                }
             }
         };
         let connected = runtime.block_on(async {
             tokio::select! {
                 () = interrupt.cancelled() => Err(ClientError::Interrupted),
                 connected = tokio::time::timeout(CONNECT_TIMEOUT, connect) => Ok(connected),
+                never = tell_silence(Some(&heard), options.waits) => match never {},
             }
         })?;
         let by_way_of = |cause: String| match &proxy {
@@ -277,6 +321,7 @@ impl Connection {
             credentials,
             Distance::Network,
             options.waits,
+            Some(heard),
         ))
     }
 
@@ -308,6 +353,7 @@ impl Connection {
             credentials,
             Distance::Memory,
             None,
+            None,
         ))
     }
 
@@ -317,7 +363,8 @@ impl Connection {
         url: String,
         credentials: Credentials,
         distance: Distance,
-        waits: Option<fn(Duration)>,
+        waits: Option<fn(Wait)>,
+        heard: Option<LastHeard>,
     ) -> Self {
         let genomes = GenomeClient::with_interceptor(channel.clone(), credentials.clone())
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
@@ -330,6 +377,7 @@ impl Connection {
                 url,
                 distance,
                 waits,
+                heard,
                 answered: AtomicBool::new(false),
                 limits: OnceLock::new(),
                 client,
@@ -447,15 +495,25 @@ impl Connection {
                 biased;
                 () = self.interrupt.cancelled() => Err(ClientError::Interrupted),
                 outcome = in_flight => outcome,
+                never = tell_silence(self.line.heard.as_ref(), self.line.waits) => match never {},
             }
         })
     }
 
-    /// Tells whoever wants to know that a busy server is waited for.
-    pub(crate) fn tell_wait(&self, wait: Duration) {
-        if let Some(tell) = self.line.waits {
-            tell(wait);
+    /// Blocks for this time, and says so if the server is busy.
+    ///
+    /// # Errors
+    /// The connection is interrupted.
+    pub(crate) fn rest(&self, error: &ClientError, wait: Duration) -> Result<(), ClientError> {
+        if let (ClientError::Overloaded { .. }, Some(tell)) = (error, self.line.waits) {
+            tell(Wait::Busy(wait));
         }
+        self.line.runtime.block_on(async {
+            tokio::select! {
+                () = self.interrupt.cancelled() => Err(ClientError::Interrupted),
+                () = tokio::time::sleep(wait) => Ok(()),
+            }
+        })
     }
 
     /// Fails if the connection is interrupted: for work between calls.
@@ -499,6 +557,14 @@ impl Connection {
 
     pub(crate) fn genome_client(&self) -> Genomes {
         self.line.genomes.clone()
+    }
+}
+
+/// Tells of the server's silence, if that can be heard and somebody wants to know.
+async fn tell_silence(heard: Option<&LastHeard>, tell: Option<fn(Wait)>) -> Infallible {
+    match (heard, tell) {
+        (Some(heard), Some(tell)) => heard.tell_silence(tell).await,
+        _ => std::future::pending().await,
     }
 }
 

@@ -22,13 +22,14 @@ mod recovery;
 mod retries;
 mod row_ids;
 mod scrub;
+mod silence;
 mod sums;
 mod upload;
 mod verify;
 mod workers;
 
 pub use cache::{decode_kept, forget_kept};
-pub use connection::{Connection, Identity, NodePages, Options, Placement};
+pub use connection::{Connection, Identity, NodePages, Options, Placement, Wait};
 pub use datasets::{Deleted, Grant, Listing, Query, Unfinished, Unpublished};
 pub use error::{ClientError, utc};
 pub use fetch::Fetched;

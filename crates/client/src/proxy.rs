@@ -9,7 +9,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use std::env;
-use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::transport::Uri;
 
 const PROXIES: [&str; 4] = ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 const EXCEPTIONS: [&str; 2] = ["no_proxy", "NO_PROXY"];
@@ -49,19 +49,13 @@ impl Proxy {
         &self.address
     }
 
-    /// Connects to the endpoint through it; TLS is with the server.
-    pub(crate) async fn connect(
-        &self,
-        endpoint: &Endpoint,
-    ) -> Result<Channel, tonic::transport::Error> {
-        let mut to_proxy = HttpConnector::new();
-        to_proxy.set_nodelay(true);
-        let tunnel = Tunnel::new(self.intercept.uri().clone(), to_proxy);
-        let tunnel = match self.intercept.basic_auth() {
+    /// Connects to servers through it; TLS is with the server.
+    pub(crate) fn tunnel(&self, network: HttpConnector) -> Tunnel<HttpConnector> {
+        let tunnel = Tunnel::new(self.intercept.uri().clone(), network);
+        match self.intercept.basic_auth() {
             Some(credentials) => tunnel.with_auth(credentials.clone()),
             None => tunnel,
-        };
-        endpoint.connect_with_connector(tunnel).await
+        }
     }
 }
 

@@ -66,20 +66,6 @@ impl Connection {
             attempt += 1;
         }
     }
-
-    /// Waits before another attempt, and says so if the server is busy.
-    ///
-    /// # Errors
-    /// The connection is interrupted.
-    pub(crate) fn rest(&self, error: &ClientError, wait: Duration) -> Result<(), ClientError> {
-        if matches!(error, ClientError::Overloaded { .. }) {
-            self.tell_wait(wait);
-        }
-        self.wait(async {
-            tokio::time::sleep(wait).await;
-            Ok(())
-        })
-    }
 }
 
 /// How often a call is made at most that fails like this.

@@ -1,5 +1,6 @@
 //! Long-running calls: they release Python's lock, end with Ctrl-C, and report progress to a callback.
 
+use oboro_client::Wait;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
@@ -11,6 +12,18 @@ use tokio_util::sync::CancellationToken;
 
 /// How often the caller's thread checks for signals and reports progress.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Logs what a call waits for, as libraries of Python do.
+pub fn waits(wait: Wait) {
+    // What becomes of a record is the business of those who set up logging.
+    let _ = Python::attach(|py| {
+        let logger = py
+            .import("logging")?
+            .call_method1("getLogger", ("oboro",))?;
+        logger.call_method1("warning", (wait.to_string(),))?;
+        PyResult::Ok(())
+    });
+}
 
 /// Cancels the calls that it was passed to, from any thread.
 #[pyclass(frozen, module = "oboro._oboro")]

@@ -65,7 +65,7 @@ impl Server {
                 token,
                 certificates: tls.as_deref().map(certificates).transpose()?,
                 identity: identity(client_cert.as_deref(), client_key.as_deref())?,
-                waits: None,
+                waits: Some(call::waits),
             };
             Ok::<_, Failure>(Connection::open_unless(&call.interrupt(), &options)?)
         })?;

@@ -3,9 +3,10 @@
 use crate::Outcome;
 use crate::arguments::{NameList, ThreadArguments, UploadedArguments, names};
 use crate::commands::mine::wanted;
+use crate::interrupt::{connect, watched};
 use crate::output::{Output, Unit, bytes};
 use bytesize::ByteSize;
-use oboro_client::{Connection, KEPT_BYTES, Mining};
+use oboro_client::{KEPT_BYTES, Mining};
 use oboro_mining::Names;
 use serde_json::json;
 use std::fmt::Write;
@@ -34,6 +35,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let server = arguments.uploaded.server()?;
     let bar = output.bar("fetching what is verified", Unit::Bytes);
     let mining = Mining::new(&dataset, &name, arguments.threads.count())
+        .interrupted_by(watched())
         .keeping(arguments.keep_cells.as_u64())
         .with_progress(|_, done, total| bar.set(done, total));
     let itemsets = without_repeats(&arguments.itemsets);
@@ -45,7 +47,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             format!("the server learns that {columns} wanted ({all})\n")
         })?;
     }
-    let counted = mining.supports_of(&itemsets, || Connection::open(&server));
+    let counted = mining.supports_of(&itemsets, || connect(&server));
     bar.finish();
     let (supports, fetched) = counted?;
     let transactions = dataset.record().transactions;

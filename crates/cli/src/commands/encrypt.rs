@@ -3,6 +3,7 @@
 use crate::Outcome;
 use crate::arguments::{InputArguments, KeyArguments, NameList, ThreadArguments, names};
 use crate::failure::Failure;
+use crate::interrupt::{unless, watched};
 use crate::output::{Output, Unit, bytes, seconds};
 use oboro_client::forget_kept;
 use oboro_format::files::free_bytes;
@@ -12,7 +13,6 @@ use oboro_mining::{
     TransactionsBuilder, escaped, read_next,
 };
 use serde_json::json;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Once;
 use std::time::Instant;
@@ -164,13 +164,14 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let begun = Instant::now();
     let bar = output.bar("encrypting", Unit::BlockColumns);
     let announced = Once::new();
+    let interrupt = watched();
     let progress = |done, total| {
         announced.call_once(|| {
             // If this cannot be printed, the result will fail as well.
             let _ = output.note(announcement);
         });
         bar.set(done, total);
-        ControlFlow::Continue(())
+        unless(&interrupt)
     };
     let threads = arguments.threads.count();
     let is_append = appended_to.is_some();

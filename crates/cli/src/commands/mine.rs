@@ -3,11 +3,10 @@
 use crate::Outcome;
 use crate::arguments::{ReadArguments, ThreadArguments, UploadedArguments};
 use crate::failure::Failure;
+use crate::interrupt::{connect, watched};
 use crate::output::{Form, Output, OutputFile, Unit, bytes, seconds};
 use bytesize::ByteSize;
-use oboro_client::{
-    Answers, Connection, Found, KEPT_BYTES, Level, LevelTrace, Mined, Mining, Route,
-};
+use oboro_client::{Answers, Found, KEPT_BYTES, Level, LevelTrace, Mined, Mining, Route};
 use oboro_mining::tables::itemsets_csv;
 use oboro_mining::{
     AprioriOptions, Dataset, HowRead, ItemsetsDocument, MinSupport, Names, Transactions, eclat,
@@ -111,6 +110,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let begun = Instant::now();
     let bar = output.bar("counting", Unit::Bytes);
     let mining = Mining::new(&dataset, &name, arguments.threads.count())
+        .interrupted_by(watched())
         .by(arguments.answers.into())
         .trusting_server(arguments.trust_server)
         .keeping(arguments.keep_cells.as_u64())
@@ -135,7 +135,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             )
         })?;
     }
-    let mined = mining.run(options, || Connection::open(&server));
+    let mined = mining.run(options, || connect(&server));
     bar.finish();
     let mined = mined?;
     let document = document(&mined)?;

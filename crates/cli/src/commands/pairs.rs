@@ -2,8 +2,9 @@
 
 use crate::Outcome;
 use crate::arguments::{ThreadArguments, UploadedArguments};
+use crate::interrupt::{connect, watched};
 use crate::output::{Output, OutputFile, Unit, bytes, seconds};
-use oboro_client::{Connection, LevelTrace, Mining};
+use oboro_client::{LevelTrace, Mining};
 use oboro_mining::tables::table;
 use oboro_mining::{Name, OwnerRecord, escaped};
 use serde_json::json;
@@ -47,9 +48,10 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let server = arguments.uploaded.server()?;
     let bar = output.bar("counting", Unit::Bytes);
     let mining = Mining::new(&dataset, &name, arguments.threads.count())
+        .interrupted_by(watched())
         .in_owners_order()
         .with_progress(|_, done, total| bar.set(done, total));
-    let counted = mining.pairs_with(&arguments.with, || Connection::open(&server));
+    let counted = mining.pairs_with(&arguments.with, || connect(&server));
     bar.finish();
     let (counted, trace) = counted?;
     let counted = Counted::new(&arguments.with, dataset.record(), counted.into_inner());

@@ -3,12 +3,12 @@
 use crate::Outcome;
 use crate::arguments::{KeyArguments, KeyFrom, PassphraseArguments, ThreadArguments, read};
 use crate::failure::Failure;
+use crate::interrupt::{unless, watched};
 use crate::output::{Bar, Output, OutputFile, Unit, bytes, seconds};
 use oboro_client::{forget_kept, utc};
 use oboro_format::FormatError;
 use oboro_mining::{Compaction, Dataset, DatasetError, Progress, RowSelection, escaped};
 use serde_json::{Value, json};
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -53,9 +53,10 @@ impl Made {
         let begun = Instant::now();
         // Before as well, so that a crash leaves none of it.
         forget_kept(before.bundle())?;
+        let interrupt = watched();
         let changed = change(&|done, total| {
             bar.set(done, total);
-            ControlFlow::Continue(())
+            unless(&interrupt)
         });
         bar.finish();
         let dataset = changed?;

@@ -2,8 +2,9 @@
 
 use crate::Outcome;
 use crate::arguments::{ThreadArguments, UploadedArguments};
+use crate::interrupt::connect;
 use crate::output::{Output, OutputFile, Unit};
-use oboro_client::{Connection, StoredRow, row_ids};
+use oboro_client::{StoredRow, row_ids};
 use oboro_mining::escaped;
 use serde_json::json;
 use std::collections::HashMap;
@@ -38,7 +39,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         &dataset,
         &name,
         arguments.threads.count(),
-        || Connection::open(&server),
+        || connect(&server),
         |done, total| bar.set(done, total),
     );
     bar.finish();

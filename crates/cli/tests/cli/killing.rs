@@ -4,7 +4,7 @@
 //! The moments are drawn from a fixed seed, but their effect depends on timing: only this test sleeps.
 
 use crate::common::plaintext::random_baskets;
-use crate::common::{Home, Server};
+use crate::common::{Home, Server, says, until};
 use serde_json::Value;
 use std::thread;
 use std::time::Duration;
@@ -188,6 +188,28 @@ fn a_backup_taken_at_any_moment_can_be_restored() {
     }
 }
 
+/// Whether something is begun and not done.
+fn is_partly_there(owner: &Home) -> bool {
+    let listing = owner.listing();
+    let mut names = listing.iter().filter_map(|(path, ..)| path.file_name());
+    names.any(|name| name.to_str().unwrap().contains("partial"))
+}
+
+#[test]
+fn encryption_that_ctrl_c_ends_leaves_nothing() {
+    let owner = Home::with_key();
+    // Takes longer than a signal takes to arrive.
+    owner.write_fimi("rows.dat", &random_baskets(500_000, 40, 96));
+    let encryption = owner.start("encrypt rows.dat --max-len 2 --threads 1");
+    until("it has begun", || is_partly_there(&owner).then_some(()));
+    encryption.signal("INT");
+    let ended = encryption.ended();
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    says(&ended.stderr, &["nothing is left of it, run it again"]);
+    assert!(!is_partly_there(&owner), "{:?}", owner.listing());
+    assert!(!owner.path("rows.oboro").exists());
+}
+
 #[test]
 fn an_owner_killed_at_any_moment_can_go_on() {
     let owner = Home::with_key();
@@ -211,15 +233,7 @@ fn an_owner_killed_at_any_moment_can_go_on() {
                 owner.json("encrypt rows.dat --append-to rows.oboro");
             }
         }
-        let names: Vec<_> = owner
-            .listing()
-            .into_iter()
-            .filter_map(|(path, ..)| Some(path.file_name()?.to_str()?.to_owned()))
-            .collect();
-        assert!(
-            !names.iter().any(|name| name.contains("partial")),
-            "{names:?}"
-        );
+        assert!(!is_partly_there(&owner), "{:?}", owner.listing());
         std::fs::remove_dir_all(owner.path("rows.oboro")).unwrap();
     }
 }

@@ -60,6 +60,37 @@ fn assert_has_waited(ended: &Ended) {
 }
 
 #[test]
+fn a_silent_server_is_told_of_while_it_is_waited_for() {
+    let (owner, _operator, server) = uploaded();
+    let proxy = Proxy::to(server.address());
+    proxy.stall_after(Direction::Down, IN_THE_ANSWER);
+    let script = format!("$oboro {MINE} --server {} 2> said", proxy.url());
+    let query = owner.start_shell(&script);
+    proxy.wait_until_stalled(1);
+    let said = || String::from_utf8(owner.read("said")).unwrap();
+    until("it is told", || {
+        said()
+            .contains("the server has said nothing for")
+            .then_some(())
+    });
+    proxy.release();
+    assert_eq!(query.ended().code, Some(0), "{}", said());
+}
+
+#[test]
+fn ctrl_c_ends_a_query_and_says_that_it_may_be_asked_again() {
+    let (owner, _operator, server) = uploaded();
+    let proxy = Proxy::to(server.address());
+    proxy.stall_after(Direction::Down, IN_THE_ANSWER);
+    let query = owner.start(&format!("{MINE} --server {}", proxy.url()));
+    proxy.wait_until_stalled(1);
+    query.signal("INT");
+    let ended = query.ended();
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    says(&ended.stderr, &["interrupted; nothing was lost"]);
+}
+
+#[test]
 fn a_query_ends_when_its_client_goes_away() {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("--threads 1 --max-queries 3 --queue-timeout 0");

@@ -387,9 +387,22 @@ impl Process {
         let _ = self.child.wait();
     }
 
+    /// Sends it a signal, such as `INT`.
+    pub fn signal(&self, name: &str) {
+        signal(self.child.id(), name);
+    }
+
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
+}
+
+fn signal(process: u32, name: &str) {
+    let status = Command::new("sh")
+        .args(["-c", &format!("kill -{name} {process}")])
+        .status()
+        .unwrap();
+    assert!(status.success());
 }
 
 impl Drop for Process {
@@ -576,11 +589,7 @@ impl Server {
     }
 
     pub fn signal(&self, name: &str) {
-        let status = Command::new("sh")
-            .args(["-c", &format!("kill -{name} {}", self.id())])
-            .status()
-            .unwrap();
-        assert!(status.success());
+        signal(self.id(), name);
     }
 
     /// Waits until it exits.

@@ -1,0 +1,75 @@
+//! A server that says nothing, not even that it is there.
+
+use crate::connection::Wait;
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio_util::io::InspectReader;
+use tonic::codegen::{BoxFuture, Service};
+use tonic::transport::Uri;
+
+/// How often the server is asked, during a call, whether it is there.
+pub(crate) const PING: Duration = Duration::from_secs(2);
+/// The silence that is told of.
+const LONG: Duration = Duration::from_secs(4);
+/// How often it is looked for.
+const TICK: Duration = Duration::from_millis(500);
+
+/// When bytes last came from a server. Clones share it.
+#[derive(Clone)]
+pub(crate) struct LastHeard(Arc<Mutex<Instant>>);
+
+impl LastHeard {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Instant::now())))
+    }
+
+    /// Tells of the server's silence, counted from this call on, each time that there is one.
+    pub(crate) async fn tell_silence(&self, tell: fn(Wait)) -> Infallible {
+        let begun = Instant::now();
+        let mut told = false;
+        loop {
+            tokio::time::sleep(TICK).await;
+            let silence = begun.max(*self.0.lock()).elapsed();
+            let is_long = silence >= LONG;
+            if is_long && !told {
+                tell(Wait::Silent(silence));
+            }
+            told = is_long;
+        }
+    }
+}
+
+/// Called with what has come.
+type Note = Box<dyn FnMut(&[u8]) + Send>;
+
+/// A connector that notes when something comes.
+pub(crate) struct Listening<C>(pub(crate) C, pub(crate) LastHeard);
+
+impl<C> Service<Uri> for Listening<C>
+where
+    C: Service<Uri, Response = TokioIo<TcpStream>>,
+    C::Future: Send + 'static,
+{
+    type Response = TokioIo<InspectReader<TcpStream, Note>>;
+    type Error = C::Error;
+    type Future = BoxFuture<Self::Response, Self::Error>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, server: Uri) -> Self::Future {
+        let connecting = self.0.call(server);
+        let LastHeard(last) = self.1.clone();
+        Box::pin(async move {
+            let stream = connecting.await?.into_inner();
+            let note: Note = Box::new(move |_| *last.lock() = Instant::now());
+            Ok(TokioIo::new(InspectReader::new(stream, note)))
+        })
+    }
+}
