@@ -91,7 +91,7 @@ def test_a_tutorial_does_what_it_says(name: str, tmp_path: Path) -> None:
             assert re.search(f"^{pattern}$", output, re.MULTILINE), f"{line}\nis not in\n{output}"
 
 
-def test_no_page_shows_output_of_nothing() -> None:
+def test_tutorials_have_commands_and_show_what_they_print() -> None:
     for name in ("tutorial-tls.md", "tutorial-owners.md"):
         found = steps((DOCS / name).read_text())
         assert len(found) > 10
