@@ -61,7 +61,8 @@ ALLOC_BUILD := $(abspath $(or $(CARGO_TARGET_DIR),target))/alloc
 
 # What git tracks or would track, so that build outputs are never checked.
 files = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- $(1) 2>/dev/null))
-PYTHON_FILES := $(call files,'*.py')
+# mlxtend's tests are as mlxtend has them.
+PYTHON_FILES := $(filter-out python/tests/mlxtend_tests/%,$(call files,'*.py'))
 SHELL_FILES := $(call files,'*.sh' .ci/run scripts/setup)
 # Has cargo run tests on the emulated machine, with these options.
 on_four_nodes = CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(strip $(abspath $(NUMA_VM)) $(1))" cargo test --locked

@@ -12,6 +12,29 @@ from sphinx.application import Sphinx
 
 import oboro
 
+
+def _git(*words: str) -> str:
+    """What git says of this repository; nothing where there is none."""
+    try:
+        ran = subprocess.run(
+            ["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True
+        )
+    except FileNotFoundError:
+        return ""
+    return ran.stdout.strip()
+
+
+def _build() -> dict[str, str]:
+    """The commit that the site is made from, and the repository if it is public."""
+    origin = _git("config", "remote.origin.url")
+    # An address may have a name and a password in it.
+    is_public = origin.startswith("https://") and "@" not in origin
+    return {
+        "commit": _git("rev-parse", "--short", "HEAD"),
+        "repository": origin.removesuffix(".git") if is_public else "",
+    }
+
+
 project = "Oboro"
 author = "the Oboro authors"
 release = oboro.__version__
@@ -30,6 +53,8 @@ napoleon_custom_sections = [("Arguments", "params_style")]
 html_extra_path = ["papers"]
 html_theme = "furo"
 html_title = "Oboro"
+templates_path = ["templates"]
+html_context = _build()
 
 # Documents at the top of the repository have pages here that include them, and link to each other.
 PAGES = {

@@ -10,7 +10,7 @@ from oboro import aio, errors
 from oboro._encrypt import Encrypted, encrypt
 from oboro._oboro import Interrupt, Keys, __version__
 from oboro._server import Dataset, DatasetInfo, LocalServer, Server, connect, local
-from oboro.frequent_patterns import apriori, association_rules
+from oboro.frequent_patterns import apriori, association_rules, fpgrowth, fpmax
 
 __all__ = [
     "Dataset",
@@ -27,5 +27,7 @@ __all__ = [
     "connect",
     "encrypt",
     "errors",
+    "fpgrowth",
+    "fpmax",
     "local",
 ]

@@ -330,7 +330,9 @@ def encrypt(
             gzip or zstd, Parquet or Arrow, "-" for standard input. Tables of libraries that have
             `__arrow_c_stream__`, such as DuckDB's, are read like those of polars. An ambiguous
             file or table is refused, and the error names the arguments that resolve it;
-            `Encrypted.read` shows how one was read.
+            `Encrypted.read` shows how one was read. Labels of columns are the names of items: all
+            text, all integers, all dates or times (named as in CSV), or all tuples of these (their
+            parts with slashes between).
         keys: the key to encrypt with; answers can only be read with it.
         max_len: the length of the longest itemsets that a server can count, 1 to 16; longer ones
             need larger ciphertexts. It is limited to the number of items.

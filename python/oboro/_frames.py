@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -120,7 +120,7 @@ def _table(
     if isinstance(data, np.ndarray):
         return _from_numpy(data, threads)
     if _is(data, "polars", "LazyFrame"):
-        raise InputError("a lazy frame has no rows yet; give frame.collect()")
+        raise _lazy()
     if _is_arrow(data):
         return Rows.from_arrow(data, threads=threads, like=like, **given)
     if _is_sparse(data):
@@ -135,8 +135,10 @@ def _table(
 
 def _is_arrow(data: object) -> bool:
     """Whether it is a table that hands its columns over as Arrow's; a series is none."""
-    is_table = hasattr(data, "columns") or hasattr(data, "schema")
-    return is_table and hasattr(data, "__arrow_c_stream__")
+    # Others may compute something when they are asked for their columns.
+    if not hasattr(data, "__arrow_c_stream__"):
+        return False
+    return hasattr(data, "columns") or hasattr(data, "schema")
 
 
 def _is(data: object, module: str, name: str) -> bool:
@@ -191,27 +193,84 @@ class _Columns:
             self._held = []
 
 
+def names(labels: Iterable[Hashable]) -> list[str]:
+    """The labels of columns as names of items.
+
+    Raises:
+        InputError: labels that are there twice, or of types that have no names.
+    """
+    return _names(list(labels))[0]
+
+
 def _names(labels: Sequence[Hashable]) -> tuple[list[str], bool]:
     """The labels as text, and whether they are numbers."""
-    seen: set[Hashable] = set()
+    named: dict[str, Hashable] = {}
+    kinds = {_kind(label) for label in labels}
+    if len(kinds) > 1 or None in kinds:
+        types = ", ".join(sorted({type(label).__name__ for label in labels}))
+        raise InputError(
+            "labels of columns must be all text, all whole numbers of 64 bits, all dates, or all "
+            f"tuples of these, and these are {types}; make them text, as with "
+            "frame.columns = frame.columns.map(str)"
+        )
     for label in labels:
-        if label in seen:
+        name = _name(label)
+        if name in named and named[name] == label:
             raise InputError(f"the column {label!r} is there twice; give each column its own label")
-        seen.add(label)
-    if all(isinstance(label, str) for label in labels):
-        return [str(label) for label in labels], False
-    numbers = [
-        int(label)
-        for label in labels
-        if isinstance(label, (int, np.integer)) and not isinstance(label, bool)
-    ]
-    if len(numbers) == len(labels) and all(-(2**63) <= number < 2**63 for number in numbers):
-        return [str(number) for number in numbers], True
-    kinds = ", ".join(sorted({type(label).__name__ for label in labels}))
-    raise InputError(
-        "labels of columns must be all text or all whole numbers of 64 bits, and these are "
-        f"{kinds}; make them text, as with frame.columns = frame.columns.map(str)"
-    )
+        if name in named:
+            raise InputError(
+                f"the columns {named[name]!r} and {label!r} are both called {name!r} as items; "
+                "rename one"
+            )
+        named[name] = label
+    return list(named), kinds == {"number"}
+
+
+def _kind(label: object) -> str | None:
+    """What kind of label it is; None for one that cannot be an item's."""
+    if isinstance(label, str):
+        return "text"
+    if isinstance(label, (int, np.integer)) and not isinstance(label, bool):
+        return "number" if -(2**63) <= label < 2**63 else None
+    if isinstance(label, (date, np.datetime64, pd.Period)):
+        # Only a missing one differs from itself.
+        return "date" if label == label else None
+    if isinstance(label, tuple) and all(_kind(part) not in (None, "tuple") for part in label):
+        return "tuple"
+    return None
+
+
+def _name(label: Any) -> str:
+    """A label as the name of an item: dates as in CSV, parts of a tuple with slashes between."""
+    if isinstance(label, tuple):
+        return "/".join(map(_name, label))
+    if isinstance(label, (datetime, np.datetime64)):
+        time = pd.Timestamp(label)
+        is_day = time.tzinfo is None and time == time.normalize()
+        return time.date().isoformat() if is_day else str(time)
+    return str(label)
+
+
+def as_pandas(data: Any) -> Any:
+    """A frame of polars as one of pandas; other data as they are."""
+    if _is(data, "polars", "LazyFrame"):
+        raise _lazy()
+    if not _is(data, "polars", "DataFrame"):
+        return data
+    columns = {name: _objects(data[name]) for name in data.columns}
+    return pd.DataFrame(columns, index=range(len(data)))
+
+
+def _objects(column: Any) -> Any:
+    """The values of a column of polars; lists, of which NumPy would make arrays, as they are."""
+    values: Any = column.to_numpy()
+    if values.dtype != object:
+        return values
+    return pd.Series(column.to_list(), dtype=object)
+
+
+def _lazy() -> InputError:
+    return InputError("a lazy frame has no rows yet; give frame.collect()")
 
 
 def _zeros_and_ones(
@@ -259,7 +318,7 @@ def _from_pandas(
     texts = [label for label in frame.columns if isinstance(label, str)]
     places = range(frame.shape[1])
     if given or Rows.are_of_long_form(texts) or any(_is_text(frame.iloc[:, it]) for it in places):
-        named = [_values(str(label), frame.iloc[:, place]) for place, label in enumerate(frame)]
+        named = [_values(_name(label), frame.iloc[:, place]) for place, label in enumerate(frame)]
         return Rows.from_frame(named, like=like, **given)
     columns = _Columns(frame.columns, len(frame), threads)
     for place, label in enumerate(columns.labels):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -24,17 +25,47 @@ def least_count(min_support: float, transactions: int) -> int:
     Raises:
         InputError: a fraction that is not above 0 and at most 1.
     """
+    check_min_support(min_support)
     # With a narrower NumPy scalar the comparisons below would lose precision.
     min_support = float(min_support)
+    count = max(math.floor(min_support * transactions) - 1, 1)
+    while count / transactions < min_support:
+        count += 1
+    return count
+
+
+def transactions_of(min_support: float, transactions: int) -> int:
+    """The number of transactions that a minimum support stands for: a float is a fraction, as in
+    `least_count`, an int a number, as on the command line.
+
+    Raises:
+        InputError: the int 1, which is everything for mlxtend and one transaction for the command;
+            what is neither a fraction nor a number of transactions.
+    """
+    if isinstance(min_support, Integral) and not isinstance(min_support, bool):
+        count = int(min_support)
+        if count == 1:
+            raise InputError(
+                "min_support=1 may mean all transactions or one; give 1.0 for all, or "
+                f"1 / {transactions} for one"
+            )
+        if count > 1:
+            # More than any transactions: what the core counts with has 64 bits.
+            return min(count, 2**63)
+    return least_count(min_support, transactions)
+
+
+def check_min_support(min_support: float) -> None:
+    """Refuses what is no fraction of transactions, in mlxtend's words.
+
+    Raises:
+        InputError: a fraction that is not above 0 and at most 1.
+    """
     if not 0.0 < min_support <= 1.0:
         raise InputError(
             "`min_support` must be a positive number within the interval `(0, 1]`. "
             f"Got {min_support}."
         )
-    count = max(math.floor(min_support * transactions) - 1, 1)
-    while count / transactions < min_support:
-        count += 1
-    return count
 
 
 def frame(

@@ -163,12 +163,17 @@ class Itemsets:
         )
 
 
+def unknown_and_ones(df: pd.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Where entries of a frame are missing, and where they are 1."""
+    unknown = np.asarray(pd.isna(df), dtype=np.bool_)
+    return unknown, np.asarray((df == 1).fillna(False), dtype=np.bool_) & ~unknown
+
+
 class Lacking:
     """The items that were not recorded, by transaction."""
 
     def __init__(self, df_orig: pd.DataFrame, itemsets: Sequence[Itemset]) -> None:
-        unknown = np.asarray(pd.isna(df_orig), dtype=bool)
-        present = np.asarray(df_orig == 1, dtype=bool) & ~unknown
+        unknown, present = unknown_and_ones(df_orig)
         columns = [_places(itemset, df_orig.columns, itemsets[0]) for itemset in itemsets]
         rows = len(df_orig)
         self._unknown = np.array([unknown[:, places].any(axis=1) for places in columns])

@@ -19,7 +19,7 @@ from oboro import _oboro
 from oboro._encrypt import Encrypted
 from oboro._oboro import Interrupt, Keys
 from oboro._progress import bar
-from oboro._results import frame, least_count
+from oboro._results import frame, transactions_of
 from oboro.errors import DamagedError, InputError, RevealsMoreWarning
 from oboro.genome import LeftOut, Panel, Reference
 
@@ -327,9 +327,11 @@ class Dataset:
 
         Args:
             keys: the key that the dataset was encrypted with.
-            min_support: the fraction of transactions that makes an itemset frequent.
-            max_len: the longest itemsets to search for; by default any length, or with
-                ``trust_server`` the length that the dataset was encrypted for.
+            min_support: what makes an itemset frequent: a float is a fraction of the transactions,
+                an int of 2 or more a number of them. The int 1 is refused: it may mean either.
+            max_len: the longest itemsets to search for; by default any length, or where the server
+                counts (``trust_server``, ``answers="moments"``) the length that the dataset was
+                encrypted for.
             use_colnames: whether itemsets have the names of columns instead of their numbers.
             answers: which verified answers to use: ``"moments"``, computed by the server on
                 ciphertext, with a ``max_len`` of at most 4; ``"cells"``, sealed cells; ``"auto"``,
@@ -372,8 +374,8 @@ class Dataset:
         ):
             raise InputError(f"keep_cells must be a number of bytes, not {keep_cells!r}")
         transactions = self._encrypted.transactions
-        least = least_count(min_support, transactions)
-        longest = self._possible(max_len, trust_server)
+        least = transactions_of(min_support, transactions)
+        longest = self._possible(max_len, trust_server, answers)
         if not trust_server and not isinstance(self._server, LocalServer):
             self._warn(least, longest, answers, int(keep_cells))
         with bar("counting", "B", progress) as tell:
@@ -509,13 +511,14 @@ class Dataset:
                 stacklevel=3,
             )
 
-    def _possible(self, max_len: int | None, trust_server: bool) -> int:
+    def _possible(self, max_len: int | None, trust_server: bool, answers: str) -> int:
         """The longest itemsets to search for: any length when counting locally, on the server those
         that the dataset was encrypted for."""
         items = len(self._encrypted.columns)
-        longest = min(self._encrypted.max_len, items) if trust_server else items
+        encrypted_for = min(self._encrypted.max_len, items)
+        longest = encrypted_for if trust_server else items
         if max_len is None:
-            return longest
+            return encrypted_for if answers == "moments" else longest
         if max_len < 1:
             raise InputError(f"itemsets have at least one item, not {max_len}; raise max_len")
         # Itemsets cannot be longer than the number of items.

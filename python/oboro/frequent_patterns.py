@@ -14,16 +14,33 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import pandas as pd
 
 import oboro
-from oboro import _oboro
-from oboro._rules import Floats, Itemset, Itemsets, Lacking, Rules, Terms, antecedents_of
-from oboro.errors import InputError, MissingArgumentError
+from oboro import _frames, _oboro
+from oboro._results import check_min_support
+from oboro._rules import (
+    Floats,
+    Itemset,
+    Itemsets,
+    Lacking,
+    Rules,
+    Terms,
+    antecedents_of,
+    unknown_and_ones,
+)
+from oboro.errors import InputError, MissingArgumentError, MissingExtraError
 
-__all__ = ["METRICS", "apriori", "association_rules"]
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["METRICS", "apriori", "association_rules", "fpgrowth", "fpmax", "to_polars"]
+
+Frame = TypeVar("Frame", pd.DataFrame, "pl.DataFrame")
+"""A frame of pandas or of polars. Given one of polars, these functions return one."""
 
 METRICS = {name: meaning for name, meaning, _ in _oboro.rule_metrics()}
 """The metrics of a rule A → C by name, with formula and range. ``supp`` is the support as a
@@ -32,14 +49,14 @@ _MLXTENDS = tuple(name for name, _, in_mlxtend in _oboro.rule_metrics() if in_ml
 
 
 def apriori(
-    df: pd.DataFrame,
+    df: Frame,
     min_support: float = 0.5,
     use_colnames: bool = False,
     max_len: int | None = None,
     verbose: int = 0,
     low_memory: bool = False,
     n_jobs: int | None = None,
-) -> pd.DataFrame:
+) -> Frame:
     """Finds the frequent itemsets of a one-hot frame, on a server in this process.
 
     The frame is encrypted under a new key and uploaded, and its frequent columns are fetched,
@@ -48,7 +65,7 @@ def apriori(
 
     Args:
         df: A row for each transaction, a column for each item: bool, 0 and 1, or pandas' sparse
-            types. Labels are text, or integers.
+            types. Labels are all text, all integers, all dates or times, or all tuples of these.
         min_support: The fraction of transactions that makes an itemset frequent, in (0, 1].
         use_colnames: Whether itemsets hold labels instead of numbers of columns.
         max_len: The length of the longest itemsets; None, or 0, for any length.
@@ -59,16 +76,156 @@ def apriori(
     Returns:
         The columns `support`, a fraction of the transactions, and `itemsets`, frozensets; shorter
         itemsets first, those of a length in the order of columns. It equals mlxtend's result.
-        `attrs["oboro"]` has the cost of each level.
+        `attrs["oboro"]` has the cost of each level. Of a frame of polars, `itemsets` are lists, and
+        there are no `attrs`.
 
     Raises:
         InputError: `min_support` or `max_len` is out of range, an entry is missing or neither 0 nor
             1, or labels are repeated or of other types.
     """
-    if not 0 < min_support <= 1:
-        raise InputError(f"min_support must be above 0 and at most 1, not {min_support}")
+    frame = _pandas(df)
+    found = _mined(frame, min_support, _longest(max_len), verbose)
+    return _like(df, _labelled(found, frame, use_colnames))
+
+
+def fpgrowth(
+    df: Frame,
+    min_support: float = 0.5,
+    null_values: bool = False,
+    use_colnames: bool = False,
+    max_len: int | None = None,
+    verbose: int = 0,
+) -> Frame:
+    """Finds the frequent itemsets of a one-hot frame, as `apriori` does, under mlxtend's name for
+    another algorithm. Results are those of `apriori`, in its order.
+
+    Args:
+        df: As for `apriori`.
+        min_support: As for `apriori`.
+        null_values: Whether entries may be missing (NaN, None, NA): an item was not recorded.
+            The support of an itemset is then a fraction of the transactions in which all of its
+            items were recorded. Missing entries are encrypted as if the item was present; the
+            supports are corrected afterwards, from `df`.
+        use_colnames: As for `apriori`.
+        max_len: As for `apriori`.
+        verbose: As for `apriori`.
+
+    Returns:
+        As `apriori`. With `null_values`, an itemset is returned if it is frequent both where it was
+        recorded and with missing entries counted as present, and if its items are frequent where
+        they were recorded, as in mlxtend.
+
+    Raises:
+        InputError: as `apriori`.
+    """
+    frame = _pandas(df)
+    found = _frequent(frame, min_support, null_values, _longest(max_len), verbose)
+    if null_values:
+        found = _where_recorded(found, frame, min_support)
+    return _like(df, _labelled(found, frame, use_colnames))
+
+
+def fpmax(
+    df: Frame,
+    min_support: float = 0.5,
+    null_values: bool = False,
+    use_colnames: bool = False,
+    max_len: int | None = None,
+    verbose: int = 0,
+) -> Frame:
+    """Finds the maximal frequent itemsets of a one-hot frame: those that no frequent itemset
+    contains.
+
+    Args:
+        df: As for `apriori`.
+        min_support: As for `apriori`.
+        null_values: As for `fpgrowth`. Itemsets are maximal among those that are frequent with
+            missing entries counted as present, and are left out if they are not frequent where they
+            were recorded, as in mlxtend.
+        use_colnames: As for `apriori`.
+        max_len: Leaves out longer itemsets. An itemset with a longer frequent one around it is left
+            out with it: it is not maximal.
+        verbose: As for `apriori`.
+
+    Returns:
+        As `apriori`.
+
+    Raises:
+        InputError: as `apriori`.
+    """
+    frame = _pandas(df)
+    longest = _longest(max_len)
+    # Itemsets of one item more tell which are maximal.
+    search = None if longest is None else longest + 1
+    found = _frequent(frame, min_support, null_values, search, verbose)
+    maximal = _are_maximal(found["itemsets"].tolist())
+    if longest is not None:
+        maximal &= found["itemsets"].map(len).to_numpy(dtype=int) <= longest
+    found = found[maximal].reset_index(drop=True)
+    if null_values:
+        found = _where_recorded(found, frame, min_support)
+    return _like(df, _labelled(found, frame, use_colnames))
+
+
+def to_polars(frame: pd.DataFrame) -> pl.DataFrame:
+    """Itemsets or rules as a frame of polars, which has lists where pandas has frozensets.
+
+    Args:
+        frame: What `apriori`, `Dataset.apriori` or `association_rules` returned. Its `attrs` are
+            lost.
+
+    Raises:
+        MissingExtraError: polars is not installed.
+    """
+    try:
+        import polars
+    except ImportError as error:
+        raise MissingExtraError("polars is not installed; pip install polars") from error
+    columns: dict[str, Any] = {}
+    for name, column in frame.items():
+        if name in ("itemsets", "antecedents", "consequents"):
+            lists = [_in_order(itemset) for itemset in column]
+            empty = None if lists else polars.List(polars.String)
+            columns[str(name)] = polars.Series(values=lists, dtype=empty)
+        else:
+            columns[str(name)] = polars.Series(values=column.to_numpy(dtype=float, na_value=np.nan))
+    return polars.DataFrame(columns)
+
+
+def _in_order(itemset: Iterable[Any]) -> list[Any]:
+    """The items of a set, which are of one type, or else in the order of their texts."""
+    items = [list(item) if isinstance(item, tuple) else item for item in itemset]
+    try:
+        return sorted(items)
+    except TypeError:
+        return sorted(items, key=str)
+
+
+def _pandas(df: object) -> pd.DataFrame:
+    frame = _frames.as_pandas(df)
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError(
+            f"a frame of pandas or polars is needed, not {type(df).__name__}; make one, as with "
+            "pd.DataFrame(data)"
+        )
+    return frame
+
+
+def _like(given: Frame, found: pd.DataFrame) -> Frame:
+    """What was found, in a frame of the library of what was given."""
+    alike: Any = found if isinstance(given, pd.DataFrame) else to_polars(found)
+    return cast(Frame, alike)
+
+
+def _longest(max_len: int | None) -> int | None:
     if max_len is not None and max_len < 0:
         raise InputError(f"max_len must be 1 or more, or None for any length, not {max_len}")
+    return max_len or None
+
+
+def _mined(df: pd.DataFrame, min_support: float, longest: int | None, verbose: int) -> pd.DataFrame:
+    """The frequent itemsets, of numbers of columns."""
+    check_min_support(min_support)
     if df.size == 0:
         return pd.DataFrame({"support": np.empty(0), "itemsets": np.empty(0, dtype=object)})
     keys = oboro.Keys.generate()
@@ -83,14 +240,64 @@ def apriori(
             progress=progress,
         )
         found = server.upload(encrypted, progress=progress).apriori(
-            keys, min_support, max_len or None, True, verbose=verbose, progress=progress
+            keys, float(min_support), longest, True, verbose=verbose, progress=progress
         )
-    if not use_colnames:
-        numbers = {label: number for number, label in enumerate(df.columns)}
+    numbers = {name: number for number, name in enumerate(_frames.names(df.columns))}
+    # From a set of numbers, as in mlxtend: the order of rules depends on that of sets.
+    found["itemsets"] = _objects(
+        frozenset(sorted(numbers[str(name)] for name in itemset)) for itemset in found["itemsets"]
+    )
+    return found
+
+
+def _labelled(found: pd.DataFrame, df: pd.DataFrame, use_colnames: bool) -> pd.DataFrame:
+    if use_colnames:
+        labels = list(df.columns)
         found["itemsets"] = _objects(
-            frozenset(sorted(numbers[label] for label in itemset)) for itemset in found["itemsets"]
+            frozenset([labels[number] for number in itemset]) for itemset in found["itemsets"]
         )
     return found
+
+
+def _frequent(
+    df: pd.DataFrame, min_support: float, null_values: bool, longest: int | None, verbose: int
+) -> pd.DataFrame:
+    """The frequent itemsets, of numbers of columns; with `null_values` those with missing entries
+    counted as present, of items that are frequent where they were recorded."""
+    if not null_values:
+        return _mined(df, min_support, longest, verbose)
+    check_min_support(min_support)
+    _check_entries(df, "df", null_values)
+    unknown, ones = unknown_and_ones(df)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        supports = ones.sum(axis=0) / (len(df) - unknown.sum(axis=0))
+    places = np.flatnonzero(supports >= min_support)
+    present = pd.DataFrame((ones | unknown)[:, places], columns=df.columns[places])
+    found = _mined(present, min_support, longest, verbose)
+    found["itemsets"] = _objects(
+        frozenset(places[sorted(itemset)].tolist()) for itemset in found["itemsets"]
+    )
+    return found
+
+
+def _where_recorded(found: pd.DataFrame, df: pd.DataFrame, min_support: float) -> pd.DataFrame:
+    """Of these itemsets, those that are frequent among the transactions in which all of their items
+    were recorded, with that support."""
+    unknown, ones = unknown_and_ones(df)
+    supports = np.zeros(len(found))
+    for row, itemset in enumerate(found["itemsets"]):
+        columns = sorted(itemset)
+        recorded = len(df) - int(unknown[:, columns].any(axis=1).sum())
+        if recorded:
+            supports[row] = int(ones[:, columns].all(axis=1).sum()) / recorded
+    found["support"] = supports
+    return found[supports >= min_support].reset_index(drop=True)
+
+
+def _are_maximal(itemsets: Sequence[Itemset]) -> np.ndarray:
+    """Which of these, of which all parts are among them, no other one contains."""
+    parts = {itemset - {item} for itemset in itemsets for item in itemset}
+    return np.array([itemset not in parts for itemset in itemsets], dtype=bool)
 
 
 def _worth_encrypting(df: pd.DataFrame, min_support: float) -> int | None:
@@ -103,15 +310,15 @@ def _worth_encrypting(df: pd.DataFrame, min_support: float) -> int | None:
 
 
 def association_rules(
-    df: pd.DataFrame,
+    df: Frame,
     num_itemsets: int = 1,
-    df_orig: pd.DataFrame | None = None,
+    df_orig: pd.DataFrame | pl.DataFrame | None = None,
     null_values: bool = False,
     metric: str = "confidence",
     min_threshold: float = 0.8,
     support_only: bool = False,
     return_metrics: Sequence[str] = _MLXTENDS,
-) -> pd.DataFrame:
+) -> Frame:
     """Generates rules from frequent itemsets: those that reach a threshold in one metric.
 
     Transactions in which an item was not recorded are ignored for rules with that item.
@@ -131,7 +338,7 @@ def association_rules(
     Returns:
         The columns `antecedents` and `consequents`, frozensets, and one for each metric. It equals
         mlxtend's result, row by row. `attrs["oboro"]` has the trust level of the itemsets
-        (`answers`), copied from `df`.
+        (`answers`), copied from `df`. Of a frame of polars, rules have lists.
 
     Raises:
         InputError: there are no itemsets, a column or metric does not exist, or an entry of
@@ -142,34 +349,54 @@ def association_rules(
     """
     if null_values and (df_orig is None or num_itemsets == 1):
         raise MissingArgumentError("null_values=True needs df_orig and num_itemsets; give both")
-    if df_orig is not None:
-        _check_original(df_orig, null_values)
+    original = None if df_orig is None else _pandas(df_orig)
+    if original is not None:
+        _check_entries(original, "df_orig", null_values)
     unknown = set(return_metrics) - METRICS.keys()
     if unknown or not (support_only or metric in METRICS):
         name = min(unknown, default=metric)
         raise InputError(f"{name!r} is not a metric; give one of {', '.join(METRICS)}")
-    itemsets, supports = _itemsets_of(df)
+    found = _pandas(df)
+    itemsets, supports = _itemsets_of(found)
     if support_only:
-        rules_by_support = _rules_by_support(itemsets, supports, min_threshold, return_metrics)
-        return _resting_on(df, rules_by_support)
-    lacking = Lacking(df_orig, itemsets) if null_values and df_orig is not None else None
+        rules = _rules_by_support(itemsets, supports, min_threshold, return_metrics)
+    else:
+        lacking = None if original is None or not null_values else Lacking(original, itemsets)
+        reaching = _Reaching(metric, min_threshold, num_itemsets, lacking)
+        rules = _rules_by_metric(itemsets, supports, reaching, return_metrics)
+    return _like(df, _resting_on(found, rules))
+
+
+class _Reaching(NamedTuple):
+    """What selects rules, and what their metrics are computed with."""
+
+    metric: str
+    min_threshold: float
+    num_itemsets: int
+    lacking: Lacking | None
+
+
+def _rules_by_metric(
+    itemsets: list[Itemset], supports: Floats, reaching: _Reaching, names: Sequence[str]
+) -> pd.DataFrame:
+    """The rules that reach the threshold, with all metrics."""
     antecedents, consequents, terms = [], [], []
     for rules in Itemsets(itemsets).rules():
-        all_terms = _terms(rules, supports, lacking)
-        chosen = _oboro.rule_metric(metric, all_terms, num_itemsets) >= min_threshold
+        all_terms = _terms(rules, supports, reaching.lacking)
+        reached = _oboro.rule_metric(reaching.metric, all_terms, reaching.num_itemsets)
+        chosen = reached >= reaching.min_threshold
         antecedents.append(rules.antecedent[chosen])
         consequents.append(rules.consequent[chosen])
         terms.append(Terms(*(term[chosen] for term in all_terms)))
     chosen_terms = Terms(*map(np.concatenate, zip(*terms, strict=True)))
     if not chosen_terms.union.size:
-        return _resting_on(df, _no_rules(return_metrics))
+        return _no_rules(names)
     members = _objects(itemsets)
-    found = _frame(
+    return _frame(
         members[np.concatenate(antecedents)],
         members[np.concatenate(consequents)],
-        {name: _oboro.rule_metric(name, chosen_terms, num_itemsets) for name in return_metrics},
+        {name: _oboro.rule_metric(name, chosen_terms, reaching.num_itemsets) for name in names},
     )
-    return _resting_on(df, found)
 
 
 def _resting_on(itemsets: pd.DataFrame, rules: pd.DataFrame) -> pd.DataFrame:
@@ -248,12 +475,13 @@ def _no_rules(names: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(columns=["antecedents", "consequents", *names])
 
 
-def _check_original(df_orig: pd.DataFrame, null_values: bool) -> None:
-    unknown = np.asarray(pd.isna(df_orig), dtype=bool)
-    binary = np.asarray((df_orig == 0) | (df_orig == 1), dtype=bool)
-    wrong = ~(binary | unknown) | (unknown & (not null_values))
+def _check_entries(df: pd.DataFrame, name: str, null_values: bool) -> None:
+    """Refuses entries that are neither 0 nor 1 nor, with `null_values`, missing."""
+    unknown, ones = unknown_and_ones(df)
+    zeros = np.asarray((df == 0).fillna(False), dtype=bool)
+    wrong = ~(zeros | ones | unknown) | (unknown & (not null_values))
     for row, column in np.argwhere(wrong):
         raise InputError(
-            f"column {df_orig.columns[column]!r} of `df_orig` has {df_orig.iat[row, column]!r} in "
-            f"row {row}; entries must be True, False, 0 or 1, or NaN with null_values=True"
+            f"column {df.columns[column]!r} of `{name}` has {df.iat[row, column]!r} in row {row}; "
+            "entries must be True, False, 0 or 1, or NaN with null_values=True"
         )

@@ -39,7 +39,7 @@ def supports(itemsets: pd.DataFrame, top: int = 20, *, ax: Axes | None = None) -
 
     Args:
         itemsets: The columns `support` and `itemsets`, as `apriori` returns them.
-        top: The most bars; the title has the number of itemsets.
+        top: The most bars; the title says of how many itemsets they are.
         ax: Where to draw.
 
     Raises:
@@ -54,8 +54,9 @@ def supports(itemsets: pd.DataFrame, top: int = 20, *, ax: Axes | None = None) -
     ax.set_yticks(places, [_words(itemset) for itemset in shown["itemsets"]])
     ax.invert_yaxis()
     ax.set_xlabel(_label("support"))
-    if len(shown) < len(itemsets):
-        ax.set_title(f"the {len(shown)} most frequent of {len(itemsets)} itemsets")
+    is_part = len(shown) < len(itemsets)
+    some = f"the {len(shown)} most frequent of " if is_part else ""
+    ax.set_title(f"{some}{_counted(len(itemsets), 'itemset')} by support")
     return ax
 
 
@@ -65,15 +66,19 @@ def rules(
     y: str = "confidence",
     color: str = "lift",
     *,
+    labels: int = 5,
     ax: Axes | None = None,
 ) -> Axes:
     """Draws rules as points, one metric over another; a third one sets the brightness.
+
+    The rules with the largest values of the third metric are numbered, and written out below.
 
     Args:
         rules: The columns to draw, as `association_rules` returns them.
         x: The metric of the horizontal axis, one of `oboro.frequent_patterns.METRICS`.
         y: The metric of the vertical axis.
         color: The metric that sets the color.
+        labels: How many rules to write out, if the frame has `antecedents` and `consequents`.
         ax: Where to draw; a color scale is added next to it.
 
     Raises:
@@ -87,7 +92,38 @@ def rules(
     ax.figure.colorbar(points, ax=ax, label=_label(color))
     ax.set_xlabel(_label(x))
     ax.set_ylabel(_label(y))
+    ax.set_title(f"{_counted(len(rules), 'rule')} by {x} and {y}")
+    if labels > 0 and {"antecedents", "consequents"} <= set(rules.columns):
+        best = light.reset_index(drop=True).sort_values(ascending=False, kind="stable")
+        _write_out(rules.iloc[best.index[:labels].to_list()], x, y, ax)
     return ax
+
+
+def _write_out(rules: pd.DataFrame, x: str, y: str, ax: Axes) -> None:
+    """Numbers the points of these rules, and writes the rules below the plot."""
+    from matplotlib.lines import Line2D
+
+    numbers: dict[tuple[float, float], list[str]] = defaultdict(list)
+    lines = []
+    for number, (_, rule) in enumerate(rules.iterrows(), 1):
+        numbers[float(rule[x]), float(rule[y])].append(str(number))
+        words = f"{_words(rule['antecedents'])} => {_words(rule['consequents'])}"
+        lines.append(Line2D([], [], linestyle="none", label=f"{number}  {words}"))
+    for point, at_it in numbers.items():
+        ax.annotate(", ".join(at_it), point, xytext=(4, 4), textcoords="offset points")
+    if lines:
+        ax.legend(
+            handles=lines,
+            loc="upper left",
+            bbox_to_anchor=(0, -0.15),
+            frameon=False,
+            handlelength=0,
+            handletextpad=0,
+        )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _label(metric: str) -> str:
@@ -122,6 +158,7 @@ def levels(itemsets: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     mebibytes = [level["received_bytes"] / _MIB for level in spent]
     received.bar(lengths + 0.2, mebibytes, 0.4, color=_ORANGE, hatch="//")
     received.set_ylabel("MiB received", color=_ORANGE)
+    ax.set_title("time and bytes by length of itemsets")
     return ax
 
 
@@ -160,6 +197,7 @@ def placement(lines: str | Iterable[str | Line], *, ax: Axes | None = None) -> A
     ax.bar(names, whole - home, bottom=home, color=_ORANGE, hatch="//", label="elsewhere")
     ax.set_xlabel(across)
     ax.set_ylabel(upwards)
+    ax.set_title(f"{upwards} at home and elsewhere, by {across}")
     ax.legend()
     return ax
 
@@ -201,6 +239,9 @@ def io(
     ax.set_ylabel(
         "average I/O queue length (aqu-sz)" if what == "queue" else "resident memory in MiB"
     )
+    ax.set_title(
+        "the disk's queue over time" if what == "queue" else "the server's memory over time"
+    )
     ax.legend()
     return ax
 
@@ -241,7 +282,8 @@ def _values(lines: str | Iterable[str | Line]) -> list[Line]:
 
 
 def _words(itemset: Iterable[object]) -> str:
-    return _oboro.itemset(sorted(map(str, itemset)))
+    # Between two dollar signs matplotlib reads mathematics.
+    return _oboro.itemset(sorted(map(str, itemset))).replace("$", r"\$")
 
 
 def _need(frame: pd.DataFrame, *columns: str) -> None:

@@ -19,6 +19,9 @@ import pytest
 import oboro
 from oboro._progress import Progress
 
+# test_mlxtends_own.py runs these.
+collect_ignore = ["mlxtend_tests"]
+
 # A shell starts what runs in its background with interrupts ignored. Tests take them, and so do
 # the programs that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -370,7 +370,7 @@ def test_what_is_stored_is_compacted_erased_and_given_another_key(
     ("row_ids", "problem"),
     [
         (["a"], "1 row ids were given for 300 transactions"),
-        ("id", "no path of a file"),
+        ("id", 'no columns are called "id", named by `row_ids`; the columns are "a, b'),
         ([1.5] * 300, "neither text nor a whole number"),
         ([""] * 300, "row 1 has no id"),
         ([None] * 300, "row 1 has no id"),

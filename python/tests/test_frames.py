@@ -147,7 +147,13 @@ def test_what_is_no_basket_is_refused(baskets: list[Any], sentence: str) -> None
         (pd.DataFrame({"a": ["x", "n"]}, dtype=object), "does not say which columns name"),
         (pd.DataFrame({"a": pd.array([1, None], dtype="Int8")}), "'a' has no value in row 1"),
         (pd.DataFrame({"a": pd.arrays.SparseArray([0, 0, 5])}), "'a' has the value 5 in row 2"),
-        (pd.DataFrame({"a": [1], 2: [1]}), "all text or all whole .* are int, str; make"),
+        (pd.DataFrame({"a": [1], 2: [1]}), "all text, all whole .* are int, str; make"),
+        (pd.DataFrame([[1, 1]], columns=["a", ("a",)]), "these are str, tuple; make"),
+        (pd.DataFrame([[1]], columns=[pd.NaT]), "these are NaTType"),
+        (
+            pd.DataFrame([[1, 1]], columns=pd.Index([("a/b", "c"), ("a", "b/c")])),
+            r"\('a/b', 'c'\) and \('a', 'b/c'\) are both called 'a/b/c'",
+        ),
         (pd.DataFrame({1.5: [1]}), "these are float"),
         (pd.DataFrame({True: [1]}), "these are bool"),
         (pd.DataFrame([[1, 0]], columns=["a", "a"]), "column 'a' is there twice"),
@@ -168,6 +174,20 @@ def test_what_cannot_be_encrypted_is_refused_by_name(data: object, sentence: str
         _frames.rows(data)
 
 
+def test_row_ids_of_what_has_no_names_are_given_themselves() -> None:
+    with pytest.raises(errors.InputError, match="no path of a file with such a column"):
+        _frames.rows(np.array([[1, 0]]), reading={"row_ids": "id"})
+
+
+def test_dates_and_tuples_are_names_as_in_csv() -> None:
+    days = pd.DataFrame([[1, 0, 1]], columns=pd.date_range("2026-01-30", periods=3))
+    assert _frames.rows(days).names == ["2026-01-30", "2026-01-31", "2026-02-01"]
+    hours = pd.DataFrame([[1, 0]], columns=pd.date_range("2026-01-30", periods=2, freq="12h"))
+    assert _frames.rows(hours).names == ["2026-01-30", "2026-01-30 12:00:00"]
+    tuples = pd.DataFrame([[1, 0]], columns=pd.Index([("fruit", "apple"), (2026, "pear")]))
+    assert _frames.rows(tuples).names == ["fruit/apple", "2026/pear"]
+
+
 def test_files_are_read_by_what_they_hold(tmp_path: Path) -> None:
     frame = pd.DataFrame({"milk": [1, 1, 0], "bread": [0, 1, 0]}, index=[5, 6, 9], dtype=bool)
     (tmp_path / "fimi").write_text("3 10\n3\n")
@@ -182,7 +202,7 @@ def test_files_are_read_by_what_they_hold(tmp_path: Path) -> None:
     ]:
         rows = _frames.rows(tmp_path / name)
         assert (rows.names, rows.supports()) == (names, supports), name
-    with pytest.raises(errors.StorageError, match=r"cannot read .*none"):
+    with pytest.raises(errors.InputError, match=r"cannot read .*none.*check that the file exists"):
         _frames.rows(str(tmp_path / "none"))
     (tmp_path / "broken").write_bytes(b"PAR1 and no more")
     with pytest.raises(errors.InputError, match=r"cannot read .*broken as Parquet: "):
@@ -262,7 +282,8 @@ def test_frames_with_more_than_items_are_read_as_files_are() -> None:
         _frames.rows(pd.DataFrame({"order_id": [1, "x"], "item": ["a", "b"]}))
 
 
-def test_items_of_a_long_frame_may_be_numbers(keys: oboro.Keys) -> None:
+def test_items_of_a_long_frame_may_be_numbers() -> None:
+    keys = oboro.Keys.generate()
     frame = pd.DataFrame({"order_id": ["a", "a", "b"], "item": [10, 9, 10]})
     for data in (frame, pl.from_pandas(frame)):
         assert oboro.encrypt(data, keys, max_len=2).columns == [9, 10]

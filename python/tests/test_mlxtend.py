@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from datetime import date
 from itertools import combinations
 from typing import Any
 
 import mlxtend.frequent_patterns as theirs
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
+from polars.testing import assert_frame_equal as assert_polars_equal
 
 import oboro.frequent_patterns as ours
 from oboro.errors import InputError, MissingArgumentError, NotGivenError
@@ -121,8 +124,9 @@ def test_itemsets_say_what_they_took() -> None:
 
 @pytest.mark.parametrize("min_support", [0, -0.5, 1.5, math.nan])
 def test_a_minimum_support_is_a_share(min_support: float) -> None:
-    with pytest.raises(InputError, match="above 0 and at most 1"):
-        ours.apriori(pd.DataFrame({"a": [True]}), min_support)
+    for algorithm in (ours.apriori, ours.fpgrowth, ours.fpmax):
+        with pytest.raises(InputError, match="must be a positive number within"):
+            algorithm(pd.DataFrame({"a": [True]}), min_support)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +143,133 @@ def test_a_minimum_support_is_a_share(min_support: float) -> None:
 def test_frames_that_are_not_one_hot_are_refused(frame: pd.DataFrame, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         ours.apriori(frame)
+
+
+def by_itemset(found: pd.DataFrame) -> dict[frozenset[Any], float]:
+    supports = dict(zip(found["itemsets"], found["support"].tolist(), strict=True))
+    assert len(supports) == len(found)
+    return supports
+
+
+def with_gaps(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
+    random = np.random.default_rng(seed)
+    return frame.astype(float).mask(random.random(frame.shape) < 0.2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_itemsets_of_other_names_are_mlxtends_in_the_order_of_apriori(data: st.DataObject) -> None:
+    frame = data.draw(frames(most_rows=30, most_columns=6))
+    options: dict[str, Any] = {
+        "min_support": data.draw(min_supports(len(frame))),
+        "null_values": data.draw(st.booleans()),
+        "use_colnames": data.draw(st.booleans()),
+    }
+    if options["null_values"]:
+        frame = with_gaps(frame, data.draw(st.integers(0, 2**32)))
+    max_len = data.draw(st.one_of(st.none(), st.integers(1, 4)))
+    found = ours.fpgrowth(frame, **options, max_len=max_len)
+    expected = without_warnings(theirs.fpgrowth, frame, **options, max_len=max_len)
+    assert by_itemset(found) == by_itemset(expected)
+    if not options.pop("null_values"):
+        assert_frame_equal(found, ours.apriori(frame, **options, max_len=max_len))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_maximal_itemsets_are_mlxtends(data: st.DataObject) -> None:
+    frame = data.draw(frames(most_rows=30, most_columns=6))
+    options: dict[str, Any] = {
+        "min_support": data.draw(min_supports(len(frame))),
+        "null_values": data.draw(st.booleans()),
+        "use_colnames": data.draw(st.booleans()),
+    }
+    if options["null_values"]:
+        frame = with_gaps(frame, data.draw(st.integers(0, 2**32)))
+    expected = by_itemset(without_warnings(theirs.fpmax, frame, **options))
+    assert by_itemset(ours.fpmax(frame, **options)) == expected
+    # mlxtend's own search with a length stops before it knows which itemsets are maximal.
+    for longest in (1, 2, 3):
+        shorter = {it: support for it, support in expected.items() if len(it) <= longest}
+        assert by_itemset(ours.fpmax(frame, **options, max_len=longest)) == shorter
+
+
+def test_missing_entries_are_refused_unless_they_may_be_there() -> None:
+    frame = pd.DataFrame({"a": [1, None, 0], "tea": [1, 1, None]})
+    for algorithm in (ours.apriori, ours.fpgrowth, ours.fpmax):
+        with pytest.raises(InputError, match="column 'a' has no value in row 1"):
+            algorithm(frame)
+    for missing in (frame, frame.astype("boolean"), frame.astype(object), frame.astype("Int8")):
+        found = ours.fpgrowth(missing, 0.6, null_values=True, use_colnames=True)
+        # tea was recorded twice and is there twice; both together once, and are there once.
+        assert by_itemset(found) == {frozenset({"tea"}): 1.0}
+    with pytest.raises(InputError, match=r"column 'a' of `df` has .*2.* in row 0"):
+        ours.fpgrowth(frame.replace({"a": 1}, 2), null_values=True)
+    nowhere = pd.DataFrame({"a": [None, None]}, dtype=float)
+    assert ours.fpgrowth(nowhere, null_values=True).empty
+
+
+LABELS: list[list[Any]] = [
+    [("fruit", "apple"), ("fruit", "pear"), ("tea", 1)],
+    [pd.Timestamp("2026-01-01"), pd.Timestamp("2026-01-02 12:30"), pd.Timestamp("2026-01-03")],
+    [date(2026, 1, 1), date(2026, 2, 1), date(2026, 3, 1)],
+    list(pd.period_range("2026-01", periods=3, freq="M")),
+    [("shop", pd.Timestamp("2026-01-01")), ("shop", date(2026, 1, 2)), ("b", 2)],
+]
+
+
+@pytest.mark.parametrize("labels", LABELS, ids=str)
+def test_labels_may_be_dates_and_tuples(labels: list[Any]) -> None:
+    frame = pd.DataFrame([[1, 1, 0], [1, 1, 1], [1, 0, 1]], columns=pd.Index(labels)).astype(bool)
+    found = both_itemsets(frame, 0.5, use_colnames=True)
+    assert frozenset(frame.columns[:2]) in set(found["itemsets"])
+    both_itemsets(frame, 0.5)
+    rules = without_warnings(theirs.association_rules, found, min_threshold=0.1)
+    assert_frame_equal(ours.association_rules(found, min_threshold=0.1), rules)
+
+
+def as_sets(frame: pl.DataFrame, column: str) -> list[frozenset[Any]]:
+    return [frozenset(it) for it in frame[column].to_list()]
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.data())
+def test_frames_of_polars_come_back_as_such(data: st.DataObject) -> None:
+    frame = data.draw(frames(most_columns=5)).rename(columns=str)
+    given = pl.DataFrame({name: frame[name].to_numpy() for name in frame})
+    options: dict[str, Any] = {"min_support": data.draw(min_supports(len(frame)))}
+    options["use_colnames"] = data.draw(st.booleans())
+    for algorithm in (ours.apriori, ours.fpgrowth, ours.fpmax):
+        found, expected = algorithm(given, **options), algorithm(frame, **options)
+        assert isinstance(found, pl.DataFrame)
+        assert found.columns == ["support", "itemsets"]
+        assert found["support"].to_list() == expected["support"].tolist()
+        assert as_sets(found, "itemsets") == expected["itemsets"].tolist()
+    found, expected = ours.apriori(given, **options), ours.apriori(frame, **options)
+    if len(found) == 0:
+        return
+    rules = ours.association_rules(found, min_threshold=0.1)
+    frozen = ours.association_rules(expected, min_threshold=0.1)
+    assert isinstance(rules, pl.DataFrame)
+    assert rules.columns == list(frozen.columns)
+    assert as_sets(rules, "antecedents") == frozen["antecedents"].tolist()
+    assert rules["lift"].to_list() == frozen["lift"].tolist()
+    assert_polars_equal(rules, ours.to_polars(frozen))
+
+
+def test_frames_of_polars_may_have_missing_entries() -> None:
+    frame = pl.DataFrame({"a": [True, None, False], "tea": [1, 1, None]})
+    found = ours.fpgrowth(frame, 0.6, null_values=True, use_colnames=True)
+    assert found.rows() == [(1.0, ["tea"])]
+    itemsets = pl.DataFrame(
+        {"support": [0.5, 1.0, 0.5], "itemsets": [["a"], ["tea"], ["a", "tea"]]}
+    )
+    rules = ours.association_rules(itemsets, 3, frame, null_values=True, min_threshold=0.0)
+    assert len(rules) == 2
+    with pytest.raises(InputError, match=r"give frame\.collect\(\)"):
+        ours.apriori(frame.lazy())  # type: ignore[type-var]
+    with pytest.raises(InputError, match=r"pandas or polars is needed, not ndarray"):
+        ours.apriori(np.ones((2, 2)))  # type: ignore[type-var]
 
 
 @settings(max_examples=100, deadline=None)

@@ -54,13 +54,13 @@ def test_supports_are_bars_from_the_largest_down() -> None:
     labels = [label.get_text() for label in ax.get_yticklabels()]
     assert labels == ["{milk}", "{tea}", "{milk, tea}"]
     assert ax.yaxis_inverted()
-    assert ax.get_title() == ""
+    assert ax.get_title() == "3 itemsets by support"
 
 
 def test_a_figure_of_some_itemsets_says_of_how_many() -> None:
     ax = plot.supports(itemsets(), top=2)
     assert len(ax.patches) == 2
-    assert ax.get_title() == "the 2 most frequent of 3 itemsets"
+    assert ax.get_title() == "the 2 most frequent of 3 itemsets by support"
 
 
 def test_a_figure_is_drawn_where_it_is_wanted() -> None:
@@ -79,6 +79,29 @@ def test_rules_are_points_coloured_by_lift() -> None:
     assert ax.figure.axes[1].get_ylabel() == "lift"
 
 
+def test_the_best_rules_are_written_out() -> None:
+    sides = [frozenset({"tea"}), frozenset({"milk"}), frozenset({"jam", "bread"})]
+    rules = pd.DataFrame({
+        "antecedents": sides, "consequents": [*sides[1:], sides[0]], "support": [0.1, 0.3, 0.3],
+        "confidence": [0.9, 0.5, 0.5], "lift": [1.5, 2.5, 2.0],
+    })  # fmt: skip
+    ax = plot.rules(rules.set_index(pd.Index([4, 4, 4])), labels=2)
+    legend = ax.get_legend()
+    assert legend is not None
+    written = [text.get_text() for text in legend.get_texts()]
+    assert written == ["1  {milk} => {bread, jam}", "2  {bread, jam} => {tea}"]
+    assert [text.get_text() for text in ax.texts] == ["1, 2"]
+    assert ax.get_title() == "3 rules by support and confidence"
+    assert plot.rules(rules, labels=0).get_legend() is None
+
+
+def test_dollar_signs_in_names_are_no_mathematics() -> None:
+    frame = pd.DataFrame({"support": [0.5], "itemsets": [frozenset({"US$ 5_", "C$ ^^"})]})
+    ax = plot.supports(frame)
+    ax.figure.canvas.draw()
+    assert ax.get_yticklabels()[0].get_text() == r"{C\$ ^^, US\$ 5_}"
+
+
 def test_any_metrics_of_rules_are_drawn() -> None:
     rules = pd.DataFrame({"support": [0.1], "leverage": [0.05], "jaccard": [0.4]})
     ax = plot.rules(rules, "jaccard", "leverage", "support")
@@ -94,6 +117,7 @@ def test_levels_show_seconds_and_bytes() -> None:
     received = ax.figure.axes[1]
     assert heights(received) == [3, 0.5]
     assert (ax.get_ylabel(), received.get_ylabel()) == ("seconds", "MiB received")
+    assert ax.get_title() == "time and bytes by length of itemsets"
     assert ax.get_xticks().tolist() == [1, 2]
 
 
@@ -113,6 +137,7 @@ def test_placement_shows_what_is_read_at_home_by_policy() -> None:
     assert bars(ax, "y") == [0, 0, 7, 3]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["transaction", "random"]
     assert ax.get_ylabel() == "MiB read"
+    assert ax.get_title() == "MiB read at home and elsewhere, by placement"
 
 
 def test_placement_shows_the_pages_of_a_dataset_by_node() -> None:
@@ -155,6 +180,7 @@ def test_io_shows_a_curve_for_each_way_to_run() -> None:
     memory = plot.io(samples(), "memory")
     assert [curve(line) for line in memory.lines] == [[[1, 10], [2, 30]], [[1, 20]]]
     assert memory.get_ylabel() == "resident memory in MiB"
+    assert memory.get_title() == "the server's memory over time"
 
 
 def test_what_cannot_be_drawn_is_said() -> None:
