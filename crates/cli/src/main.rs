@@ -11,6 +11,7 @@ mod interrupt;
 #[cfg(test)]
 mod narrowing;
 mod output;
+mod profile;
 mod secret_command;
 mod settings;
 
@@ -27,6 +28,9 @@ struct Cli {
     /// Print results as JSON, for programs.
     #[arg(long, global = true)]
     json: bool,
+    /// Use the server and keys of this profile in your configuration file, not of its default one [env: OBORO_PROFILE].
+    #[arg(long, global = true, value_name = "NAME")]
+    profile: Option<String>,
     #[command(subcommand)]
     command: Command,
 }

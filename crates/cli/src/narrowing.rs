@@ -918,7 +918,10 @@ fn name(command: &str, argument: &Arg) -> String {
 /// The options of a command and its subcommands.
 fn options_of(command: &Command, path: &str, all: &mut BTreeSet<String>) {
     for argument in command.get_arguments() {
-        if !matches!(argument.get_id().as_str(), "help" | "version" | "json") {
+        if !matches!(
+            argument.get_id().as_str(),
+            "help" | "version" | "json" | "profile"
+        ) {
             all.insert(name(path, argument));
         }
     }

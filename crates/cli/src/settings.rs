@@ -8,6 +8,7 @@ mod file;
 
 use crate::failure::Failure;
 use crate::output::{misuse, sentence};
+use crate::profile::{self, with_profile};
 use crate::{Cli, Command};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
@@ -36,6 +37,7 @@ pub struct Words {
     words: Vec<OsString>,
     serves: bool,
     json: bool,
+    profile: Option<String>,
     config: Option<PathBuf>,
 }
 
@@ -81,6 +83,7 @@ impl Words {
             serves: serve.is_some(),
             // Behind a mistake clap sees no flags.
             json: seen.get_flag("json") || options.any(|word| word == "--json"),
+            profile: seen.get_one(profile::FLAG).cloned(),
             config: config.filter(|_| serve.is_some()),
             words,
         }
@@ -96,7 +99,8 @@ impl Words {
     /// # Errors
     /// Something is wrong in the file or the environment.
     pub fn parse(&self) -> Result<(Command, Settings), Failure> {
-        let mut command = command();
+        let named = |flag: &str| self.names(flag);
+        let mut command = with_profile(command(), self.profile.as_deref(), named)?;
         let flags = flags(&command);
         let file = match &self.config {
             Some(path) => Some(File::read(path, &flags, |key| nearest(&command, key))?),

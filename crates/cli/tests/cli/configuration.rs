@@ -38,7 +38,7 @@ fn flags(operator: &Home) -> Vec<(String, String)> {
             flag.1 = values.split([',', ']']).next().unwrap().to_owned();
         }
     }
-    flags.retain(|(name, _)| !["config", "check-config", "json"].contains(&&**name));
+    flags.retain(|(name, _)| !["config", "check-config", "json", "profile"].contains(&&**name));
     flags
 }
 

@@ -30,6 +30,7 @@ mod owners;
 mod placement;
 mod plan;
 mod previous;
+mod profiles;
 mod recovery;
 mod refusals;
 mod rotation;

@@ -159,11 +159,13 @@ impl Home {
             "CLICOLOR_FORCE",
             "COLUMNS",
             "OBORO_CA",
+            "OBORO_CONFIG",
             "OBORO_KEY",
             "OBORO_KEY_COMMAND",
             "OBORO_LOG",
             "OBORO_PASSPHRASE",
             "OBORO_PASSPHRASE_COMMAND",
+            "OBORO_PROFILE",
             "OBORO_RECOVERY_PASSPHRASE",
             "OBORO_RECOVERY_PASSPHRASE_COMMAND",
             "OBORO_SERVER",
@@ -183,6 +185,7 @@ impl Home {
             }
         }
         let mut child = command
+            .env("XDG_CONFIG_HOME", self.path("config"))
             .envs(&*self.environment.borrow())
             .current_dir(self.directory.path())
             .stdin(Stdio::null())

@@ -1,0 +1,264 @@
+//! Profiles: settings of the client's commands under a name, in a file of one's own. They stand in for defaults, so the
+//! command line and the environment go before them.
+
+use crate::failure::Failure;
+use oboro_format::ErrorClass;
+use std::collections::BTreeMap;
+use std::env;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The flag that chooses one.
+pub const FLAG: &str = "profile";
+
+/// Settings of which one is chosen by its flag or a variable, instead of all that a profile has of them.
+struct Choice {
+    flags: &'static [&'static str],
+    variables: &'static [&'static str],
+}
+
+/// What is meant for a server, and for no other one: whoever names another server means none of it.
+const OF_THE_SERVER: [&str; 4] = ["token-file", "ca", "client-cert", "client-key"];
+
+const CHOICES: [Choice; 7] = [
+    Choice {
+        flags: &["server"],
+        variables: &["OBORO_SERVER"],
+    },
+    Choice {
+        flags: &["token-file"],
+        variables: &["OBORO_TOKEN_FILE"],
+    },
+    Choice {
+        flags: &["ca"],
+        variables: &["OBORO_CA"],
+    },
+    Choice {
+        flags: &["client-cert", "client-key"],
+        variables: &[],
+    },
+    Choice {
+        flags: &["key", "key-command"],
+        variables: &["OBORO_KEY", "OBORO_KEY_COMMAND"],
+    },
+    Choice {
+        flags: &["passphrase-file", "passphrase-command"],
+        variables: &["OBORO_PASSPHRASE", "OBORO_PASSPHRASE_COMMAND"],
+    },
+    Choice {
+        flags: &["recovery-passphrase-file", "recovery-passphrase-command"],
+        variables: &[
+            "OBORO_RECOVERY_PASSPHRASE",
+            "OBORO_RECOVERY_PASSPHRASE_COMMAND",
+        ],
+    },
+];
+
+/// The settings that are no paths.
+const NO_PATHS: [&str; 4] = [
+    "server",
+    "key-command",
+    "passphrase-command",
+    "recovery-passphrase-command",
+];
+
+/// What the file says.
+#[derive(Default)]
+struct Config {
+    /// The profile of commands that name none.
+    default: Option<String>,
+    profiles: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl Config {
+    /// Reads it; an error is what is wrong, and where.
+    fn parse(text: &str) -> Result<Self, (usize, String)> {
+        let table = DeTable::parse(text).map_err(|error| {
+            let start = error.span().map_or(0, |span| span.start);
+            (start, error.message().to_owned())
+        })?;
+        let mut config = Self::default();
+        for (key, value) in table.get_ref() {
+            match &**key.get_ref() {
+                "default" => config.default = Some(string(value)?),
+                "profile" => {
+                    for (name, settings) in entries(value)? {
+                        let settings = entries(settings)?.iter();
+                        let settings = settings
+                            .map(|(flag, value)| Ok((flag.get_ref().to_string(), string(value)?)));
+                        let settings = settings.collect::<Result<_, _>>()?;
+                        config.profiles.insert(name.get_ref().to_string(), settings);
+                    }
+                }
+                other => {
+                    let known = "the file has default and tables [profile.NAME]";
+                    let unknown = format!("there is no setting {other:?} here; {known}");
+                    return Err((key.span().start, unknown));
+                }
+            }
+        }
+        Ok(config)
+    }
+}
+
+fn string(value: &Spanned<DeValue<'_>>) -> Result<String, (usize, String)> {
+    match value.get_ref() {
+        DeValue::String(text) => Ok(text.to_string()),
+        other => Err((
+            value.span().start,
+            format!("a string belongs here, not: {}", other.type_str()),
+        )),
+    }
+}
+
+fn entries<'a, 'i>(value: &'a Spanned<DeValue<'i>>) -> Result<&'a DeTable<'i>, (usize, String)> {
+    match value.get_ref() {
+        DeValue::Table(table) => Ok(table),
+        other => Err((
+            value.span().start,
+            format!("a table belongs here, not: {}", other.type_str()),
+        )),
+    }
+}
+
+/// Gives a command the profile of this name as its defaults, or that of the environment, or the file's default; flags that
+/// are `named` on the command line keep theirs.
+///
+/// # Errors
+/// No such profile, unknown settings, a file that others could have written.
+pub fn with_profile(
+    command: clap::Command,
+    name: Option<&str>,
+    named: impl Fn(&str) -> bool,
+) -> Result<clap::Command, Failure> {
+    let from_environment = env::var(variable(FLAG)).ok().filter(|it| !it.is_empty());
+    let name = name.map(str::to_owned).or(from_environment);
+    let Some(settings) = settings(name)? else {
+        return Ok(command);
+    };
+    let is_given = |choice: &Choice| {
+        choice.flags.iter().any(|flag| named(flag))
+            || (choice.variables.iter()).any(|it| env::var_os(it).is_some())
+    };
+    let is_elsewhere = is_given(&CHOICES[0]);
+    let is_overridden = |flag: &str| {
+        let mut choices = CHOICES.iter();
+        let choice = choices.find(|choice| choice.flags.contains(&flag));
+        choice.is_some_and(is_given) || (is_elsewhere && OF_THE_SERVER.contains(&flag))
+    };
+    let defaults = settings.into_iter();
+    let defaults = defaults.filter(|(flag, _)| !is_overridden(flag));
+    Ok(with_defaults(command, &defaults.collect()))
+}
+
+fn with_defaults(command: clap::Command, defaults: &BTreeMap<String, String>) -> clap::Command {
+    let command = command.mut_args(
+        |flag| match flag.get_long().and_then(|it| defaults.get(it)) {
+            Some(value) => flag.default_value(value.clone()).hide_default_value(true),
+            None => flag,
+        },
+    );
+    command.mut_subcommands(|command| with_defaults(command, defaults))
+}
+
+/// The settings of a profile, with paths beside the file resolved; `None` if none is meant.
+fn settings(name: Option<String>) -> Result<Option<BTreeMap<String, String>>, Failure> {
+    let refused = |sentence: String| Failure::of(ErrorClass::Input, sentence);
+    let Some(path) = path() else {
+        return match name {
+            Some(name) => Err(refused(format!(
+                "there is no place for profile {name:?}: set OBORO_CONFIG to the path of the file, or HOME"
+            ))),
+            None => Ok(None),
+        };
+    };
+    let shown = path.display();
+    let (text, metadata) = match fs::read_to_string(&path).and_then(|it| Ok((it, path.metadata()?)))
+    {
+        Ok(read) => read,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && name.is_none() => {
+            return Ok(None);
+        }
+        Err(error) => {
+            return Err(refused(format!(
+                "cannot read the profiles in {shown}: {error}; check the path"
+            )));
+        }
+    };
+    if can_be_anybodys(&metadata) {
+        return Err(refused(format!(
+            "others can write {shown}, and so could have commands run; run chmod go-w on it, and check what it says"
+        )));
+    }
+    let config = Config::parse(&text).map_err(|(start, problem)| {
+        let line = 1 + text[..start].matches('\n').count();
+        refused(format!("{shown}, line {line}: {problem}; correct it there"))
+    })?;
+    let Some(name) = name.or(config.default) else {
+        return Ok(None);
+    };
+    let Some(mut settings) = config.profiles.get(&name).cloned() else {
+        let known: Vec<_> = config.profiles.keys().map(String::as_str).collect();
+        return Err(refused(format!(
+            "there is no profile {name:?} in {shown}; it has {}",
+            if known.is_empty() {
+                "none".to_owned()
+            } else {
+                known.join(", ")
+            }
+        )));
+    };
+    let known: Vec<_> = CHOICES.iter().flat_map(|it| it.flags).copied().collect();
+    for (flag, value) in &mut settings {
+        if !known.contains(&flag.as_str()) {
+            return Err(refused(format!(
+                "{shown}: profile {name:?} has {flag:?}, which is no setting; profiles have {}",
+                known.join(", ")
+            )));
+        }
+        if OF_THE_SERVER.contains(&flag.as_str()) && !config.profiles[&name].contains_key("server")
+        {
+            return Err(refused(format!(
+                "{shown}: profile {name:?} has {flag:?} without the server that it is for; add server to it"
+            )));
+        }
+        if !NO_PATHS.contains(&flag.as_str()) && value != "-" {
+            *value = resolved(value, &path).to_string_lossy().into_owned();
+        }
+    }
+    Ok(Some(settings))
+}
+
+/// A path that begins with `~/`, or is relative to the file.
+fn resolved(value: &str, config: &Path) -> PathBuf {
+    let home = env::var_os("HOME").map(PathBuf::from);
+    match (value.strip_prefix("~/"), home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => config.parent().unwrap_or(Path::new("")).join(value),
+    }
+}
+
+/// Whether others than its owner, this user or the system's administrator, can write it.
+fn can_be_anybodys(file: &Metadata) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    file.mode() & 0o022 != 0 || ![0, own].contains(&file.uid())
+}
+
+/// The file: `OBORO_CONFIG`, or where programs of one's own have theirs.
+fn path() -> Option<PathBuf> {
+    let given = |name| env::var_os(name).filter(|it| !it.is_empty());
+    if let Some(path) = given("OBORO_CONFIG") {
+        return Some(path.into());
+    }
+    let folder = given("XDG_CONFIG_HOME").map(PathBuf::from);
+    let folder = folder.or_else(|| Some(PathBuf::from(given("HOME")?).join(".config")))?;
+    Some(folder.join("oboro").join("config.toml"))
+}
+
+fn variable(flag: &str) -> String {
+    format!("OBORO_{}", flag.to_uppercase())
+}

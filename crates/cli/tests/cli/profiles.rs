@@ -1,0 +1,127 @@
+//! Profiles: what they stand in for, what goes before them, and which are refused.
+
+use crate::common::{Home, Server, says};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+const CONFIG: &str = "config/oboro/config.toml";
+
+/// An owner with a token beside the file of profiles, and a server that asks for it.
+fn homes() -> (Home, Home, Server) {
+    let (owner, operator) = (Home::new(), Home::new());
+    let token = operator.token("ward");
+    let server = operator.serve("--tokens tokens");
+    fs::create_dir_all(owner.path("config/oboro")).unwrap();
+    owner.write("config/oboro/ward.token", token);
+    (owner, operator, server)
+}
+
+fn write(owner: &Home, text: &str) {
+    owner.write(CONFIG, text);
+    fs::set_permissions(owner.path(CONFIG), Permissions::from_mode(0o644)).unwrap();
+}
+
+#[test]
+fn a_profile_has_server_token_and_key() {
+    let (owner, _operator, server) = homes();
+    let url = server.url();
+    write(
+        &owner,
+        &format!(
+            "default = \"ward\"\n[profile.ward]\nserver = \"{url}\"\ntoken-file = \"ward.token\"\nkey = \"mine.key\"\n\
+             [profile.nobody]\nserver = \"{url}\"\n"
+        ),
+    );
+    owner.done("keygen");
+    assert!(owner.path("config/oboro/mine.key").exists());
+    owner.write_fimi("rows.dat", &[vec![1, 2], vec![1]]);
+    owner.json("encrypt rows.dat");
+    owner.json("upload rows.oboro");
+    let listed = owner.json("datasets");
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+
+    // Another one, by its flag and by the environment; the flag goes before the environment.
+    says(&owner.refused("datasets --profile nobody"), &["token"]);
+    owner.set("OBORO_PROFILE", "nobody");
+    says(&owner.refused("datasets"), &["token"]);
+    owner.json("datasets --profile ward");
+    owner.unset("OBORO_PROFILE");
+
+    // The command line and the environment go before it.
+    owner.write("other.token", "wrong");
+    says(
+        &owner.refused("datasets --token-file other.token"),
+        &["token"],
+    );
+    owner.set("OBORO_KEY", "absent.key");
+    says(
+        &owner.refused("encrypt rows.dat --out more.oboro"),
+        &["absent.key"],
+    );
+    says(
+        &owner.refused("encrypt rows.dat --out more.oboro --key-command false"),
+        &["--key-command"],
+    );
+}
+
+#[test]
+fn a_token_goes_to_the_server_of_its_profile_only() {
+    let (owner, _operator, server) = homes();
+    let url = server.url();
+    write(
+        &owner,
+        "default = \"ward\"\n[profile.ward]\nserver = \"http://127.0.0.1:1\"\ntoken-file = \"ward.token\"\n",
+    );
+    // It would have been let in with the token.
+    says(
+        &owner.refused(&format!("datasets --server {url}")),
+        &["token"],
+    );
+    owner.set("OBORO_SERVER", url);
+    says(&owner.refused("datasets"), &["token"]);
+    owner.json("datasets --token-file config/oboro/ward.token");
+}
+
+#[test]
+fn a_file_that_cannot_be_meant_is_refused() {
+    let (owner, ..) = homes();
+    // No file, and none that is needed.
+    owner.write_fimi("rows.dat", &[vec![1, 2], vec![1]]);
+    owner.json("plan rows.dat");
+    says(
+        &owner.refused("plan rows.dat --profile ward"),
+        &["cannot read the profiles in", "config.toml"],
+    );
+    for (text, parts) in [
+        (
+            "default = \"ward\"",
+            &["no profile \"ward\"", "it has none"][..],
+        ),
+        (
+            "[profile.a]\n[profile.b]\nserver = 3",
+            &["config.toml, line 3: a string belongs here, not: integer"],
+        ),
+        (
+            "profiles = 1",
+            &["line 1: there is no setting \"profiles\" here"],
+        ),
+        (
+            "default = \"a\"\n[profile.a]\ntokenfile = \"x\"",
+            &["\"tokenfile\", which is no setting", "token-file"],
+        ),
+        (
+            "default = \"a\"\n[profile.a]\ntoken-file = \"x\"",
+            &["\"token-file\" without the server"],
+        ),
+    ] {
+        write(&owner, text);
+        says(&owner.refused("plan rows.dat"), parts);
+    }
+    write(&owner, "[profile.a]\nserver = \"http://127.0.0.1:1\"");
+    owner.json("plan rows.dat");
+    fs::set_permissions(owner.path(CONFIG), Permissions::from_mode(0o664)).unwrap();
+    says(
+        &owner.refused("plan rows.dat"),
+        &["others can write", "chmod go-w"],
+    );
+}
