@@ -156,12 +156,16 @@ pub fn with_profile(
 }
 
 fn with_defaults(command: clap::Command, defaults: &BTreeMap<String, String>) -> clap::Command {
-    let command = command.mut_args(
-        |flag| match flag.get_long().and_then(|it| defaults.get(it)) {
+    // What can be seen without a key is shown without asking for a passphrase.
+    let needs_no_key = command.get_name() == "inspect";
+    let command = command.mut_args(|flag| {
+        let long = flag.get_long();
+        let long = long.filter(|it| !(needs_no_key && it.starts_with("key")));
+        match long.and_then(|it| defaults.get(it)) {
             Some(value) => flag.default_value(value.clone()).hide_default_value(true),
             None => flag,
-        },
-    );
+        }
+    });
     command.mut_subcommands(|command| with_defaults(command, defaults))
 }
 
