@@ -158,6 +158,14 @@ const OPTIONS: &[(&str, Effect)] = &[
         },
     ),
     (
+        "plan --min-support",
+        Narrows {
+            left_out: "itemsets of two and more with items below that support",
+            said: "`frequent_items`",
+            test: "crates/cli/tests/cli/plan.rs::a_plan_in_words_says_what_a_run_takes_and_shows",
+        },
+    ),
+    (
         "plan --itemsets",
         Narrows {
             left_out: "itemsets beyond this number of a length",
@@ -571,6 +579,7 @@ const HARMLESS: &[(&str, &[&str])] = &[
             "--transactions",
             "--row-id-bytes",
             "--explain",
+            "--threads",
             "INPUT",
         ],
     ),

@@ -1,7 +1,9 @@
 //! `oboro plan`
 
+mod words;
+
 use crate::Outcome;
-use crate::arguments::ReadArguments;
+use crate::arguments::{ReadArguments, ThreadArguments};
 use crate::failure::Failure;
 use crate::output::{Output, bytes};
 use oboro_client::{LevelForecast, Prospect, RouteForecast};
@@ -11,6 +13,7 @@ use oboro_ring::{pack, security_bound};
 use oboro_rlwe::{Alternative, Verdict, alternatives};
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use words::Words;
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  oboro plan baskets.csv --max-len 3 --explain")]
@@ -44,6 +47,14 @@ pub struct Arguments {
     /// The number of frequent items; longer itemsets have no other items [default: all].
     #[arg(long, value_name = "N")]
     frequent_items: Option<u32>,
+    /// The support of the run to plan for, which tells how many items are frequent: a fraction (0.01, 1%) or a count (250).
+    #[arg(
+        long,
+        value_name = "SUPPORT",
+        requires = "input",
+        conflicts_with = "frequent_items"
+    )]
+    min_support: Option<MinSupport>,
     /// The most unverified itemsets requested at a length; verified answers cover all itemsets of a length [default:
     /// all].
     #[arg(long, value_name = "N")]
@@ -51,10 +62,18 @@ pub struct Arguments {
     /// Compare the ways to compute supports, and say which parameters were rejected, and why.
     #[arg(long)]
     explain: bool,
+    #[command(flatten)]
+    threads: ThreadArguments,
 }
 
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
-    let (transactions, items, longest_row_id, how) = arguments.size()?;
+    let Size {
+        transactions,
+        items,
+        longest_row_id,
+        frequent,
+        how,
+    } = arguments.size()?;
     let plan = DatasetPlan::new(
         transactions,
         items as usize,
@@ -68,7 +87,11 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             transactions,
             columns: items,
             max_len,
-            frequent: arguments.frequent_items.unwrap_or(items).min(items),
+            frequent: arguments
+                .frequent_items
+                .or(frequent)
+                .unwrap_or(items)
+                .min(items),
             itemsets: arguments.itemsets.unwrap_or(u64::MAX),
         },
     };
@@ -78,7 +101,16 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     } else {
         Vec::new()
     };
+    let words = Words {
+        prospect: &planned.prospect,
+        stored_bytes,
+        longest_row_id,
+        min_support: arguments.min_support,
+        encrypting: words::encrypting(&planned.prospect, arguments.threads.count())?,
+    };
+    let in_words = words.text()?;
     let mut value = planned.to_json(stored_bytes);
+    value["in_words"] = words.json()?;
     value["levels"] = levels.iter().map(level_json).collect();
     value["read"] = json!(how);
     if arguments.explain {
@@ -88,6 +120,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     output.result(&value, || {
         let mut text = how.map_or_else(String::new, |how| format!("read as {how}\n"));
         text += &planned.text(stored_bytes);
+        text += &in_words;
         text += "\nlength    itemsets  limbs  log2 phase  log2 Q       verified     trusted\n";
         text.extend(levels.iter().map(level_row));
         if levels.iter().any(|it| it.verified_bytes.is_none()) {
@@ -104,28 +137,46 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
 }
 
 impl Arguments {
-    /// Transactions, items, the bytes of the longest row id, and how the file was read.
-    fn size(&self) -> Result<(u64, u32, Option<usize>, Option<HowRead>), Failure> {
+    fn size(&self) -> Result<Size, Failure> {
         self.reading.need("INPUT", self.input.is_some())?;
         let Some(input) = &self.input else {
-            return Ok((
-                self.transactions.unwrap_or(0),
-                self.items.unwrap_or(0),
-                (self.row_id_bytes > 0).then_some(self.row_id_bytes as usize),
-                None,
-            ));
+            return Ok(Size {
+                transactions: self.transactions.unwrap_or(0),
+                items: self.items.unwrap_or(0),
+                longest_row_id: (self.row_id_bytes > 0).then_some(self.row_id_bytes as usize),
+                frequent: None,
+                how: None,
+            });
         };
         let (mut transactions, how) = read_path(input, &self.reading.options())?;
         if let Some(min_support) = self.min_item_support {
             transactions = transactions.restrict(min_support);
         }
-        Ok((
-            transactions.len() as u64,
-            transactions.item_count() as u32,
-            transactions.row_ids().iter().map(String::len).max(),
-            Some(how),
-        ))
+        let count = transactions.len() as u64;
+        let frequent = self.min_support.map(|min_support| {
+            let threshold = min_support.threshold(count);
+            let supports = transactions.item_supports();
+            supports.iter().filter(|it| **it >= threshold).count() as u32
+        });
+        Ok(Size {
+            transactions: count,
+            items: transactions.item_count() as u32,
+            longest_row_id: transactions.row_ids().iter().map(String::len).max(),
+            frequent,
+            how: Some(how),
+        })
     }
+}
+
+/// What a plan depends on.
+struct Size {
+    transactions: u64,
+    items: u32,
+    /// Its bytes, if rows have ids.
+    longest_row_id: Option<usize>,
+    /// The items that are frequent in the file at the support of the run.
+    frequent: Option<u32>,
+    how: Option<HowRead>,
 }
 
 /// A dataset that does not exist yet.

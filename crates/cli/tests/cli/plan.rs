@@ -63,10 +63,12 @@ fn numbers_and_files_give_the_same_plan() {
     let mut of_file = owner.json("plan rows.dat --max-len 2");
     assert_eq!(of_file["read"]["transactions"], 300);
     of_file["read"] = Value::Null;
-    assert_eq!(
-        of_file,
-        owner.json("plan --transactions 300 --items 6 --max-len 2")
-    );
+    let mut of_numbers = owner.json("plan --transactions 300 --items 6 --max-len 2");
+    // These are measured.
+    for plan in [&mut of_file, &mut of_numbers] {
+        assert!(plan["in_words"]["encrypt_seconds"].take().is_number());
+    }
+    assert_eq!(of_file, of_numbers);
     owner.write_fimi(
         "rare.dat",
         &[vec![vec![1, 2]; 9], vec![vec![1, 2, 3]]].concat(),
@@ -138,4 +140,68 @@ fn what_cannot_be_planned_is_refused() {
     };
     owner.json(&huge(1 << 28));
     says(&owner.refused(&huge(u64::MAX)), &["cannot be verified"]);
+}
+
+#[test]
+fn a_plan_in_words_says_what_a_run_takes_and_shows() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    // Items 0 to 11 are in every other transaction, 12 to 29 in every tenth.
+    let basket = |row: u32| -> Vec<u32> {
+        let common = (0..12).filter(|item| (row + item) % 2 == 0);
+        let rare = (12..30).filter(|item| (row + item) % 10 == 0);
+        common.chain(rare).collect()
+    };
+    owner.write_fimi("rows.dat", &(0..3_000).map(basket).collect::<Vec<_>>());
+    let planned = owner.json("plan rows.dat --max-len 4 --min-support 25%");
+    assert_eq!(planned["frequent_items"], 12);
+    let words = &planned["in_words"];
+    assert!(words["encrypt_seconds"].as_f64().unwrap() > 0.0);
+    assert_eq!(words["route"], "cells");
+    let learned = words["server_learns"].as_str().unwrap();
+    says(
+        learned,
+        &["which 12 of the 30 encrypted columns are frequent"],
+    );
+
+    // What it advises takes what it says, and what it warns of is so.
+    let advice = words["advice"].as_array().unwrap();
+    assert_eq!(advice.len(), 2, "{words}");
+    for advice in advice {
+        let option = advice["option"].as_str().unwrap();
+        let max_len = if option.contains("max-len") {
+            ""
+        } else {
+            "--max-len 4"
+        };
+        owner.json(&format!(
+            "encrypt rows.dat --out a.oboro {max_len} {option}"
+        ));
+        let inspected = owner.json("inspect a.oboro");
+        assert_eq!(
+            inspected["stored_bytes"], advice["stored_bytes"],
+            "{option}"
+        );
+        std::fs::remove_dir_all(owner.path("a.oboro")).unwrap();
+    }
+    owner.json("encrypt rows.dat --max-len 4");
+    owner.json("upload rows.oboro");
+    let mined = owner.json("mine rows.oboro --min-support 25% --verify rows.dat");
+    assert_eq!(words["received_bytes"], mined["received_bytes"]);
+    assert_eq!(mined["columns"], 12);
+
+    let text = owner.done("plan rows.dat --max-len 4 --min-support 25%");
+    for phrase in [
+        "encrypting takes",
+        "at 100 Mbit/s",
+        "a run at 0.25, with 12 frequent items receives",
+        "by it the server learns which 12 of the 30",
+        "advice: encrypt with --min-item-support 0.25 to upload",
+    ] {
+        says(&text, &[phrase]);
+    }
+    // Of pairs alone, sums are fewer bytes.
+    let pairs = owner.json("plan rows.dat --max-len 2 --min-support 25%");
+    assert_eq!(pairs["in_words"]["route"], "scalars");
 }
