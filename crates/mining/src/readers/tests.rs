@@ -934,7 +934,7 @@ fn a_taxonomy_is_that_of_the_first_file_for_all_files_of_a_dataset() {
         "{how}"
     );
     assert_eq!(how.taxonomy_applied.as_ref().unwrap().added, 1);
-    let next = |options, before| read_next(&path("first"), options, before);
+    let next = |options, before: Option<&HowRead>| read_next(&path("first"), options, before);
     let again = next(ReadOptions::default(), Some(&how)).unwrap();
     assert_eq!(again.0, data);
     // Another taxonomy, none at first, and one that is gone.
