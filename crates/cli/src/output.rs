@@ -267,7 +267,8 @@ impl Form {
     #[cfg(feature = "arrow")]
     const ENDINGS: &str = ".json, .csv or .parquet";
     #[cfg(not(feature = "arrow"))]
-    const ENDINGS: &str = ".json or .csv (this program was built without the feature arrow, which writes Parquet)";
+    const ENDINGS: &str =
+        ".json or .csv (this program was built without the feature arrow, which writes Parquet)";
 
     /// The form for this file; JSON if the name has no ending. A name may be nothing but the ending.
     pub fn of(path: &Path) -> Result<Self, Failure> {
@@ -302,8 +303,7 @@ pub struct OutputFile {
 /// The default mode.
 const MODE: u32 = 0o666;
 
-const IN_DATASET: &str =
-    "it is in the directory of an encrypted dataset; choose another directory";
+const IN_DATASET: &str = "it is in the directory of an encrypted dataset; choose another directory";
 
 /// Whether this directory is an encrypted dataset's, or one in it.
 fn is_in_dataset(directory: &Path) -> bool {

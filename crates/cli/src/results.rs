@@ -44,10 +44,9 @@ impl ReleaseArguments {
         if !self.are_given() {
             return Ok((before, itemsets));
         }
-        let released =
-            before
-                .unwrap_or_default()
-                .of(itemsets, self.suppress_below, self.round_to);
+        let released = before
+            .unwrap_or_default()
+            .of(itemsets, self.suppress_below, self.round_to);
         let (release, itemsets) = released.map_err(refused)?;
         Ok((Some(release), itemsets))
     }
@@ -150,7 +149,10 @@ impl RecordArguments {
         let is_same = |other: &Path| other == path || file.is(other);
         if others.iter().flatten().any(|other| is_same(other)) {
             let path = path.display();
-            return Err(format!("the record cannot be in {path}, which has something else; write it to another file").into());
+            return Err(format!(
+                "the record cannot be in {path}, which has something else; write it to another file"
+            )
+            .into());
         }
         let began = OffsetDateTime::now_utc();
         Ok(Some(Recorder { file, began }))

@@ -90,7 +90,11 @@ pub fn most_frequent<E>(
     loop {
         let threshold = by_support.get(items - 1).map_or(least, |&it| it.max(least));
         // Below the rarest item's support there may still be itemsets of several items.
-        let threshold = if items >= by_support.len() { least } else { threshold };
+        let threshold = if items >= by_support.len() {
+            least
+        } else {
+            threshold
+        };
         let found = mine(threshold)?;
         if found.len() >= count.get() || threshold <= least {
             return Ok(found.most_frequent(count.get()));

@@ -403,7 +403,13 @@ impl ItemsetsDocument {
             {
                 Err(ItemsetsError::MaxLen { max_len, found })
             }
-            max_len => Ok((names, FrequentItemsets { max_len, ..itemsets })),
+            max_len => Ok((
+                names,
+                FrequentItemsets {
+                    max_len,
+                    ..itemsets
+                },
+            )),
         }
     }
 }

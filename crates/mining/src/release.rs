@@ -171,12 +171,19 @@ impl Counted {
         names.dedup();
         let numbered = |itemset: &Vec<String>| -> Itemset {
             let number = |name: &String| names.binary_search(&name.as_str()).ok();
-            itemset.iter().filter_map(number).map(|it| it as u32).collect()
+            itemset
+                .iter()
+                .filter_map(number)
+                .map(|it| it as u32)
+                .collect()
         };
-        let supports = self.itemsets.iter().map(|(itemset, &support)| FrequentItemset {
-            itemset: numbered(itemset),
-            support,
-        });
+        let supports = self
+            .itemsets
+            .iter()
+            .map(|(itemset, &support)| FrequentItemset {
+                itemset: numbered(itemset),
+                support,
+            });
         let counted = FrequentItemsets::collect(self.transactions, 0, usize::MAX, supports);
         let shown = match suppress_below {
             Some(below) => suppress(&counted, below)?,
@@ -332,7 +339,8 @@ fn here_has(level: &Option<&Vec<FrequentItemset>>, itemset: &Itemset) -> bool {
 /// Takes out the least frequent of the longest subsets of `itemset` that are shown, the last of several, and whatever
 /// contains it.
 fn give_up_one_below(shown: &mut [Vec<FrequentItemset>], itemset: &Itemset) {
-    let is_in = |small: &Itemset, large: &Itemset| small.items().iter().all(|&it| large.contains(it));
+    let is_in =
+        |small: &Itemset, large: &Itemset| small.items().iter().all(|&it| large.contains(it));
     let longest = shown.iter().rev().find_map(|level| {
         let below = level.iter().filter(|it| is_in(&it.itemset, itemset));
         below.min_by(|a, b| (a.support, &b.itemset).cmp(&(b.support, &a.itemset)))
@@ -387,7 +395,10 @@ mod tests {
     }
 
     fn mask(itemset: &Itemset) -> u32 {
-        itemset.items().iter().fold(0, |mask, item| mask | 1 << item)
+        itemset
+            .items()
+            .iter()
+            .fold(0, |mask, item| mask | 1 << item)
     }
 
     /// "All of these and none of those" of so many items.
@@ -430,7 +441,8 @@ mod tests {
             for _ in 0..Self::PRIME - 2 {
                 inverse = inverse * row[pivot] % Self::PRIME;
             }
-            row.iter_mut().for_each(|it| *it = *it * inverse % Self::PRIME);
+            row.iter_mut()
+                .for_each(|it| *it = *it * inverse % Self::PRIME);
             self.0.push(row);
         }
 
@@ -457,10 +469,7 @@ mod tests {
         // By themselves all pairs are safe, and only the triple has a part of one transaction.
         assert_eq!(kept.levels()[0].len(), 3);
         assert_eq!(kept.levels()[1].len(), 2);
-        assert_eq!(
-            (release.suppressed, release.suppressed_secondarily),
-            (0, 2)
-        );
+        assert_eq!((release.suppressed, release.suppressed_secondarily), (0, 2));
     }
 
     #[test]
@@ -487,7 +496,12 @@ mod tests {
 
     #[test]
     fn supports_are_rounded_to_the_nearest_multiple() {
-        let found = [(vec![0], 104), (vec![1], 15), (vec![0, 1], 14), (vec![2], 4)];
+        let found = [
+            (vec![0], 104),
+            (vec![1], 15),
+            (vec![0, 1], 14),
+            (vec![2], 4),
+        ];
         let found = found.map(|(items, support)| FrequentItemset {
             itemset: Itemset::new(items),
             support,
@@ -496,7 +510,10 @@ mod tests {
         let (release, rounded) = Release::default().of(found, None, Some(10)).unwrap();
         let supports: Vec<u64> = rounded.iter().map(|it| it.support).collect();
         assert_eq!(supports, [100, 20, 10]);
-        assert_eq!((rounded.transactions(), rounded.min_support_count()), (110, 10));
+        assert_eq!(
+            (rounded.transactions(), rounded.min_support_count()),
+            (110, 10)
+        );
         assert_eq!(release.rounded_to_zero, 1);
         assert_eq!(
             release.of(rounded, Some(5), None),
@@ -518,10 +535,7 @@ mod tests {
         let released = |below, round| counted.released(&wanted, below, round).unwrap();
         let (release, _, supports) = released(Some(5), None);
         assert_eq!(supports, [None, Some(20), None]);
-        assert_eq!(
-            (release.suppressed, release.suppressed_secondarily),
-            (1, 1)
-        );
+        assert_eq!((release.suppressed, release.suppressed_secondarily), (1, 1));
         let (_, transactions, supports) = released(None, Some(7));
         assert_eq!(transactions, 28);
         assert_eq!(supports, [Some(21), Some(21), Some(0)]);

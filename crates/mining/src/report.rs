@@ -172,7 +172,11 @@ fn tenth(value: f64) -> f64 {
 }
 
 impl<'a> Page<'a> {
-    fn new(document: &'a ItemsetsDocument, mut rules: Vec<NamedRule>, options: RuleOptions) -> Self {
+    fn new(
+        document: &'a ItemsetsDocument,
+        mut rules: Vec<NamedRule>,
+        options: RuleOptions,
+    ) -> Self {
         let number = rules.len();
         rules.sort_by(|a, b| strength(b).total_cmp(&strength(a)));
         let colours = Colours::of(&rules);
@@ -256,13 +260,23 @@ fn strength(rule: &NamedRule) -> f64 {
 
 fn warnings(document: &ItemsetsDocument) -> Vec<String> {
     let unverified = "Unverified: the server was trusted (--trust-server). If it answered falsely, this is wrong.";
-    document.unverified.then(|| unverified.to_owned()).into_iter().collect()
+    document
+        .unverified
+        .then(|| unverified.to_owned())
+        .into_iter()
+        .collect()
 }
 
 fn notes(document: &ItemsetsDocument) -> Vec<String> {
-    let mut notes: Vec<String> = document.release.iter().flat_map(|it| it.sentences()).collect();
+    let mut notes: Vec<String> = document
+        .release
+        .iter()
+        .flat_map(|it| it.sentences())
+        .collect();
     if let Some(max_len) = document.max_len {
-        notes.push(format!("itemsets of more than {max_len} items were not looked for"));
+        notes.push(format!(
+            "itemsets of more than {max_len} items were not looked for"
+        ));
     }
     match document.kept {
         Kept::All => {}
@@ -276,7 +290,12 @@ fn notes(document: &ItemsetsDocument) -> Vec<String> {
     let capital = |note: String| {
         let mut letters = note.chars();
         let first = letters.next().map(char::to_uppercase);
-        first.into_iter().flatten().chain(letters).chain(['.']).collect()
+        first
+            .into_iter()
+            .flatten()
+            .chain(letters)
+            .chain(['.'])
+            .collect()
     };
     notes.into_iter().map(capital).collect()
 }
@@ -305,8 +324,15 @@ fn bars(document: &ItemsetsDocument) -> (Vec<Bar>, usize) {
 
 /// A little more than the largest support of a rule, so that no point is on the edge.
 fn most_support(rules: &[NamedRule]) -> f64 {
-    let largest = rules.iter().map(|it| it.metrics.support).fold(0.0, f64::max);
-    if largest > 0.0 { (largest * 1.05).min(1.0) } else { 1.0 }
+    let largest = rules
+        .iter()
+        .map(|it| it.metrics.support)
+        .fold(0.0, f64::max);
+    if largest > 0.0 {
+        (largest * 1.05).min(1.0)
+    } else {
+        1.0
+    }
 }
 
 fn points(rules: &[NamedRule], colours: &Colours) -> Vec<Point> {
@@ -372,7 +398,10 @@ impl Colours {
         if lift < 1.0 {
             return 0;
         }
-        (1..BINS).rev().find(|&bin| lift >= self.least(bin)).unwrap_or(1)
+        (1..BINS)
+            .rev()
+            .find(|&bin| lift >= self.least(bin))
+            .unwrap_or(1)
     }
 
     fn legend(&self) -> Vec<Shade> {
@@ -413,7 +442,8 @@ fn network(rules: &[NamedRule], colours: &Colours) -> (Vec<Node>, Vec<Link>) {
         .map(|(place, &item)| (item, on_circle(place, RADIUS)))
         .collect();
     let node = |(place, &item): (usize, &&str)| {
-        let ((x, y), (text_x, text_y)) = (on_circle(place, RADIUS), on_circle(place, RADIUS + 12.0));
+        let ((x, y), (text_x, text_y)) =
+            (on_circle(place, RADIUS), on_circle(place, RADIUS + 12.0));
         let name = Name(item).to_string();
         Node {
             x,
@@ -436,7 +466,9 @@ fn network(rules: &[NamedRule], colours: &Colours) -> (Vec<Node>, Vec<Link>) {
         };
         let (from, to) = (of(&rule.antecedents), of(&rule.consequents));
         let mean = |side: &[(f64, f64)]| {
-            let sum = side.iter().fold((0.0, 0.0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+            let sum = side
+                .iter()
+                .fold((0.0, 0.0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
             (sum.0 / side.len() as f64, sum.1 / side.len() as f64)
         };
         // Nearer to what it concludes from, and a little aside, so that rules between the same items are apart.
@@ -565,7 +597,10 @@ mod tests {
             read: None,
         });
         let page = page(&document);
-        for part in ["<script", "<b>", "<i>", "<u>", "<s>", "<q>", "\u{202e}", "\"onload", "href", "src=", "http:", "https:", "@import"] {
+        for part in [
+            "<script", "<b>", "<i>", "<u>", "<s>", "<q>", "\u{202e}", "\"onload", "href", "src=",
+            "http:", "https:", "@import",
+        ] {
             assert!(!page.contains(part), "{part}");
         }
         assert!(page.contains("default-src 'none'"));
@@ -590,8 +625,16 @@ mod tests {
 
     #[test]
     fn ticks_are_round_numbers() {
-        let labels = |most| ticks(most, |at| at).into_iter().map(|it| it.label).collect::<Vec<_>>();
-        assert_eq!(labels(1.0), ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]);
+        let labels = |most| {
+            ticks(most, |at| at)
+                .into_iter()
+                .map(|it| it.label)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            labels(1.0),
+            ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]
+        );
         assert_eq!(labels(0.033), ["0 %", "1 %", "2 %", "3 %"]);
         assert_eq!(labels(0.004), ["0.0 %", "0.1 %", "0.2 %", "0.3 %", "0.4 %"]);
     }

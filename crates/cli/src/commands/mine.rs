@@ -4,9 +4,7 @@ use crate::Outcome;
 use crate::arguments::{ReadArguments, ThreadArguments, UploadedArguments};
 use crate::failure::Failure;
 use crate::output::{Output, Unit, bytes, seconds};
-use crate::results::{
-    RecordArguments, ReleaseArguments, ResultFile, say_release, source,
-};
+use crate::results::{RecordArguments, ReleaseArguments, ResultFile, say_release, source};
 use bytesize::ByteSize;
 use oboro_client::{
     Answers, ClientError, Connection, Found, KEPT_BYTES, Level, LevelTrace, Mined, Mining, Route,
@@ -198,7 +196,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let received: u64 = traces().map(|trace| trace.received_bytes).sum();
     let earlier_columns: usize = earlier.iter().map(|run| run.fetched.new_columns).sum();
     let mut value = serde_json::to_value(&document)?;
-    value["top"] = json!(arguments.top);
+    if let Some(top) = arguments.top {
+        value["top"] = json!(top);
+    }
     value["seconds"] = json!(elapsed.as_secs_f64());
     value["answers"] = json!(mined.found.standing());
     value["columns"] = json!(mined.fetched.columns);
@@ -329,8 +329,8 @@ fn verify(
 ) -> Result<Duration, Failure> {
     let begun = Instant::now();
     let min_support = MinSupport::Count(encrypted.min_support);
-    let plaintext = eclat(transactions, min_support, Some(max_len))
-        .to_document(transactions.names())?;
+    let plaintext =
+        eclat(transactions, min_support, Some(max_len)).to_document(transactions.names())?;
     let elapsed = begun.elapsed();
     let plaintext = ItemsetsDocument {
         unverified: encrypted.unverified,

@@ -17,7 +17,9 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  oboro rules itemsets.json --metric lift --min 1.5\n  oboro rules itemsets.json --consequent butter --suppress-below 11 --out rules.parquet")]
+#[command(
+    after_help = "Examples:\n  oboro rules itemsets.json --metric lift --min 1.5\n  oboro rules itemsets.json --consequent butter --suppress-below 11 --out rules.parquet"
+)]
 pub struct Arguments {
     /// The file written by `oboro mine --out`.
     #[arg(value_name = "ITEMSETS")]
@@ -127,7 +129,10 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         // How data were read tells supports of items.
         source.remove("read");
     }
-    for (name, about) in [("release", release.as_ref().map(|it| json!(it))), ("source", source)] {
+    for (name, about) in [
+        ("release", release.as_ref().map(|it| json!(it))),
+        ("source", source),
+    ] {
         if let Some(about) = about {
             value[name] = about;
         }

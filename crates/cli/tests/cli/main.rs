@@ -32,6 +32,7 @@ mod plan;
 mod previous;
 mod recovery;
 mod refusals;
+mod results;
 mod rotation;
 mod scrubbing;
 mod serving;

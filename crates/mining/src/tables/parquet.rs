@@ -31,7 +31,12 @@ pub fn itemsets_parquet(document: &ItemsetsDocument) -> Result<Vec<u8>, ParquetE
         numbers(itemsets.iter().map(|it| document.fraction(it.support))),
     ];
     let columns = ITEMSETS.into_iter().zip(columns).collect();
-    written(columns, document.unverified, itemsets.len(), &document.head())
+    written(
+        columns,
+        document.unverified,
+        itemsets.len(),
+        &document.head(),
+    )
 }
 
 /// The table of [`rules_csv`](super::rules_csv), of which `about` says everything else.
@@ -118,7 +123,11 @@ mod tests {
     }
 
     fn names_in(batch: &RecordBatch, column: &str, row: usize) -> Vec<String> {
-        let list = batch.column_by_name(column).unwrap().as_list::<i32>().value(row);
+        let list = batch
+            .column_by_name(column)
+            .unwrap()
+            .as_list::<i32>()
+            .value(row);
         let names = list.as_string::<i32>().iter();
         names.map(|it| it.unwrap().to_owned()).collect()
     }
@@ -131,14 +140,22 @@ mod tests {
             assert_eq!(batch.num_rows(), document.itemsets.len());
             for (row, itemset) in document.itemsets.iter().enumerate() {
                 assert_eq!(names_in(&batch, "items", row), itemset.items);
-                let count = |name| batch.column_by_name(name).unwrap().as_primitive::<UInt64Type>();
+                let count = |name| {
+                    batch
+                        .column_by_name(name)
+                        .unwrap()
+                        .as_primitive::<UInt64Type>()
+                };
                 assert_eq!(count("transactions").value(row), itemset.support);
                 assert_eq!(count("length").value(row), itemset.items.len() as u64);
             }
             let support = batch.column_by_name("support").unwrap();
             assert_eq!(support.as_primitive::<Float64Type>().value(0), 0.75);
             assert_eq!(batch.column_by_name("unverified").is_some(), unverified);
-            assert_eq!((&about["transactions"], &about["min_support"]), (&json!(4), &json!(1)));
+            assert_eq!(
+                (&about["transactions"], &about["min_support"]),
+                (&json!(4), &json!(1))
+            );
             assert!(about.get("itemsets").is_none());
         }
     }
