@@ -963,7 +963,7 @@ const OTHERS: &[(&str, Effect)] = &[
     (
         "the pictures and the table of a report",
         Narrows {
-            left_out: "itemsets beyond the 25 most frequent; rules beyond the 2,000, the 50 and the 24 of highest lift in plot, table and network",
+            left_out: "itemsets beyond the 25 most frequent; rules beyond the 2,000, the 50 and the 24 (of each itemset one) of highest lift in plot, table and network",
             said: "the number shown and of all, above each",
             test: "crates/mining/src/report.rs::a_report_has_itemsets_rules_and_where_they_are_from",
         },

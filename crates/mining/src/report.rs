@@ -2,7 +2,7 @@
 //! pictures inline. Names come from data, so the template escapes everything, and nothing is marked as safe.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use askama::Template;
 
@@ -80,6 +80,7 @@ struct Page<'a> {
     chosen: String,
     has_rules: bool,
     points: Vec<Point>,
+    point_radius: f64,
     horizontal: Vec<Tick>,
     vertical: Vec<Tick>,
     legend: Vec<Shade>,
@@ -210,6 +211,8 @@ impl<'a> Page<'a> {
             rules: number,
             chosen: format!("{} of at least {}", options.metric, options.min_threshold),
             has_rules: number > 0,
+            // Many points are small ones.
+            point_radius: if points.len() > 200 { 3.5 } else { 5.0 },
             points,
             horizontal: ticks(most, |share| SCATTER.x(share)),
             vertical: ticks(1.0, |share| SCATTER.y(share)),
@@ -422,10 +425,10 @@ impl Colours {
 fn network(rules: &[NamedRule], colours: &Colours) -> (Vec<Node>, Vec<Link>) {
     const CENTRE: (f64, f64) = (360.0, 250.0);
     const RADIUS: f64 = 180.0;
-    let rules = &rules[..rules.len().min(LINKED)];
+    let rules = one_of_each_itemset(rules);
     let mut items: Vec<&str> = Vec::new();
-    for rule in rules {
-        for item in rule.antecedents.iter().chain(&rule.consequents) {
+    for rule in &rules {
+        for item in items_of(rule) {
             if !items.contains(&item.as_str()) {
                 items.push(item);
             }
@@ -459,8 +462,11 @@ fn network(rules: &[NamedRule], colours: &Colours) -> (Vec<Node>, Vec<Link>) {
             name,
         }
     };
-    let most = most_support(rules);
-    let link = |(number, rule): (usize, &NamedRule)| {
+    let most = rules
+        .iter()
+        .map(|it| it.metrics.support)
+        .fold(0.0, f64::max);
+    let link = |(number, rule): (usize, &&NamedRule)| {
         let of = |side: &[String]| -> Vec<(f64, f64)> {
             side.iter().map(|item| places[item.as_str()]).collect()
         };
@@ -487,7 +493,50 @@ fn network(rules: &[NamedRule], colours: &Colours) -> (Vec<Node>, Vec<Link>) {
         }
     };
     let nodes = items.iter().enumerate().map(node).collect();
-    (nodes, rules.iter().enumerate().map(link).collect())
+    let mut links: Vec<Link> = rules.iter().enumerate().map(link).collect();
+    push_apart(&mut links);
+    (nodes, links)
+}
+
+fn items_of(rule: &NamedRule) -> impl Iterator<Item = &String> {
+    rule.antecedents.iter().chain(&rule.consequents)
+}
+
+/// The first rules, but of those of the same items only the first.
+fn one_of_each_itemset(rules: &[NamedRule]) -> Vec<&NamedRule> {
+    let mut seen = HashSet::new();
+    let is_first = |rule: &&NamedRule| {
+        let mut items: Vec<&String> = items_of(rule).collect();
+        items.sort_unstable();
+        seen.insert(items)
+    };
+    rules.iter().filter(is_first).take(LINKED).collect()
+}
+
+/// Moves dots that cover each other.
+fn push_apart(links: &mut [Link]) {
+    const APART: f64 = 24.0;
+    for _ in 0..80 {
+        for first in 0..links.len() {
+            for second in first + 1..links.len() {
+                let (x, y) = (
+                    links[second].x - links[first].x,
+                    links[second].y - links[first].y,
+                );
+                let distance = x.hypot(y).max(0.1);
+                if distance < APART {
+                    let push = (APART - distance) / distance / 2.0;
+                    links[first].x -= x * push;
+                    links[first].y -= y * push;
+                    links[second].x += x * push;
+                    links[second].y += y * push;
+                }
+            }
+        }
+    }
+    for link in links {
+        (link.x, link.y) = (tenth(link.x), tenth(link.y));
+    }
 }
 
 /// At most so many characters.

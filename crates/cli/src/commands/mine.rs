@@ -166,6 +166,10 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         .transpose()?;
     let (release, found) = arguments.release.applied(None, found)?;
     say_release(release.as_ref(), output);
+    // How data were read tells supports of items.
+    let is_told = |_: &HowRead| release.is_none();
+    let how = how.filter(is_told);
+    let read = dataset.record().read.clone().filter(is_told);
     let kept = arguments.kept();
     let traces = || runs.iter().flat_map(|run| &run.traces);
     let mut routes: Vec<String> = Vec::new();
@@ -178,9 +182,8 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let source = source(&dataset, &name, mined.found.standing(), routes);
     let document = ItemsetsDocument {
         kept,
-        // How data were read tells supports of items.
         source: Some(Source {
-            read: dataset.record().read.clone().filter(|_| release.is_none()),
+            read,
             ..source.clone()
         }),
         release,
