@@ -505,12 +505,15 @@ fn items_of(rule: &NamedRule) -> impl Iterator<Item = &String> {
 /// The first rules, but of those of the same items only the first.
 fn one_of_each_itemset(rules: &[NamedRule]) -> Vec<&NamedRule> {
     let mut seen = HashSet::new();
-    let is_first = |rule: &&NamedRule| {
+    let mut chosen = Vec::new();
+    for rule in rules {
         let mut items: Vec<&String> = items_of(rule).collect();
         items.sort_unstable();
-        seen.insert(items)
-    };
-    rules.iter().filter(is_first).take(LINKED).collect()
+        if chosen.len() < LINKED && seen.insert(items) {
+            chosen.push(rule);
+        }
+    }
+    chosen
 }
 
 /// Moves dots that cover each other.
