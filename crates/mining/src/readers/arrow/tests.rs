@@ -310,7 +310,7 @@ fn whole_numbers_are_such_until_something_else_is_added() {
         item_column: Some("item_no".to_owned()),
         ..ReadOptions::default()
     };
-    let (data, how) = in_memory(&[long.clone()], &options).unwrap();
+    let (data, how) = in_memory(std::slice::from_ref(&long), &options).unwrap();
     assert_eq!(data.names(), ["9", "10"]);
     assert!(how.numbers);
     let folder = tempfile::tempdir().unwrap();
