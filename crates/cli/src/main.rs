@@ -12,6 +12,7 @@ mod interrupt;
 mod narrowing;
 mod output;
 mod profile;
+mod results;
 mod secret_command;
 mod settings;
 
@@ -68,6 +69,8 @@ enum Command {
     RowIds(commands::row_ids::Arguments),
     /// Generate association rules from mined itemsets.
     Rules(commands::rules::Arguments),
+    /// Make a page about mined itemsets and their rules that any browser shows.
+    Report(commands::report::Arguments),
     /// Store and count encrypted datasets for others.
     Serve(commands::serve::Arguments),
     /// Make, list and revoke the tokens of which callers of a server must present one.
@@ -138,6 +141,7 @@ fn run(command: Command, settings: &Settings, output: Output) -> Outcome {
         Command::Trust(command) => commands::trust::run(&command, output),
         Command::RowIds(arguments) => commands::row_ids::run(&arguments, output),
         Command::Rules(arguments) => commands::rules::run(&arguments, output),
+        Command::Report(arguments) => commands::report::run(&arguments, output),
         Command::Serve(arguments) => commands::serve::run(&arguments, settings, output),
         Command::Token(command) => commands::token::run(&command, output),
         Command::Datasets(arguments) => commands::datasets::list(&arguments, output),

@@ -190,6 +190,46 @@ const OPTIONS: &[(&str, Effect)] = &[
         },
     ),
     (
+        "mine --top",
+        Narrows {
+            left_out: "itemsets less frequent than the last of the K",
+            said: "`top`, and `min_support`, which was chosen; a sentence in text",
+            test: "crates/cli/tests/cli/results.rs::the_most_frequent_itemsets_are_found_without_a_support",
+        },
+    ),
+    (
+        "mine --closed",
+        Narrows {
+            left_out: "itemsets of which a superset has the same support",
+            said: "`kept`, also in the file; a word in text; those of `max_len` items all stay",
+            test: "crates/cli/tests/cli/results.rs::closed_and_maximal_itemsets_are_kept",
+        },
+    ),
+    (
+        "mine --maximal",
+        Narrows {
+            left_out: "itemsets of which a superset is frequent",
+            said: "`kept`, also in the file; a word in text; those of `max_len` items all stay",
+            test: "crates/cli/tests/cli/results.rs::closed_and_maximal_itemsets_are_kept",
+        },
+    ),
+    (
+        "mine --suppress-below",
+        Narrows {
+            left_out: "counts below it, and those from which one would follow",
+            said: "`release`: the number of both; a line on standard error",
+            test: "crates/cli/tests/cli/results.rs::what_is_released_gives_no_small_count_away",
+        },
+    ),
+    (
+        "mine --round-to",
+        Narrows {
+            left_out: "what supports are exactly; itemsets whose support is rounded to 0",
+            said: "`release`: the multiple, the number left out; a line on standard error",
+            test: "crates/cli/tests/cli/results.rs::released_supports_are_rounded_and_rules_are_of_the_rounded_ones",
+        },
+    ),
+    (
         "rules --metric",
         Narrows {
             left_out: "rules below `--min` in this metric",
@@ -235,6 +275,54 @@ const OPTIONS: &[(&str, Effect)] = &[
             left_out: "rules beyond this number, in text only",
             said: "the number of all rules, and \"the best N\", in the first line",
             test: "crates/cli/tests/cli/mining.rs::a_table_says_how_much_of_the_result_it_shows",
+        },
+    ),
+    (
+        "rules --suppress-below",
+        Narrows {
+            left_out: "counts below it, and those from which one would follow",
+            said: "`release`: the number of both; a line on standard error",
+            test: "crates/cli/tests/cli/results.rs::what_is_released_gives_no_small_count_away",
+        },
+    ),
+    (
+        "rules --round-to",
+        Narrows {
+            left_out: "what supports are exactly; itemsets whose support is rounded to 0",
+            said: "`release`: the multiple, the number left out; a line on standard error",
+            test: "crates/cli/tests/cli/results.rs::released_supports_are_rounded_and_rules_are_of_the_rounded_ones",
+        },
+    ),
+    (
+        "count --suppress-below",
+        Narrows {
+            left_out: "counts below it, and those from which one would follow",
+            said: "`release`: the number of both; a line on standard error; null in place of the support",
+            test: "crates/cli/tests/cli/results.rs::what_is_released_gives_no_small_count_away",
+        },
+    ),
+    (
+        "count --round-to",
+        Narrows {
+            left_out: "what supports are exactly; itemsets whose support is rounded to 0",
+            said: "`release`: the multiple, the number left out; a line on standard error",
+            test: "crates/cli/tests/cli/results.rs::released_supports_are_rounded_and_rules_are_of_the_rounded_ones",
+        },
+    ),
+    (
+        "report --metric",
+        Narrows {
+            left_out: "rules below `--min` in this metric",
+            said: "the metric and the least value, above the plot of rules",
+            test: "crates/mining/src/report.rs::a_report_has_itemsets_rules_and_where_they_are_from",
+        },
+    ),
+    (
+        "report --min",
+        Narrows {
+            left_out: "rules below this value",
+            said: "the metric and the least value, above the plot of rules",
+            test: "crates/mining/src/report.rs::a_report_has_itemsets_rules_and_where_they_are_from",
         },
     ),
     (
@@ -533,6 +621,7 @@ const HARMLESS: &[(&str, &[&str])] = &[
             "--name",
             "--passphrase-command",
             "--passphrase-file",
+            "--record",
             "--server",
             "--threads",
             "--token-file",
@@ -564,6 +653,7 @@ const HARMLESS: &[(&str, &[&str])] = &[
             "--out",
             "--passphrase-command",
             "--passphrase-file",
+            "--record",
             "--server",
             "--threads",
             "--token-file",
@@ -583,7 +673,8 @@ const HARMLESS: &[(&str, &[&str])] = &[
             "INPUT",
         ],
     ),
-    ("rules", &["--out", "ITEMSETS"]),
+    ("rules", &["--out", "--record", "ITEMSETS"]),
+    ("report", &["--out", "ITEMSETS"]),
     (
         "scrub",
         &["--ca", "--rate", "--server", "--token-file", "DIR|NAME"],
@@ -836,6 +927,22 @@ const ITEMSETS: &[(&str, Effect)] = &[
             test: "crates/cli/tests/cli/mining.rs::a_result_says_where_longer_itemsets_were_not_looked_for",
         },
     ),
+    (
+        "kept",
+        Refuses {
+            what: "rules of itemsets that are not all there",
+            test: "crates/cli/tests/cli/results.rs::closed_and_maximal_itemsets_are_kept",
+        },
+    ),
+    (
+        "release",
+        Narrows {
+            left_out: "counts that were suppressed before, and rules of them",
+            said: "`release` of `oboro rules`",
+            test: "crates/cli/tests/cli/results.rs::what_is_released_gives_no_small_count_away",
+        },
+    ),
+    ("source", Nothing),
 ];
 
 /// Effects that no option or field represents.
@@ -860,6 +967,14 @@ const OTHERS: &[(&str, Effect)] = &[
             left_out: "itemsets beyond the `top` most frequent",
             said: "the number shown and of all, in the title",
             test: "python/tests/test_plot.py::test_a_figure_of_some_itemsets_says_of_how_many",
+        },
+    ),
+    (
+        "the pictures and the table of a report",
+        Narrows {
+            left_out: "itemsets beyond the 25 most frequent; rules beyond the 2,000, the 50 and the 24 (of each itemset one) of highest lift in plot, table and network",
+            said: "the number shown and of all, above each",
+            test: "crates/mining/src/report.rs::a_report_has_itemsets_rules_and_where_they_are_from",
         },
     ),
     (

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use clap::error::ContextKind;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use oboro_client::Wait;
-use oboro_format::ErrorClass;
+use oboro_format::{Bundle, ErrorClass};
 use oboro_mining::{escaped, escaped_lines};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -67,6 +67,14 @@ impl Output {
             Ok(())
         } else {
             self.result(&(), text)
+        }
+    }
+
+    /// Says something to people, on standard error, that they must not miss.
+    pub fn warn(self, sentence: &str) {
+        if !self.json {
+            // A closed standard error cannot be reported.
+            let _ = writeln!(io::stderr(), "{}", escaped(sentence));
         }
     }
 
@@ -247,19 +255,32 @@ pub fn seconds(duration: Duration) -> String {
 pub enum Form {
     Json,
     Csv,
+    #[cfg(feature = "arrow")]
+    Parquet,
 }
 
 impl Form {
-    /// The form for this file; JSON if the name has no ending.
+    /// The endings of names.
+    #[cfg(feature = "arrow")]
+    const ENDINGS: &str = ".json, .csv or .parquet";
+    #[cfg(not(feature = "arrow"))]
+    const ENDINGS: &str =
+        ".json or .csv (this program was built without the feature arrow, which writes Parquet)";
+
+    /// The form for this file; JSON if the name has no ending. A name may be nothing but the ending.
     pub fn of(path: &Path) -> Result<Self, Failure> {
-        let ending = path.extension().map(|it| it.to_ascii_lowercase());
-        match ending.as_deref().map(|it| it.to_str()) {
-            None | Some(Some("json")) => Ok(Self::Json),
-            Some(Some("csv")) => Ok(Self::Csv),
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let ending = name.rsplit_once('.').map(|(_, it)| it.to_ascii_lowercase());
+        match ending.as_deref() {
+            None | Some("json") => Ok(Self::Json),
+            Some("csv") => Ok(Self::Csv),
+            #[cfg(feature = "arrow")]
+            Some("parquet") => Ok(Self::Parquet),
             Some(_) => {
                 let sentence = format!(
-                    "the name {} does not tell the form of the file; let it end with .json or .csv",
-                    path.display()
+                    "the name {} does not tell the form of the file; let it end with {}",
+                    path.display(),
+                    Self::ENDINGS
                 );
                 Err(Failure::of(ErrorClass::Input, sentence))
             }
@@ -278,6 +299,13 @@ pub struct OutputFile {
 
 /// The default mode.
 const MODE: u32 = 0o666;
+
+const IN_DATASET: &str = "it is in the directory of an encrypted dataset; choose another directory";
+
+/// Whether this directory is an encrypted dataset's, or one in it.
+fn is_in_dataset(directory: &Path) -> bool {
+    directory.ancestors().take(2).any(Bundle::is_at)
+}
 
 enum Kind {
     /// New, or a regular file to replace.
@@ -307,6 +335,15 @@ impl OutputFile {
                 let name = path
                     .file_name()
                     .ok_or_else(|| failed("it names no file".to_owned()))?;
+                if path.is_symlink() {
+                    return Err(failed(
+                        "it is a symbolic link to nothing; remove it, or give the name that it should lead to"
+                            .to_owned(),
+                    ));
+                }
+                if is_in_dataset(&directory) {
+                    return Err(failed(IN_DATASET.to_owned()));
+                }
                 return Ok(Self {
                     path: directory.join(name),
                     kind: Kind::Regular,
@@ -329,6 +366,9 @@ impl OutputFile {
                 kind: Kind::Special,
                 mode: MODE,
             });
+        }
+        if resolved.parent().is_some_and(is_in_dataset) {
+            return Err(failed(IN_DATASET.to_owned()));
         }
         let mut start = Vec::new();
         let opened = File::open(&resolved).and_then(|file| file.take(5).read_to_end(&mut start));

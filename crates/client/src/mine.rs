@@ -18,7 +18,7 @@ use crate::verify::{Verified, check_trust};
 use oboro_mining::transactions::compare_names;
 use oboro_mining::{
     AprioriError, AprioriOptions, Dataset, FrequentItemsets, Itemset, LevelReport, SupportCounter,
-    apriori,
+    apriori, number_of,
 };
 use oboro_ring::Column;
 use std::num::NonZeroUsize;
@@ -303,9 +303,8 @@ impl<'a> Mining<'a> {
         connect: impl FnOnce() -> Result<Connection, ClientError>,
     ) -> Result<(Verified<Together>, LevelTrace), ClientError> {
         check_trust(self.dataset)?;
-        let item = self.items.names.iter().position(|it| it == name);
-        let item = item.ok_or_else(|| ClientError::UnknownItem(name.to_owned()))?;
-        let column = self.items.columns_of(&Itemset::single(item as u32))[0];
+        let item = self.number_of(name)?;
+        let column = self.items.columns_of(&Itemset::single(item))[0];
         if longest(self.dataset) < 2 || self.items.names.len() < 2 {
             return Err(ClientError::NoPairs);
         }
@@ -323,17 +322,18 @@ impl<'a> Mining<'a> {
         Ok((supports.try_map(by_item)?, trace))
     }
 
+    fn number_of(&self, name: &str) -> Result<u32, ClientError> {
+        let names = self.items.names.iter().map(String::as_str);
+        number_of(names, name).ok_or_else(|| ClientError::UnknownItem(name.to_owned()))
+    }
+
     /// The itemsets of items by name, and the columns that counting them takes, ascending: what one item has is in the
     /// owner's record.
     fn numbered(
         &self,
         itemsets: &[Vec<String>],
     ) -> Result<(Vec<Itemset>, Vec<Column>), ClientError> {
-        let number = |name: &String| {
-            let place = self.items.names.iter().zip(0..).find(|(it, _)| *it == name);
-            let number = place.map(|(_, number): (_, u32)| number);
-            number.ok_or_else(|| ClientError::UnknownItem(name.clone()))
-        };
+        let number = |name: &String| self.number_of(name);
         let numbered = |names: &Vec<String>| names.iter().map(number).collect();
         let itemsets: Vec<Itemset> = itemsets.iter().map(numbered).collect::<Result<_, _>>()?;
         let asked = itemsets.iter().filter(|itemset| itemset.len() > 1);

@@ -17,8 +17,8 @@ use crate::recovery::RecoveryContent;
 use crate::segment::{Segment, SegmentDescription, SegmentWriter};
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
-use std::fs::{self, Permissions};
-use std::io;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process;
@@ -187,6 +187,14 @@ impl Bundle {
         };
         writer.create_segments()?;
         Ok(writer)
+    }
+
+    /// Whether a bundle is in this directory, going by how its head begins.
+    pub fn is_at(directory: &Path) -> bool {
+        let mut start = Vec::new();
+        let head = File::open(head_path(directory)).map(|head| head.take(MAGIC.len() as u64));
+        let read = head.and_then(|mut head| head.read_to_end(&mut start));
+        read.is_ok() && start == MAGIC.as_bytes()
     }
 
     /// Reads the head of a bundle. Segments are opened, and checked, on request.

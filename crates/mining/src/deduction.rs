@@ -104,7 +104,7 @@ impl fmt::Display for Bounds {
 
 /// The Möbius transform over supersets: entry `X` becomes
 /// `Σ_{J⊇X} (−1)^{|J∖X|} supports[J]`.
-fn exclude_supersets(supports: &mut [i128]) {
+pub(crate) fn exclude_supersets(supports: &mut [i128]) {
     let mut half = 1;
     while half < supports.len() {
         for pair in supports.chunks_exact_mut(2 * half) {

@@ -10,7 +10,10 @@ use std::convert::Infallible;
 use serde::{Deserialize, Serialize};
 
 use crate::apriori::candidates_from;
+use crate::condensed::Kept;
 use crate::itemset::Itemset;
+use crate::readers::HowRead;
+use crate::release::Release;
 use crate::text::Names;
 use crate::transactions::compare_names;
 
@@ -113,6 +116,32 @@ impl FrequentItemsets {
         Some(level[place].support)
     }
 
+    /// Some of these itemsets, in their order, as the result of the same search.
+    pub(crate) fn with(&self, some: Vec<FrequentItemset>) -> Self {
+        let levels = some.chunk_by(|a, b| a.itemset.len() == b.itemset.len());
+        let mut of_each = vec![Vec::new(); self.levels.len()];
+        for level in levels {
+            of_each[level[0].itemset.len() - 1] = level.to_vec();
+        }
+        FrequentItemsets {
+            levels: of_each,
+            ..*self
+        }
+    }
+
+    /// Those at least as frequent as the most frequent one of number `count`: the result of mining at its support.
+    pub(crate) fn most_frequent(self, count: usize) -> Self {
+        let mut supports: Vec<u64> = self.iter().map(|it| it.support).collect();
+        supports.sort_unstable_by_key(|&support| std::cmp::Reverse(support));
+        let Some(&least) = count.checked_sub(1).and_then(|last| supports.get(last)) else {
+            return self;
+        };
+        let longest = self.max_len.unwrap_or(usize::MAX);
+        let found = self.levels.into_iter().flatten();
+        let found = found.filter(|it| it.support >= least);
+        Self::collect(self.transactions, least, longest, found)
+    }
+
     /// The document with names instead of numbers; `names[i]` is item `i`.
     ///
     /// # Errors
@@ -135,6 +164,9 @@ impl FrequentItemsets {
             min_support: self.min_support_count,
             max_len: self.max_len,
             unverified: false,
+            kept: Kept::All,
+            release: None,
+            source: None,
             itemsets,
         })
     }
@@ -197,7 +229,7 @@ fn compare_name_lists(a: &[String], b: &[String]) -> std::cmp::Ordering {
 ///
 /// `min_support` is a number of transactions; `max_len` is the length limit of the search if it may
 /// have cut off longer frequent itemsets, or null. Order: itemsets by length, then name by name,
-/// each itemset's names and the comparison in [name order](compare_names). The text thus depends on
+/// each itemset's names and the comparison in [name order](compare_names). These fields thus depend on
 /// the data alone, not on how items were numbered. Readers accept any order and ignore unknown
 /// fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -213,8 +245,37 @@ pub struct ItemsetsDocument {
     /// Whether the itemsets come from unverified answers of a server. Written only if true.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unverified: bool,
+    /// Which of the frequent itemsets are listed. Written only if not all.
+    #[serde(default, skip_serializing_if = "Kept::is_all")]
+    pub kept: Kept,
+    /// What was done to the supports for their release. Written only if something was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release: Option<Release>,
+    /// Which data were mined, and how. Written by who knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
     /// The itemsets.
     pub itemsets: Vec<NamedItemset>,
+}
+
+/// Which data a result is of, and how it was obtained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// The name of the dataset at the server.
+    pub name: String,
+    /// The dataset, the same in all versions.
+    pub dataset: String,
+    /// The version.
+    pub version: u64,
+    /// The root of its manifest, in hexadecimal, which names every byte of its ciphertext.
+    pub manifest: String,
+    /// What the result rests on: `verified`, `unverified` or `local` answers.
+    pub answers: String,
+    /// How supports were obtained, each route once.
+    pub routes: Vec<String>,
+    /// How the first file was read. Not in what was made for release, since it has supports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read: Option<HowRead>,
 }
 
 /// One itemset of an [`ItemsetsDocument`].
@@ -238,6 +299,26 @@ impl ItemsetsDocument {
     /// Text that is not such a document.
     pub fn from_json(json: &[u8]) -> Result<Self, ItemsetsError> {
         serde_json::from_slice(json).map_err(ItemsetsError::Json)
+    }
+
+    /// A support as a fraction of all transactions.
+    pub fn fraction(&self, support: u64) -> f64 {
+        support as f64 / self.transactions as f64
+    }
+
+    /// Everything but the itemsets, as they are written to the head of a file.
+    pub fn head(&self) -> serde_json::Value {
+        let head = Self {
+            itemsets: Vec::new(),
+            release: self.release.clone(),
+            source: self.source.clone(),
+            ..*self
+        };
+        let mut fields = serde_json::to_value(&head).unwrap_or_default();
+        if let Some(fields) = fields.as_object_mut() {
+            fields.remove("itemsets");
+        }
+        fields
     }
 
     /// The document as indented JSON with a newline at the end.
@@ -317,10 +398,18 @@ impl ItemsetsDocument {
             FrequentItemsets::collect(self.transactions, self.min_support, longest, found);
         let found = itemsets.levels.len();
         match self.max_len {
-            Some(max_len) if itemsets.max_len.is_none() || found > max_len => {
+            Some(max_len)
+                if (self.kept.is_all() && itemsets.max_len.is_none()) || found > max_len =>
+            {
                 Err(ItemsetsError::MaxLen { max_len, found })
             }
-            _ => Ok((names, itemsets)),
+            max_len => Ok((
+                names,
+                FrequentItemsets {
+                    max_len,
+                    ..itemsets
+                },
+            )),
         }
     }
 }

@@ -1,18 +1,31 @@
-//! Results as tables in CSV (RFC 4180), for spreadsheets and data frames. Names of several items are one cell: a record of
-//! CSV by themselves, which [`columns_in`](crate::readers::columns_in) takes apart.
+//! Results as tables, for spreadsheets and data frames: in CSV (RFC 4180), where names of several items are one cell, a
+//! record of CSV by themselves, which [`columns_in`](crate::readers::columns_in) takes apart; and in Parquet, where they
+//! are a list.
 
 use crate::frequent::ItemsetsDocument;
 use crate::rules::{Metric, NamedRule};
-use csv::{Terminator, Writer, WriterBuilder};
+use csv::{QuoteStyle, Terminator, Writer, WriterBuilder};
+
+#[cfg(feature = "arrow")]
+pub use parquet::{itemsets_parquet, rules_parquet};
+#[cfg(feature = "arrow")]
+mod parquet;
+
+/// The columns of a table of itemsets.
+const ITEMSETS: [&str; 4] = ["items", "length", "transactions", "support"];
+/// The columns of a table of rules before those of the metrics.
+const SIDES: [&str; 2] = ["antecedents", "consequents"];
+/// One more column where answers were not verified.
+const UNVERIFIED: &str = "unverified";
 
 /// A row an itemset, in the document's order: `items`, `length`, the number of `transactions` with it, and its `support`
 /// as a fraction of all. Of unverified itemsets each row says so in one more column.
 pub fn itemsets_csv(document: &ItemsetsDocument) -> Vec<u8> {
     let unverified = document.unverified.then(|| "true".to_owned());
-    let mut heading = vec!["items", "length", "transactions", "support"];
-    heading.extend(unverified.iter().map(|_| "unverified"));
+    let mut heading = ITEMSETS.to_vec();
+    heading.extend(unverified.iter().map(|_| UNVERIFIED));
     let rows = document.itemsets.iter().map(|itemset| {
-        let fraction = itemset.support as f64 / document.transactions as f64;
+        let fraction = document.fraction(itemset.support);
         let row = [
             names(&itemset.items),
             itemset.items.len().to_string(),
@@ -27,9 +40,9 @@ pub fn itemsets_csv(document: &ItemsetsDocument) -> Vec<u8> {
 /// A row a rule, in their order: `antecedents`, `consequents` and every metric; an infinite one is `Infinity`.
 pub fn rules_csv(rules: &[NamedRule], unverified: bool) -> Vec<u8> {
     let unverified = unverified.then(|| "true".to_owned());
-    let mut heading = vec!["antecedents", "consequents"];
+    let mut heading = SIDES.to_vec();
     heading.extend(Metric::ALL.map(Metric::name));
-    heading.extend(unverified.iter().map(|_| "unverified"));
+    heading.extend(unverified.iter().map(|_| UNVERIFIED));
     let rows = rules.iter().map(|rule| {
         let value = |metric| match rule.metrics.get(metric) {
             f64::INFINITY => "Infinity".to_owned(),
@@ -54,7 +67,14 @@ pub fn table(heading: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Vec<u
 
 /// The names as one record.
 fn names(names: &[String]) -> String {
+    let has_outer_spaces = |name: &String| name.trim() != name;
     let mut writer = WriterBuilder::new()
+        // Quotes keep spaces, which are cut off otherwise.
+        .quote_style(if names.iter().any(has_outer_spaces) {
+            QuoteStyle::Always
+        } else {
+            QuoteStyle::Necessary
+        })
         // Any mark will do: it is cut off.
         .terminator(Terminator::Any(b'\n'))
         .from_writer(Vec::new());
@@ -76,12 +96,13 @@ fn into_bytes(writer: Writer<Vec<u8>>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::condensed::Kept;
     use crate::frequent::NamedItemset;
     use crate::readers::columns_in;
     use crate::rules::RuleMetrics;
     use proptest::prelude::*;
 
-    fn document(unverified: bool) -> ItemsetsDocument {
+    pub(super) fn document(unverified: bool) -> ItemsetsDocument {
         let itemset = |items: &[&str], support| NamedItemset {
             items: items.iter().map(|&item| item.to_owned()).collect(),
             support,
@@ -91,6 +112,9 @@ mod tests {
             min_support: 1,
             max_len: None,
             unverified,
+            kept: Kept::All,
+            release: None,
+            source: None,
             itemsets: vec![
                 itemset(&["Milch, 3,5%"], 3),
                 itemset(&["Käse", "Milch, 3,5%"], 2),

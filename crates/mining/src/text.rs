@@ -62,6 +62,12 @@ impl fmt::Display for Names<'_> {
     }
 }
 
+/// The number of the item of this name.
+pub fn number_of<'a>(names: impl IntoIterator<Item = &'a str>, name: &str) -> Option<u32> {
+    let mut numbered = (0..).zip(names);
+    numbered.find_map(|(number, it)| (it == name).then_some(number))
+}
+
 fn is_plain(name: &str) -> bool {
     !name.is_empty()
         && name.trim() == name
@@ -72,6 +78,13 @@ fn is_plain(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_have_numbers() {
+        let names = ["b", "a"];
+        assert_eq!(number_of(names, "a"), Some(1));
+        assert_eq!(number_of(names, "c"), None);
+    }
 
     #[test]
     fn nothing_steers_a_terminal() {

@@ -5,15 +5,17 @@ use crate::arguments::{NameList, ThreadArguments, UploadedArguments, names};
 use crate::commands::mine::wanted;
 use crate::interrupt::{connect, watched};
 use crate::output::{Output, Unit, bytes};
+use crate::results::{RecordArguments, ReleaseArguments, refused, say_release, source};
 use bytesize::ByteSize;
 use oboro_client::{KEPT_BYTES, Mining};
-use oboro_mining::Names;
-use serde_json::json;
+use oboro_mining::release::{Counted, subsets};
+use oboro_mining::{Names, RunRecord};
+use serde_json::{Value, json};
 use std::fmt::Write;
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  oboro count baskets.oboro bread,butter\n  oboro count baskets.oboro bread,butter 'milk,\"cheese, hard\"'"
+    after_help = "Examples:\n  oboro count baskets.oboro bread,butter\n  oboro count baskets.oboro bread,butter 'milk,\"cheese, hard\"'\n  oboro count baskets.oboro bread,butter --suppress-below 11 --record run.json"
 )]
 pub struct Arguments {
     #[command(flatten)]
@@ -26,6 +28,10 @@ pub struct Arguments {
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(KEPT_BYTES))]
     keep_cells: ByteSize,
     #[command(flatten)]
+    record: RecordArguments,
+    #[command(flatten)]
+    release: ReleaseArguments,
+    #[command(flatten)]
     threads: ThreadArguments,
 }
 
@@ -33,6 +39,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let dataset = arguments.uploaded.dataset()?;
     let name = arguments.uploaded.name()?;
     let server = arguments.uploaded.server()?;
+    let recorder = arguments.record.prepare(&[])?;
     let bar = output.bar("fetching what is verified", Unit::Bytes);
     let mining = Mining::new(&dataset, &name, arguments.threads.count())
         .interrupted_by(watched())
@@ -47,28 +54,63 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             format!("the server learns that {columns} wanted ({all})\n")
         })?;
     }
-    let counted = mining.supports_of(&itemsets, || connect(&server));
+    // Whether a small count follows from a support, those of the subsets tell.
+    let family = match arguments.release.suppress_below {
+        Some(_) => subsets(&itemsets),
+        None => itemsets.clone(),
+    };
+    let counted = mining.supports_of(&family, || connect(&server));
     bar.finish();
     let (supports, fetched) = counted?;
-    let transactions = dataset.record().transactions;
-    let counted = itemsets.iter().zip(supports.get());
-    let value = json!({
+    let counted = Counted {
+        transactions: dataset.record().transactions,
+        itemsets: family.into_iter().zip(supports.into_inner()).collect(),
+    };
+    let suppress_below = arguments.release.suppress_below;
+    let (release, transactions, supports) = counted
+        .released(&itemsets, suppress_below, arguments.release.round_to)
+        .map_err(refused)?;
+    let release = arguments.release.are_given().then_some(release);
+    say_release(release.as_ref(), output);
+    let counted = itemsets.iter().zip(&supports);
+    let answer: Vec<Value> = counted
+        .clone()
+        .map(|(items, support)| json!({ "items": items, "support": support }))
+        .collect();
+    if let Some(recorder) = recorder {
+        let asked = json!({
+            "itemsets": itemsets,
+            "suppress_below": suppress_below,
+            "round_to": arguments.release.round_to,
+        });
+        let routes = (fetched.columns > 0).then(|| "cells".to_owned());
+        let source = source(&dataset, &name, "verified", routes.into_iter().collect());
+        let mut record = RunRecord::new("count", asked, Some(source));
+        record.answer = Some(json!({ "transactions": transactions, "itemsets": answer }));
+        recorder.write(record)?;
+    }
+    let mut value = json!({
         "transactions": transactions,
         "answers": "verified",
         "columns": fetched.columns,
         "new_columns": fetched.new_columns,
         "received_bytes": fetched.bytes,
-        "itemsets": counted.clone().map(|(items, support)| json!({
-            "items": items,
-            "support": support,
-        })).collect::<Vec<_>>(),
+        "itemsets": answer,
     });
+    if let Some(release) = &release {
+        value["release"] = json!(release);
+    }
     output.result(&value, || {
         let mut text = String::new();
         for (items, support) in counted {
-            let share = 100.0 * *support as f64 / transactions as f64;
             let items = Names(items);
-            let _ = writeln!(text, "{support:>9}  {share:>6.2}%  {items}");
+            let _ = match support {
+                Some(support) => {
+                    let share = 100.0 * *support as f64 / transactions as f64;
+                    writeln!(text, "{support:>9}  {share:>6.2}%  {items}")
+                }
+                None => writeln!(text, "{:>9}  {:>7}  {items}", "suppressed", ""),
+            };
         }
         let _ = match fetched.columns {
             0 => writeln!(text, "of {transactions} transactions, by your record"),

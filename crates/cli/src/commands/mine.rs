@@ -4,15 +4,17 @@ use crate::Outcome;
 use crate::arguments::{ReadArguments, ThreadArguments, UploadedArguments};
 use crate::failure::Failure;
 use crate::interrupt::{connect, watched};
-use crate::output::{Form, Output, OutputFile, Unit, bytes, seconds};
+use crate::output::{Output, Unit, bytes, seconds};
+use crate::results::{RecordArguments, ReleaseArguments, ResultFile, say_release, source};
 use bytesize::ByteSize;
-use oboro_client::{Answers, Found, KEPT_BYTES, Level, LevelTrace, Mined, Mining, Route};
-use oboro_mining::tables::itemsets_csv;
-use oboro_mining::{
-    AprioriOptions, Dataset, HowRead, ItemsetsDocument, MinSupport, Names, Transactions, eclat,
-    read_next,
+use oboro_client::{
+    Answers, ClientError, Found, KEPT_BYTES, Level, LevelTrace, Mined, Mining, Route,
 };
-use serde_json::json;
+use oboro_mining::{
+    AprioriError, AprioriOptions, Dataset, FrequentItemsets, HowRead, ItemsetsDocument, Kept,
+    MinSupport, Names, RunRecord, Source, Transactions, eclat, most_frequent, read_next,
+};
+use serde_json::{Value, json};
 use std::fmt::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -41,14 +43,25 @@ impl From<AnswersArgument> for Answers {
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  oboro mine baskets.oboro --min-support 5% --out itemsets.json\n  oboro mine baskets.oboro --min-support 100 --max-len 2 --answers moments"
+    after_help = "Examples:\n  oboro mine baskets.oboro --min-support 5% --out itemsets.json\n  oboro mine baskets.oboro --min-support 100 --max-len 2 --answers moments\n  oboro mine baskets.oboro --top 50 --closed\n  oboro mine baskets.oboro --min-support 5% --suppress-below 11 --out release.csv --record run.json"
 )]
 pub struct Arguments {
     #[command(flatten)]
     uploaded: UploadedArguments,
-    /// The minimum support: a fraction (0.01, 1%) or a number of transactions (250).
-    #[arg(long, value_name = "SUPPORT")]
-    min_support: MinSupport,
+    /// The minimum support: a fraction (0.01, 1%) or a number of transactions (250). With --top the least that may be
+    /// chosen.
+    #[arg(long, value_name = "SUPPORT", required_unless_present = "top")]
+    min_support: Option<MinSupport>,
+    /// Choose the minimum support at which the K most frequent itemsets are found, and any as frequent as the last of
+    /// them. It is lowered step by step: the server learns of at most a tenth more columns than are needed.
+    #[arg(long, value_name = "K")]
+    top: Option<NonZeroUsize>,
+    /// Keep only closed itemsets, of which no superset has the same support. All others' supports follow from theirs.
+    #[arg(long, conflicts_with = "maximal")]
+    closed: bool,
+    /// Keep only maximal itemsets, of which no superset is frequent.
+    #[arg(long)]
+    maximal: bool,
     /// The longest itemsets to search for [default: what the dataset was encrypted for].
     #[arg(long, value_name = "N")]
     max_len: Option<NonZeroUsize>,
@@ -72,10 +85,14 @@ pub struct Arguments {
     /// DIR/moments, for later runs; 0 disables both caches.
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(KEPT_BYTES))]
     keep_cells: ByteSize,
-    /// Write the itemsets to this file, which only you may read: as JSON, for `oboro rules`, or as a table if its name ends
-    /// with .csv.
+    /// Write the itemsets to this file, which only you may read: as JSON, for `oboro rules` and `oboro report`, or as a
+    /// table if its name ends with .csv or .parquet.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    record: RecordArguments,
+    #[command(flatten)]
+    release: ReleaseArguments,
     /// Compare with a plaintext miner on the transactions in this file, which is read as the dataset's own was unless
     /// --format says otherwise.
     #[arg(long, value_name = "INPUT")]
@@ -105,62 +122,93 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         .transpose()?;
     let (plaintext, how) = plaintext.unzip();
     let out = arguments.out.as_deref();
-    let out = out.map(OutputFile::prepare_result).transpose()?;
+    let recorder = arguments.record.prepare(&[out])?;
+    let out = out.map(ResultFile::prepare).transpose()?;
     let server = arguments.uploaded.server()?;
     let begun = Instant::now();
     let bar = output.bar("counting", Unit::Bytes);
-    let mining = Mining::new(&dataset, &name, arguments.threads.count())
-        .interrupted_by(watched())
-        .by(arguments.answers.into())
-        .trusting_server(arguments.trust_server)
-        .keeping(arguments.keep_cells.as_u64())
-        .with_progress(|level, done, total| {
-            bar.rename(if arguments.trust_server {
-                format!("counting itemsets of length {level}")
-            } else {
-                "fetching what is verified".to_owned()
+    let mine = |options: AprioriOptions| -> Result<Mined, Failure> {
+        let mining = Mining::new(&dataset, &name, arguments.threads.count())
+            .interrupted_by(watched())
+            .by(arguments.answers.into())
+            .trusting_server(arguments.trust_server)
+            .keeping(arguments.keep_cells.as_u64())
+            .with_progress(|level, done, total| {
+                bar.rename(if arguments.trust_server {
+                    format!("counting itemsets of length {level}")
+                } else {
+                    "fetching what is verified".to_owned()
+                });
+                bar.set(done, total);
             });
-            bar.set(done, total);
-        });
-    let options = AprioriOptions::new(arguments.min_support)
-        .with_max_len(Some(max_len))
-        .with_deduction(!arguments.no_deduction);
-    let (more, column_bytes) = mining.reveals(options);
-    if more > 0 {
-        output.note(|| {
-            let columns = wanted(more, "more ");
-            format!(
-                "the server learns that {columns} wanted ({})\n",
-                bytes(more as u64 * column_bytes)
-            )
-        })?;
-    }
-    let mined = mining.run(options, || connect(&server));
+        let (more, column_bytes) = mining.reveals(options);
+        if more > 0 {
+            output.note(|| {
+                let columns = wanted(more, "more ");
+                format!(
+                    "the server learns that {columns} wanted ({})\n",
+                    bytes(more as u64 * column_bytes)
+                )
+            })?;
+        }
+        let mined = mining.run(options, || connect(&server));
+        if mined.is_err() {
+            bar.finish();
+        }
+        Ok(mined?)
+    };
+    let (runs, found) = arguments.search(&dataset, max_len, mine)?;
     bar.finish();
-    let mined = mined?;
-    let document = document(&mined)?;
+    let (mined, earlier) = runs.split_last().ok_or("nothing was mined")?;
+    let all = document(mined, &found)?;
     let elapsed = begun.elapsed();
     let plaintext = plaintext
         .zip(how.as_ref())
-        .map(|(transactions, how)| verify(&transactions, how, arguments, max_len, &document))
+        .map(|(transactions, how)| verify(&transactions, how, max_len, &all))
         .transpose()?;
-    match out {
-        Some((file, Form::Json)) => file.write(document.to_json().as_bytes())?,
-        Some((file, Form::Csv)) => file.write(&itemsets_csv(&document))?,
-        None => {}
+    let (release, found) = arguments.release.applied(None, found)?;
+    say_release(release.as_ref(), output);
+    // How data were read tells supports of items.
+    let is_told = |_: &HowRead| release.is_none();
+    let how = how.filter(is_told);
+    let read = dataset.record().read.clone().filter(is_told);
+    let kept = arguments.kept();
+    let traces = || runs.iter().flat_map(|run| &run.traces);
+    let mut routes: Vec<String> = Vec::new();
+    for route in traces().filter(|it| it.questions > 0 || it.itemsets > 0) {
+        let route = route.route.name().to_owned();
+        if !routes.contains(&route) {
+            routes.push(route);
+        }
     }
+    let source = source(&dataset, &name, mined.found.standing(), routes);
+    let document = ItemsetsDocument {
+        kept,
+        source: Some(Source {
+            read,
+            ..source.clone()
+        }),
+        release,
+        ..document(mined, &kept.of(&found))?
+    };
+    let digest = out.map(|out| out.write_itemsets(&document)).transpose()?;
+    if let Some(recorder) = recorder {
+        let mut record = RunRecord::new("mine", arguments.asked(max_len), Some(source));
+        record.answer = digest.is_none().then(|| json!(document.itemsets));
+        record.outputs.extend(digest);
+        recorder.write(record)?;
+    }
+    let received: u64 = traces().map(|trace| trace.received_bytes).sum();
+    let earlier_columns: usize = earlier.iter().map(|run| run.fetched.new_columns).sum();
     let mut value = serde_json::to_value(&document)?;
+    if let Some(top) = arguments.top {
+        value["top"] = json!(top);
+    }
     value["seconds"] = json!(elapsed.as_secs_f64());
     value["answers"] = json!(mined.found.standing());
     value["columns"] = json!(mined.fetched.columns);
-    value["new_columns"] = json!(mined.fetched.new_columns);
-    value["received_bytes"] = json!(
-        mined
-            .traces
-            .iter()
-            .map(|trace| trace.received_bytes)
-            .sum::<u64>()
-    );
+    value["new_columns"] = json!(mined.fetched.new_columns + earlier_columns);
+    value["received_bytes"] = json!(received);
     let levels = Level::all(&mined.reports, &mined.traces);
     value["levels"] = levels.iter().map(Level::to_json).collect();
     if let Some(plaintext) = plaintext {
@@ -172,11 +220,78 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         let read = how.map_or_else(String::new, |how| {
             format!("\nthe plaintext was read as {how}\n")
         });
-        table(&levels) + &text(&mined, &document, elapsed, plaintext) + &read
+        let shown = Shown {
+            mined,
+            document: &document,
+            elapsed,
+            plaintext,
+            questions: traces().map(|trace| trace.questions).sum(),
+            top: arguments.top,
+        };
+        table(&levels) + &shown.text() + &read
     })
 }
 
 impl Arguments {
+    /// Mines as often as it takes: what each run found, and the itemsets.
+    fn search(
+        &self,
+        dataset: &Dataset,
+        max_len: NonZeroUsize,
+        mine: impl Fn(AprioriOptions) -> Result<Mined, Failure>,
+    ) -> Result<(Vec<Mined>, FrequentItemsets), Failure> {
+        let record = dataset.record();
+        let complete = MinSupport::Count(record.min_item_support);
+        let options = AprioriOptions::new(self.min_support.unwrap_or(complete))
+            .with_max_len(Some(max_len))
+            .with_deduction(!self.no_deduction);
+        let mut runs = Vec::new();
+        let mut mine = |min_support| {
+            let mined = mine(AprioriOptions {
+                min_support,
+                ..options
+            })?;
+            let found = mined.found.itemsets().clone();
+            runs.push(mined);
+            Ok::<_, Failure>(found)
+        };
+        let found = match self.top {
+            None => mine(options.min_support)?,
+            Some(top) => {
+                let least: Result<u64, AprioriError<ClientError>> =
+                    options.threshold(record.transactions, record.min_item_support);
+                most_frequent(top, &record.supports, least?, Some(max_len), |threshold| {
+                    mine(MinSupport::Count(threshold))
+                })?
+            }
+        };
+        Ok((runs, found))
+    }
+
+    fn kept(&self) -> Kept {
+        if self.closed {
+            Kept::Closed
+        } else if self.maximal {
+            Kept::Maximal
+        } else {
+            Kept::All
+        }
+    }
+
+    /// What was asked, for the record.
+    fn asked(&self, max_len: NonZeroUsize) -> Value {
+        json!({
+            "min_support": self.min_support.map(|it| it.to_string()),
+            "max_len": max_len,
+            "top": self.top,
+            "kept": self.kept(),
+            "deduction": !self.no_deduction,
+            "answers": if self.trust_server { "trusted".to_owned() } else { format!("{:?}", self.answers).to_lowercase() },
+            "suppress_below": self.release.suppress_below,
+            "round_to": self.release.round_to,
+        })
+    }
+
     fn max_len(&self, dataset: &Dataset) -> Result<NonZeroUsize, Failure> {
         let possible = NonZeroUsize::new(dataset.manifest().max_len.into())
             .ok_or("the dataset allows no itemsets; encrypt it again")?;
@@ -194,10 +309,10 @@ impl Arguments {
 }
 
 /// The itemsets by name, and whether they come from unverified answers.
-fn document(mined: &Mined) -> Result<ItemsetsDocument, Failure> {
+fn document(mined: &Mined, found: &FrequentItemsets) -> Result<ItemsetsDocument, Failure> {
     Ok(ItemsetsDocument {
         unverified: matches!(mined.found, Found::Unverified(_)),
-        ..mined.found.itemsets().to_document(&mined.names)?
+        ..found.to_document(&mined.names)?
     })
 }
 
@@ -214,13 +329,13 @@ pub fn unverified(unverified: bool) -> &'static str {
 fn verify(
     transactions: &Transactions,
     how: &HowRead,
-    arguments: &Arguments,
     max_len: NonZeroUsize,
     encrypted: &ItemsetsDocument,
 ) -> Result<Duration, Failure> {
     let begun = Instant::now();
-    let plaintext = eclat(transactions, arguments.min_support, Some(max_len))
-        .to_document(transactions.names())?;
+    let min_support = MinSupport::Count(encrypted.min_support);
+    let plaintext =
+        eclat(transactions, min_support, Some(max_len)).to_document(transactions.names())?;
     let elapsed = begun.elapsed();
     let plaintext = ItemsetsDocument {
         unverified: encrypted.unverified,
@@ -282,53 +397,77 @@ pub fn beyond(max_len: Option<usize>) -> String {
     })
 }
 
-fn text(
-    mined: &Mined,
-    document: &ItemsetsDocument,
+/// What the text says.
+struct Shown<'a> {
+    mined: &'a Mined,
+    document: &'a ItemsetsDocument,
     elapsed: Duration,
     plaintext: Option<Duration>,
-) -> String {
-    let mut text = String::new();
-    let _ = writeln!(
-        text,
-        "\n{} frequent itemsets (support at least {} of {} transactions) in {}",
-        document.itemsets.len(),
-        document.min_support,
-        document.transactions,
-        seconds(elapsed)
-    );
-    let questions: usize = mined.traces.iter().map(|trace| trace.questions).sum();
-    text.push_str(match mined.found {
-        Found::Verified(_) if questions == 0 => "the server was not asked\n",
-        Found::Verified(_) => "every answer of the server was verified\n",
-        Found::Unverified(_) => unverified(true),
-        Found::Local(_) => "local: the server is this process\n",
-    });
-    text.push_str(&beyond(document.max_len));
-    if let Some(plaintext) = plaintext {
+    questions: usize,
+    top: Option<NonZeroUsize>,
+}
+
+impl Shown<'_> {
+    fn text(&self) -> String {
+        let document = self.document;
+        let mut text = String::new();
         let _ = writeln!(
             text,
-            "the same as in plaintext: another miner finds these itemsets and supports (in {})",
-            seconds(plaintext)
+            "\n{} {}frequent itemsets (support at least {} of {} transactions) in {}",
+            document.itemsets.len(),
+            document.kept.word(),
+            document.min_support,
+            document.transactions,
+            seconds(self.elapsed)
         );
+        if let Some(top) = self.top {
+            let _ = writeln!(
+                text,
+                "the minimum support was chosen for the {top} most frequent itemsets (--top): all with it are here, so those as frequent as the last, too"
+            );
+        }
+        text.push_str(match self.mined.found {
+            Found::Verified(_) if self.questions == 0 => "the server was not asked\n",
+            Found::Verified(_) => "every answer of the server was verified\n",
+            Found::Unverified(_) => unverified(true),
+            Found::Local(_) => "local: the server is this process\n",
+        });
+        text.push_str(&beyond(document.max_len));
+        if let Some(max_len) = document.max_len.filter(|_| !document.kept.is_all()) {
+            let _ = writeln!(
+                text,
+                "those of {max_len} items are all here: whether they are {}was not looked at",
+                document.kept.word()
+            );
+        }
+        for sentence in document.release.iter().flat_map(|it| it.sentences()) {
+            let _ = writeln!(text, "for release, {sentence}");
+        }
+        if let Some(plaintext) = self.plaintext {
+            let _ = writeln!(
+                text,
+                "the same as in plaintext: another miner finds these itemsets and supports (in {})",
+                seconds(plaintext)
+            );
+        }
+        let mut longest: Vec<_> = document.itemsets.iter().collect();
+        longest.sort_by_key(|itemset| {
+            (
+                std::cmp::Reverse(itemset.items.len()),
+                std::cmp::Reverse(itemset.support),
+            )
+        });
+        if !longest.is_empty() {
+            let _ = writeln!(
+                text,
+                "\nsupport  itemset (the longest first, {} of {})",
+                longest.len().min(SHOWN),
+                longest.len()
+            );
+        }
+        for itemset in longest.iter().take(SHOWN) {
+            let _ = writeln!(text, "{:>7}  {}", itemset.support, Names(&itemset.items));
+        }
+        text
     }
-    let mut longest: Vec<_> = document.itemsets.iter().collect();
-    longest.sort_by_key(|itemset| {
-        (
-            std::cmp::Reverse(itemset.items.len()),
-            std::cmp::Reverse(itemset.support),
-        )
-    });
-    if !longest.is_empty() {
-        let _ = writeln!(
-            text,
-            "\nsupport  itemset (the longest first, {} of {})",
-            longest.len().min(SHOWN),
-            longest.len()
-        );
-    }
-    for itemset in longest.iter().take(SHOWN) {
-        let _ = writeln!(text, "{:>7}  {}", itemset.support, Names(&itemset.items));
-    }
-    text
 }

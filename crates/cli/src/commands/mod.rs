@@ -14,6 +14,7 @@ pub mod pairs;
 pub mod plan;
 pub mod queries;
 pub mod recover;
+pub mod report;
 pub mod rewriting;
 pub mod row_ids;
 pub mod rules;

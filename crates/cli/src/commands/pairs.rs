@@ -6,7 +6,7 @@ use crate::interrupt::{connect, watched};
 use crate::output::{Output, OutputFile, Unit, bytes, seconds};
 use oboro_client::{LevelTrace, Mining};
 use oboro_mining::tables::table;
-use oboro_mining::{Name, OwnerRecord, escaped};
+use oboro_mining::{Name, OwnerRecord, escaped, number_of};
 use serde_json::json;
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -95,12 +95,12 @@ impl<'a> Counted<'a> {
             support: support(item),
             together,
         };
-        let own = names.iter().position(|it| *it == with);
+        let own = number_of(names.iter().copied(), with);
         let mut pairs: Vec<Pair<'_>> = together.into_iter().map(pair).collect();
         pairs.sort_by_key(|it| Reverse(it.together));
         Self {
             with,
-            support: support(own.expect("it was counted") as u32),
+            support: support(own.expect("it was counted")),
             record,
             pairs,
         }

@@ -4,20 +4,22 @@ use crate::Outcome;
 use crate::arguments::{NameList, names, read};
 use crate::commands::mine::{beyond, unverified};
 use crate::failure::Failure;
-use crate::output::{Form, Output, OutputFile};
+use crate::output::Output;
+use crate::results::{RecordArguments, ReleaseArguments, ResultFile, say_release};
 use oboro_format::ErrorClass;
 use oboro_mining::rules::metrics::Column;
-use oboro_mining::tables::rules_csv;
 use oboro_mining::{
-    FrequentItemsets, Itemset, ItemsetsDocument, Metric, Name, NamedRule, Names, Rule, RuleOptions,
-    association_rules,
+    FileDigest, FrequentItemsets, Itemset, ItemsetsDocument, Metric, Name, NamedRule, Names,
+    Release, Rule, RuleOptions, RunRecord, Source, association_rules, number_of,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  oboro rules itemsets.json --metric lift --min 1.5")]
+#[command(
+    after_help = "Examples:\n  oboro rules itemsets.json --metric lift --min 1.5\n  oboro rules itemsets.json --consequent butter --suppress-below 11 --out rules.parquet"
+)]
 pub struct Arguments {
     /// The file written by `oboro mine --out`.
     #[arg(value_name = "ITEMSETS")]
@@ -40,9 +42,14 @@ pub struct Arguments {
     /// The most rules in text output; JSON and files have all.
     #[arg(long, default_value_t = 20)]
     top: usize,
-    /// Write the rules to this file, which only you may read: as JSON, or as a table if its name ends with .csv.
+    /// Write the rules to this file, which only you may read: as JSON, or as a table if its name ends with .csv or
+    /// .parquet.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    record: RecordArguments,
+    #[command(flatten)]
+    release: ReleaseArguments,
 }
 
 /// The metrics for the help, one line each.
@@ -62,20 +69,36 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     };
     let document = ItemsetsDocument::from_json(&json).map_err(|error| in_file(&error))?;
     let is_unverified = document.unverified;
+    if !document.kept.is_all() {
+        let kept = document.kept.word();
+        let sentence = format!(
+            "it has only the {kept}itemsets, and rules need all; mine again without --closed and --maximal"
+        );
+        return Err(in_file(&sentence));
+    }
+    let (before, source) = (document.release.clone(), document.source.clone());
     let (names, itemsets) = document.into_itemsets().map_err(|error| in_file(&error))?;
     let filter = Filter::of(arguments, &names).map_err(|error| in_file(&error))?;
-    let out = arguments
-        .out
-        .as_deref()
-        .map(OutputFile::prepare_result)
-        .transpose()?;
-    if let Some((file, _)) = &out
+    let out = arguments.out.as_deref();
+    let others = [out, Some(&*arguments.itemsets)];
+    let recorder = arguments.record.prepare(&others)?;
+    if recorder.is_some() && out.is_none() {
+        return Err(
+            "a record of rules says which file they are in; give --out, too, or leave --record out"
+                .into(),
+        );
+    }
+    let out = out.map(ResultFile::prepare).transpose()?;
+    if let Some(file) = &out
         && file.is(&arguments.itemsets)
     {
         return Err(in_file(
             &"it has the itemsets; write the rules to another file",
         ));
     }
+    let released = arguments.release.applied(before, itemsets);
+    let (release, itemsets) = released.map_err(|error| in_file(&error))?;
+    say_release(release.as_ref(), output);
     let rules = association_rules(
         &itemsets,
         &names,
@@ -87,7 +110,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         .filter(|rule| filter.takes(rule))
         .map(|rule| rule.to_named(&names))
         .collect::<Result<Vec<_>, _>>()?;
-    let value = json!({
+    let mut value = json!({
         "transactions": itemsets.transactions(),
         "min_support": itemsets.min_support_count(),
         "max_len": itemsets.max_len(),
@@ -99,14 +122,62 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         "items": arguments.items,
         "rules": rules,
     });
-    match out {
-        Some((file, Form::Json)) => file.write(format!("{value:#}\n").as_bytes())?,
-        Some((file, Form::Csv)) => file.write(&rules_csv(&rules, is_unverified))?,
-        None => {}
+    let mut source = source.map(|it| json!(it));
+    if release.is_some()
+        && let Some(source) = source.as_mut().and_then(Value::as_object_mut)
+    {
+        // How data were read tells supports of items.
+        source.remove("read");
+    }
+    for (name, about) in [
+        ("release", release.as_ref().map(|it| json!(it))),
+        ("source", source),
+    ] {
+        if let Some(about) = about {
+            value[name] = about;
+        }
+    }
+    let digest = out.map(|out| out.write_rules(&rules, is_unverified, &value));
+    let digest = digest.transpose()?;
+    if let Some(recorder) = recorder {
+        recorder.write(arguments.record_of(&json, &value, digest)?)?;
     }
     output.result(&value, || {
-        unverified(is_unverified).to_owned() + &text(&itemsets, &rules, arguments)
+        let mut said = unverified(is_unverified).to_owned();
+        for sentence in release.iter().flat_map(Release::sentences) {
+            let _ = writeln!(said, "for release, {sentence}");
+        }
+        said + &text(&itemsets, &rules, arguments)
     })
+}
+
+impl Arguments {
+    /// The record of the run that made `value` of the file with these bytes.
+    fn record_of(
+        &self,
+        itemsets: &[u8],
+        value: &Value,
+        written: Option<FileDigest>,
+    ) -> Result<RunRecord, Failure> {
+        let source = value.get("source").cloned();
+        let source: Option<Source> = source.map(serde_json::from_value).transpose()?;
+        let source = source.map(|it| Source { read: None, ..it });
+        let asked = json!({
+            "metric": self.metric.to_string(),
+            "min": self.min.to_string(),
+            "antecedent": self.antecedent,
+            "consequent": self.consequent,
+            "items": self.items,
+            "suppress_below": self.release.suppress_below,
+            "round_to": self.release.round_to,
+        });
+        let mut record = RunRecord::new("rules", asked, source);
+        let name = self.itemsets.file_name().unwrap_or_default();
+        let input = FileDigest::of(&name.to_string_lossy(), itemsets);
+        record.inputs.push(input);
+        record.outputs.extend(written);
+        Ok(record)
+    }
 }
 
 /// The items that a rule must have on its sides, by number.
@@ -120,8 +191,7 @@ impl Filter {
     fn of(arguments: &Arguments, names: &[String]) -> Result<Self, Failure> {
         let numbered = |wanted: &Option<NameList>| -> Result<Itemset, Failure> {
             let number = |name: &String| {
-                let place = names.iter().zip(0u32..).find(|(it, _)| *it == name);
-                place.map(|(_, number)| number).ok_or_else(|| {
+                number_of(names.iter().map(String::as_str), name).ok_or_else(|| {
                     let name = Name(name);
                     let sentence = format!(
                         "{name} is in no itemset of it; check its spelling, or mine at a lower minimum support"

@@ -129,7 +129,13 @@ fn every_command_prints_one_value() {
         "levels",
     ];
     let mined = owner.json("mine quest.oboro --min-support 0.2 --out found.json");
-    let result = ["transactions", "min_support", "max_len", "itemsets"];
+    let result = [
+        "transactions",
+        "min_support",
+        "max_len",
+        "source",
+        "itemsets",
+    ];
     has_fields(&mined, &[&result[..], &MINING].concat());
     owner.write("named.csv", "id,tea,milk\nanna,1,0\nbo,1,1\n");
     owner.json("encrypt named.csv --format csv-onehot --row-ids id");
@@ -220,6 +226,7 @@ fn every_command_prints_one_value() {
             "consequent",
             "items",
             "rules",
+            "source",
         ],
     );
     assert!(!rules["rules"].as_array().unwrap().is_empty());

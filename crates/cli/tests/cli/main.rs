@@ -33,6 +33,7 @@ mod previous;
 mod profiles;
 mod recovery;
 mod refusals;
+mod results;
 mod rotation;
 mod scrubbing;
 mod serving;

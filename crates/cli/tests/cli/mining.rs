@@ -1527,7 +1527,7 @@ fn rules_are_chosen_by_their_items_and_written_as_tables() {
     says(&table, &["\"\"\"a,1\"\"\",1,4,0.8\n", "\"b,c\",2,3,0.6\n"]);
     assert_eq!(table.lines().count(), 1 + 7);
     let refused = owner.refused(&format!("{mine} --out found.xls"));
-    says(&refused, &["found.xls", ".json or .csv"]);
+    says(&refused, &["found.xls", ".json, .csv or .parquet"]);
 
     let rules = |options: &str| -> Vec<(Vec<String>, Vec<String>)> {
         let rules = owner.json(&format!("rules found.json --min 0 {options}"));

@@ -149,8 +149,8 @@ fn a_plan_in_words_says_what_a_run_takes_and_shows() {
     owner.talk_to(server.url());
     // Items 0 to 11 are in every other transaction, 12 to 29 in every tenth.
     let basket = |row: u32| -> Vec<u32> {
-        let common = (0..12).filter(|item| (row + item) % 2 == 0);
-        let rare = (12..30).filter(|item| (row + item) % 10 == 0);
+        let common = (0..12).filter(|item| (row + item).is_multiple_of(2));
+        let rare = (12..30).filter(|item| (row + item).is_multiple_of(10));
         common.chain(rare).collect()
     };
     owner.write_fimi("rows.dat", &(0..3_000).map(basket).collect::<Vec<_>>());

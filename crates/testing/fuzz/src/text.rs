@@ -51,8 +51,12 @@ pub fn itemsets(json: &[u8]) -> Option<()> {
     let document = decoded(ItemsetsDocument::from_json(json))?;
     let again = ItemsetsDocument::from_json(document.to_json().as_bytes());
     assert_eq!(again.expect("it was written as JSON"), document);
+    let kept = document.kept;
     let (names, itemsets) = decoded(document.into_itemsets())?;
-    let document = itemsets.to_document(&names).expect("names are distinct");
+    let document = ItemsetsDocument {
+        kept,
+        ..itemsets.to_document(&names).expect("names are distinct")
+    };
     let again = document.into_itemsets().expect("it was checked before");
     assert_eq!(again, (names.clone(), itemsets.clone()));
     let options = RuleOptions {

@@ -1,0 +1,185 @@
+//! Results as files, what is done to them for release, and the records of runs: for the commands that have results.
+
+use crate::failure::Failure;
+use crate::output::{Form, Output, OutputFile};
+use clap::{Args, value_parser};
+use oboro_format::ErrorClass;
+use oboro_mining::tables::{itemsets_csv, rules_csv};
+use oboro_mining::{
+    Dataset, FileDigest, FrequentItemsets, ItemsetsDocument, NamedRule, Release, ReleaseError,
+    RunRecord, Source,
+};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// The heading of the options for release.
+const RELEASE: &str = "For release to others";
+
+/// What is done to supports before others see them.
+#[derive(Args)]
+pub struct ReleaseArguments {
+    /// Suppress counts below N: supports, and every other support from which, with those that are shown, a count of 1 to
+    /// N-1 would follow, such as of transactions with one item and without another. Zeros are shown.
+    #[arg(long, help_heading = RELEASE, value_name = "N", value_parser = value_parser!(u64).range(2..))]
+    pub suppress_below: Option<u64>,
+    /// Round supports and the number of transactions to the nearest multiples of B, after suppression; rules are computed
+    /// from the rounded numbers.
+    #[arg(long, help_heading = RELEASE, value_name = "B", value_parser = value_parser!(u64).range(2..))]
+    pub round_to: Option<u64>,
+}
+
+impl ReleaseArguments {
+    pub fn are_given(&self) -> bool {
+        self.suppress_below.is_some() || self.round_to.is_some()
+    }
+
+    /// The itemsets as they are released, and what was done to them, now and `before`.
+    pub fn applied(
+        &self,
+        before: Option<Release>,
+        itemsets: FrequentItemsets,
+    ) -> Result<(Option<Release>, FrequentItemsets), Failure> {
+        if !self.are_given() {
+            return Ok((before, itemsets));
+        }
+        let released = before
+            .unwrap_or_default()
+            .of(itemsets, self.suppress_below, self.round_to);
+        let (release, itemsets) = released.map_err(refused)?;
+        Ok((Some(release), itemsets))
+    }
+}
+
+/// That something cannot be released.
+pub fn refused(error: ReleaseError) -> Failure {
+    Failure::of(ErrorClass::Input, error.to_string())
+}
+
+/// Says on standard error, to people, what was done for release.
+pub fn say_release(release: Option<&Release>, output: Output) {
+    for sentence in release.iter().flat_map(|it| it.sentences()) {
+        output.warn(&format!("RELEASE: {sentence}"));
+    }
+}
+
+/// A file for a result, whose form its name tells.
+pub struct ResultFile {
+    file: OutputFile,
+    form: Form,
+    name: String,
+}
+
+impl ResultFile {
+    /// Checks the path. Only the owner may read what is written there.
+    pub fn prepare(path: &Path) -> Result<Self, Failure> {
+        let (file, form) = OutputFile::prepare_result(path)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        Ok(Self {
+            file,
+            form,
+            name: name.into_owned(),
+        })
+    }
+
+    /// Whether it is this file.
+    pub fn is(&self, path: &Path) -> bool {
+        self.file.is(path)
+    }
+
+    pub fn write_itemsets(&self, document: &ItemsetsDocument) -> Result<FileDigest, Failure> {
+        self.write(match self.form {
+            Form::Json => document.to_json().into_bytes(),
+            Form::Csv => itemsets_csv(document),
+            #[cfg(feature = "arrow")]
+            Form::Parquet => oboro_mining::tables::itemsets_parquet(document)?,
+        })
+    }
+
+    /// Writes rules, of which `value` says everything, themselves too.
+    pub fn write_rules(
+        &self,
+        rules: &[NamedRule],
+        unverified: bool,
+        value: &Value,
+    ) -> Result<FileDigest, Failure> {
+        self.write(match self.form {
+            Form::Json => format!("{value:#}\n").into_bytes(),
+            Form::Csv => rules_csv(rules, unverified),
+            #[cfg(feature = "arrow")]
+            Form::Parquet => {
+                let mut about = value.clone();
+                if let Some(fields) = about.as_object_mut() {
+                    fields.remove("rules");
+                }
+                oboro_mining::tables::rules_parquet(rules, unverified, &about)?
+            }
+        })
+    }
+
+    fn write(&self, content: Vec<u8>) -> Result<FileDigest, Failure> {
+        self.file.write(&content)?;
+        Ok(FileDigest::of(&self.name, &content))
+    }
+}
+
+/// Where the record of the run goes.
+#[derive(Args)]
+pub struct RecordArguments {
+    /// Write a record of the run to this file, which only you may read: what was asked of which version of which dataset,
+    /// by which route, how it was verified, and the SHA-256 of what was written; canonical JSON, to be kept or signed.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+}
+
+/// A record to be written.
+pub struct Recorder {
+    file: OutputFile,
+    began: OffsetDateTime,
+}
+
+impl RecordArguments {
+    /// Checks the path, which must be another one than those of `others`.
+    pub fn prepare(&self, others: &[Option<&Path>]) -> Result<Option<Recorder>, Failure> {
+        let Some(path) = &self.record else {
+            return Ok(None);
+        };
+        let file = OutputFile::prepare(path)?.private();
+        let is_same = |other: &Path| other == path || file.is(other);
+        if others.iter().flatten().any(|other| is_same(other)) {
+            let path = path.display();
+            return Err(format!(
+                "the record cannot be in {path}, which has something else; write it to another file"
+            )
+            .into());
+        }
+        let began = OffsetDateTime::now_utc();
+        Ok(Some(Recorder { file, began }))
+    }
+}
+
+impl Recorder {
+    pub fn write(&self, mut record: RunRecord) -> Result<(), Failure> {
+        let text = |time: OffsetDateTime| -> Result<String, Failure> {
+            Ok(time.truncate_to_second().format(&Rfc3339)?)
+        };
+        record.began = text(self.began)?;
+        record.ended = text(OffsetDateTime::now_utc())?;
+        self.file.write(record.to_json()?.as_bytes())
+    }
+}
+
+/// Which data a result is of.
+pub fn source(dataset: &Dataset, name: &str, answers: &str, routes: Vec<String>) -> Source {
+    let manifest = dataset.manifest();
+    Source {
+        name: name.to_owned(),
+        dataset: manifest.dataset.to_string(),
+        version: manifest.version,
+        manifest: manifest.root().to_string(),
+        answers: answers.to_owned(),
+        routes,
+        read: None,
+    }
+}

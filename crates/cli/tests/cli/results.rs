@@ -1,0 +1,378 @@
+//! What is done with results: released, condensed, written as tables, recorded, shown.
+
+use crate::common::plaintext::random_baskets;
+use crate::common::{Home, says};
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt64Type;
+use oboro_mining::FileDigest;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
+
+/// Runs `test` with an owner of these baskets, uploaded as `rows`.
+fn with_rows(baskets: &[Vec<u32>], max_len: usize, test: impl FnOnce(&Home)) {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.write_fimi("rows.dat", baskets);
+    owner.json(&format!(
+        "encrypt rows.dat --format fimi --max-len {max_len}"
+    ));
+    owner.json("upload rows.oboro");
+    test(&owner);
+}
+
+/// The supports by itemset.
+fn supports(result: &Value) -> BTreeMap<Vec<String>, u64> {
+    let itemsets = result["itemsets"].as_array().unwrap().iter();
+    let entry = |itemset: &Value| {
+        let mut items: Vec<String> = serde_json::from_value(itemset["items"].clone()).unwrap();
+        items.sort();
+        (items, itemset["support"].as_u64().unwrap())
+    };
+    itemsets.map(entry).collect()
+}
+
+/// Item 0 in 60 transactions, with item 1 in all of them but 3; item 2 in other 20, item 3 in 4.
+fn telling_rows() -> Vec<Vec<u32>> {
+    let mut rows = vec![vec![0, 1]; 57];
+    rows.extend(vec![vec![0]; 3]);
+    rows.extend(vec![vec![1]; 20]);
+    rows.extend(vec![vec![2]; 20]);
+    rows.extend(vec![vec![3]; 4]);
+    rows
+}
+
+#[test]
+fn what_is_released_gives_no_small_count_away() {
+    with_rows(&telling_rows(), 2, |owner| {
+        owner.json("mine rows.oboro --min-support 1 --out all.json");
+        let mine = "mine rows.oboro --min-support 1 --suppress-below 11";
+        let ended = owner.run(&format!("{mine} --out release.json"));
+        says(
+            &ended.stderr,
+            &["RELEASE: counts below 11 are suppressed: 1 itemsets for their own supports, 1 more"],
+        );
+        says(&ended.stdout, &["for release, counts below 11"]);
+        let released: Value = serde_json::from_slice(&owner.read("release.json")).unwrap();
+        let singles: Vec<_> = supports(&released).into_iter().collect();
+        let name = |item: &str| vec![item.to_owned()];
+        // Of {0, 1}, 57 of 60, would follow that 3 have item 0 and not item 1.
+        assert_eq!(singles, [(name("0"), 60), (name("1"), 77), (name("2"), 20)]);
+        assert_eq!(
+            released["release"],
+            json!({ "suppress_below": 11, "suppressed": 1, "suppressed_secondarily": 1 })
+        );
+        assert_eq!(released["min_support"], 11);
+        // How the data were read would tell of the rarest item.
+        assert!(released["source"].get("read").is_none());
+        // The same from the file of everything, and for the rules.
+        let rules = owner.json("rules all.json --min 0 --suppress-below 11");
+        assert_eq!(rules["rules"], json!([]));
+        assert_eq!(rules["release"], released["release"]);
+        assert_eq!(
+            owner.json("rules all.json --min 0")["rules"]
+                .as_array()
+                .unwrap()
+                .len(),
+            2
+        );
+        let counted = owner.json("count rows.oboro 0,1 0 3 2,3 --suppress-below 11");
+        let answers = counted["itemsets"].as_array().unwrap().iter();
+        let answers: Vec<&Value> = answers.map(|it| &it["support"]).collect();
+        assert_eq!(
+            answers,
+            [&Value::Null, &json!(60), &Value::Null, &Value::Null]
+        );
+        let ended = owner.run("count rows.oboro 0,1 --suppress-below 11");
+        says(&ended.stdout, &["suppressed", "{0, 1}"]);
+        says(&ended.stderr, &["RELEASE"]);
+        owner.misused("mine rows.oboro --min-support 1 --suppress-below 1");
+    });
+}
+
+#[test]
+fn released_supports_are_rounded_and_rules_are_of_the_rounded_ones() {
+    with_rows(&telling_rows(), 2, |owner| {
+        let released =
+            owner.json("mine rows.oboro --min-support 1 --round-to 10 --out release.json");
+        assert_eq!(released["transactions"], 100);
+        let values: Vec<u64> = supports(&released).into_values().collect();
+        assert_eq!(values, [60, 60, 80, 20]);
+        assert_eq!(released["release"]["rounded_to_zero"], 1);
+        let rules = owner.json("rules release.json --min 0");
+        assert_eq!(rules["rules"][0]["confidence"], 1.0);
+        assert_eq!(rules["release"]["round_to"], 10);
+        let refused = owner.refused("rules release.json --suppress-below 5");
+        says(&refused, &["release.json", "rounded already"]);
+        let counted = owner.json("count rows.oboro 0,1 --round-to 10");
+        assert_eq!(counted["itemsets"][0]["support"], 60);
+        assert_eq!(counted["transactions"], 100);
+    });
+}
+
+#[test]
+fn closed_and_maximal_itemsets_are_kept() {
+    let mut rows = random_baskets(300, 7, 128);
+    // Item 9 wherever item 0 is, so that {0} is not closed.
+    for row in rows.iter_mut().filter(|row| row.contains(&0)) {
+        row.push(9);
+    }
+    with_rows(&rows, 3, |owner| {
+        let mine = "mine rows.oboro --min-support 25 --max-len 3";
+        let all = owner.json(mine);
+        assert_eq!(all["max_len"], 3);
+        let all = supports(&all);
+        let supersets = |items: &[String]| {
+            let items = items.to_vec();
+            let contains = move |other: &&Vec<String>| items.iter().all(|it| other.contains(it));
+            all.keys().filter(contains).collect::<Vec<_>>()
+        };
+        for (option, kept) in [("--closed", "closed"), ("--maximal", "maximal")] {
+            let mined = owner.json(&format!("{mine} {option} --out kept.json"));
+            assert_eq!(mined["kept"], kept);
+            let stays = |(items, support): &(&Vec<String>, &u64)| {
+                let mut longer = supersets(items).into_iter().filter(|other| other != items);
+                match kept {
+                    "closed" => longer.all(|other| all[other] < **support),
+                    _ => longer.next().is_none(),
+                }
+            };
+            let expected: BTreeMap<_, _> = all
+                .iter()
+                .filter(stays)
+                .map(|(items, &support)| (items.clone(), support))
+                .collect();
+            assert_eq!(supports(&mined), expected);
+            assert!(expected.len() < all.len());
+            let refused = owner.refused("rules kept.json");
+            says(&refused, &["kept.json", kept, "rules need all"]);
+            let told = owner.done(&format!("{mine} {option}"));
+            says(
+                &told,
+                &[
+                    &format!("{kept} frequent itemsets"),
+                    &format!(
+                        "those of 3 items are all here: whether they are {kept} was not looked at"
+                    ),
+                ],
+            );
+        }
+        owner.misused(&format!("{mine} --closed --maximal"));
+    });
+}
+
+#[test]
+fn the_most_frequent_itemsets_are_found_without_a_support() {
+    with_rows(&random_baskets(400, 8, 100), 3, |owner| {
+        let top = owner.json("mine rows.oboro --top 12 --verify rows.dat --out top.json");
+        assert_eq!(
+            (&top["top"], &top["matches_plaintext"]),
+            (&json!(12), &json!(true))
+        );
+        let found = top["itemsets"].as_array().unwrap().len();
+        assert!(found >= 12, "{top}");
+        let chosen = &top["min_support"];
+        // One more transaction, and there are fewer.
+        let same = owner.json(&format!("mine rows.oboro --min-support {chosen}"));
+        assert_eq!(same["itemsets"], top["itemsets"]);
+        let fewer = chosen.as_u64().unwrap() + 1;
+        let fewer = owner.json(&format!("mine rows.oboro --min-support {fewer}"));
+        assert!(fewer["itemsets"].as_array().unwrap().len() < 12);
+        assert!(
+            !owner.json("rules top.json --min 0")["rules"]
+                .as_array()
+                .unwrap()
+                .is_empty()
+        );
+        says(
+            &owner.done("mine rows.oboro --top 3"),
+            &["chosen for the 3 most frequent", "as frequent as the last"],
+        );
+        // No more than there are above the least support that may be chosen.
+        let floor = owner.json("mine rows.oboro --top 100000 --min-support 100");
+        let mined = owner.json("mine rows.oboro --min-support 100");
+        assert_eq!(floor["itemsets"], mined["itemsets"]);
+        owner.misused("mine rows.oboro");
+        owner.misused("mine rows.oboro --top 0");
+    });
+}
+
+/// The rows of a table in Parquet, and what its metadata say.
+fn parquet(owner: &Home, name: &str) -> (arrow_array::RecordBatch, Value) {
+    let file = File::open(owner.path(name)).unwrap();
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+    let metadata = builder.metadata().file_metadata().key_value_metadata();
+    let about = metadata
+        .unwrap()
+        .iter()
+        .find(|it| it.key == "oboro")
+        .unwrap();
+    let about = serde_json::from_str(about.value.as_deref().unwrap()).unwrap();
+    (builder.build().unwrap().next().unwrap().unwrap(), about)
+}
+
+#[test]
+fn tables_in_parquet_read_back() {
+    with_rows(&telling_rows(), 2, |owner| {
+        let mine = "mine rows.oboro --min-support 1";
+        let mined = owner.json(&format!("{mine} --out found.parquet"));
+        owner.json(&format!("{mine} --out found.json"));
+        let (table, about) = parquet(owner, "found.parquet");
+        let itemsets = mined["itemsets"].as_array().unwrap();
+        let counts = table.column_by_name("transactions").unwrap();
+        let counts = counts.as_primitive::<UInt64Type>();
+        let supports: Vec<u64> = counts.values().to_vec();
+        let expected: Vec<u64> = itemsets
+            .iter()
+            .map(|it| it["support"].as_u64().unwrap())
+            .collect();
+        assert_eq!(supports, expected);
+        let names = table.column_by_name("items").unwrap().as_list::<i32>();
+        assert_eq!(names.len(), itemsets.len());
+        for field in ["transactions", "min_support", "max_len", "source"] {
+            assert_eq!(about[field], mined[field], "{field}");
+        }
+        assert_eq!(
+            (&about["source"]["name"], &about["source"]["version"]),
+            (&json!("rows"), &json!(1))
+        );
+        let written: Value = serde_json::from_slice(&owner.read("found.json")).unwrap();
+        assert_eq!(written["source"], about["source"]);
+
+        let rules = owner.json("rules found.json --min 0.9 --consequent 1 --out rules.parquet");
+        let (table, about) = parquet(owner, "rules.parquet");
+        assert_eq!(table.num_rows(), rules["rules"].as_array().unwrap().len());
+        assert_eq!(
+            (&about["min"], &about["consequent"]),
+            (&json!(0.9), &json!(["1"]))
+        );
+        for file in ["found.parquet", "rules.parquet"] {
+            let mode = fs::metadata(owner.path(file)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{file}");
+        }
+    });
+}
+
+#[test]
+fn a_run_leaves_a_record_that_can_be_signed() {
+    with_rows(&telling_rows(), 2, |owner| {
+        owner.json(
+            "mine rows.oboro --min-support 50% --answers cells --out found.json --record run.json",
+        );
+        let text = String::from_utf8(owner.read("run.json")).unwrap();
+        let record: Value = serde_json::from_str(&text).unwrap();
+        // Canonical: sorted names, no spaces, one line.
+        assert_eq!(record.to_string() + "\n", text);
+        assert_eq!(record["command"], "mine");
+        assert_eq!(record["asked"]["min_support"], "0.5");
+        assert_eq!(record["asked"]["answers"], "cells");
+        let source = &record["source"];
+        let root = owner.json("inspect rows.oboro")["root"].clone();
+        assert_eq!(
+            (&source["name"], &source["manifest"]),
+            (&json!("rows"), &root)
+        );
+        assert_eq!(
+            (&source["version"], &source["answers"]),
+            (&json!(1), &json!("verified"))
+        );
+        assert_eq!(source["routes"], json!(["cells"]));
+        assert!(
+            record["verified"][1]
+                .as_str()
+                .unwrap()
+                .contains("sealed columns")
+        );
+        let digest = |name: &str| json!(FileDigest::of(name, &owner.read(name)));
+        assert_eq!(record["outputs"], json!([digest("found.json")]));
+        assert!(record["began"].as_str().unwrap().ends_with('Z'));
+        let mode = fs::metadata(owner.path("run.json"))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+
+        owner.json("rules found.json --min 0 --out rules.csv --record rules-run.json");
+        let record: Value = serde_json::from_slice(&owner.read("rules-run.json")).unwrap();
+        assert_eq!(record["inputs"], json!([digest("found.json")]));
+        assert_eq!(record["outputs"], json!([digest("rules.csv")]));
+        assert_eq!(record["source"]["manifest"], root);
+        let counted = owner.json("count rows.oboro 0,1 --record counted.json");
+        let record: Value = serde_json::from_slice(&owner.read("counted.json")).unwrap();
+        assert_eq!(record["answer"]["itemsets"], counted["itemsets"]);
+        assert_eq!(record["asked"]["itemsets"], json!([["0", "1"]]));
+
+        let refused = owner.refused("rules found.json --record r.json");
+        says(&refused, &["--out"]);
+        let refused = owner.refused("rules found.json --out r.csv --record found.json");
+        says(&refused, &["another file"]);
+
+        // As docs/outputs.md has it.
+        let script = "ssh-keygen -q -t ed25519 -N '' -f id && \
+             ssh-keygen -q -Y sign -f id -n oboro-run run.json && \
+             echo \"alice@example.org $(cat id.pub)\" > signers && \
+             ssh-keygen -Y verify -f signers -I alice@example.org -n oboro-run -s run.json.sig < run.json";
+        if Command::new("ssh-keygen").arg("-?").output().is_ok() {
+            let ended = owner.start_shell(script).ended();
+            says(&ended.stdout, &["Good \"oboro-run\" signature"]);
+        }
+    });
+}
+
+#[test]
+fn a_report_is_one_page() {
+    with_rows(&telling_rows(), 2, |owner| {
+        owner.json("mine rows.oboro --min-support 1 --out found.json");
+        let made = owner.json("report found.json --out report.html");
+        assert_eq!(made["itemsets"], 5);
+        let page = String::from_utf8(owner.read("report.html")).unwrap();
+        says(
+            &page,
+            &[
+                "Frequent itemsets in rows",
+                "{0} ⇒ {1}: support 54.8 %, confidence 95.0 %",
+                "How the data were read",
+                "fimi",
+                "What was verified",
+                "the supports of single items",
+            ],
+        );
+        assert!(!page.contains("<script") && !page.contains("http:") && !page.contains("https:"));
+        let mode = fs::metadata(owner.path("report.html"))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let refused = owner.refused("report found.json --out found.json");
+        says(&refused, &["it has the itemsets"]);
+        let refused = owner.refused("report rows.dat --out report.html");
+        says(
+            &refused,
+            &["rows.dat", "not a document of frequent itemsets"],
+        );
+    });
+}
+
+#[test]
+fn results_go_where_they_harm_nothing() {
+    with_rows(&telling_rows(), 2, |owner| {
+        let mine = "mine rows.oboro --min-support 1 --out";
+        owner.json(&format!("{mine} .csv"));
+        assert!(owner.read(".csv").starts_with(b"items,length,"));
+        owner.json(&format!("{mine} found.json"));
+        symlink("nowhere", owner.path("link.json")).unwrap();
+        let refused = owner.refused(&format!("{mine} link.json"));
+        says(&refused, &["link.json", "a symbolic link to nothing"]);
+        assert!(owner.path("link.json").is_symlink());
+        for name in ["lock", "found.csv", "segments/found.csv"] {
+            let refused = owner.refused(&format!("rules found.json --out rows.oboro/{name}"));
+            says(&refused, &["in the directory of an encrypted dataset"]);
+        }
+        owner.json("inspect rows.oboro --verify");
+    });
+}

@@ -1,0 +1,153 @@
+//! What a run was asked, of which data, and what came out, in a form that can be kept and signed: canonical JSON
+//! (RFC 8785: members by name, no spaces; every number is an integer), one line.
+
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+
+use crate::frequent::Source;
+
+/// The version of its form.
+const VERSION: u32 = 1;
+
+/// The record of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunRecord {
+    /// The version of the form.
+    record: u32,
+    /// The version of the program.
+    oboro: &'static str,
+    /// The command that ran.
+    command: &'static str,
+    /// When it began and when it ended, in UTC (RFC 3339).
+    pub began: String,
+    /// The end.
+    pub ended: String,
+    /// What was asked: options by their names, with their values as text.
+    pub asked: Value,
+    /// Of which data, by which routes, and what the answers rest on; `None` if that is not known.
+    pub source: Option<Source>,
+    /// How the answers were verified, in sentences.
+    pub verified: Vec<&'static str>,
+    /// The files that were read, but for the dataset.
+    pub inputs: Vec<FileDigest>,
+    /// The files that were written.
+    pub outputs: Vec<FileDigest>,
+    /// What was answered, where it was not written to a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Value>,
+}
+
+/// A file, by what it holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FileDigest {
+    /// Its name, without directories.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+    /// The SHA-256 of its content, in hexadecimal, as `sha256sum` prints it.
+    pub sha256: String,
+}
+
+impl FileDigest {
+    /// Of a file with this content.
+    pub fn of(name: &str, content: &[u8]) -> Self {
+        let mut sha256 = String::new();
+        for byte in Sha256::digest(content) {
+            let _ = write!(sha256, "{byte:02x}");
+        }
+        Self {
+            name: name.to_owned(),
+            bytes: content.len() as u64,
+            sha256,
+        }
+    }
+}
+
+impl RunRecord {
+    /// Of a run of this command that was asked this.
+    pub fn new(command: &'static str, asked: Value, source: Option<Source>) -> Self {
+        Self {
+            record: VERSION,
+            oboro: env!("CARGO_PKG_VERSION"),
+            command,
+            began: String::new(),
+            ended: String::new(),
+            asked,
+            verified: source.as_ref().map_or_else(Vec::new, Source::verified),
+            source,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            answer: None,
+        }
+    }
+
+    /// As canonical JSON with a newline at the end.
+    ///
+    /// # Errors
+    /// None: numbers, strings and lists of them always have a JSON form.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        // The members of a value are sorted by name.
+        let value = serde_json::to_value(self)?;
+        Ok(value.to_string() + "\n")
+    }
+}
+
+impl Source {
+    /// How the answers were verified, in sentences.
+    pub fn verified(&self) -> Vec<&'static str> {
+        if self.answers == "unverified" {
+            return vec![
+                "nothing was verified: the owner trusted the server (--trust-server), so the result may be wrong",
+            ];
+        }
+        if self.answers == "local" {
+            return vec!["the server was the owner's own process"];
+        }
+        let mut said =
+            vec!["the supports of single items are in the owner's record, and were not asked for"];
+        let by = |names: &[&str]| self.routes.iter().any(|it| names.contains(&it.as_str()));
+        if by(&["scalars", "prefix"]) {
+            said.push(
+                "what the server counted on ciphertext was checked against what the owner kept of it when it was encrypted, before anything was decrypted",
+            );
+        }
+        if by(&["cells"]) {
+            said.push(
+                "sealed columns were opened with the owner's key, which takes only what was encrypted at that place of that version; supports were counted in them locally",
+            );
+        }
+        said
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_record_is_canonical() {
+        let source = Source {
+            name: "rows".into(),
+            dataset: "d".into(),
+            version: 2,
+            manifest: "m".into(),
+            answers: "verified".into(),
+            routes: vec!["cells".into()],
+            read: None,
+        };
+        let asked = json!({ "min_support": "5%", "answers": "auto" });
+        let mut record = RunRecord::new("mine", asked, Some(source));
+        record.outputs.push(FileDigest::of("found.json", b"abc"));
+        let text = record.to_json().unwrap();
+        assert!(text.starts_with(r#"{"asked":{"answers":"auto","min_support":"5%"},"began":"","#));
+        assert!(text.ends_with("}\n") && text.lines().count() == 1 && !text.contains("\": "));
+        assert!(text.contains("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
+        // The same after any program has read and written it in this form.
+        let again: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(again.to_string() + "\n", text);
+        assert_eq!(record.verified.len(), 2);
+    }
+}
