@@ -437,9 +437,14 @@ mod tests {
             let Some(pivot) = row.iter().position(|&it| it != 0) else {
                 return;
             };
-            let mut inverse = 1;
-            for _ in 0..Self::PRIME - 2 {
-                inverse = inverse * row[pivot] % Self::PRIME;
+            // Fermat: a^(p-2) is 1/a.
+            let (mut inverse, mut power, mut rest) = (1, row[pivot], Self::PRIME - 2);
+            while rest > 0 {
+                if rest % 2 == 1 {
+                    inverse = inverse * power % Self::PRIME;
+                }
+                power = power * power % Self::PRIME;
+                rest /= 2;
             }
             row.iter_mut()
                 .for_each(|it| *it = *it * inverse % Self::PRIME);
