@@ -46,7 +46,7 @@ fn is_zero(count: &usize) -> bool {
 pub enum ReleaseError {
     /// An itemset is there, but not all its subsets.
     #[error(
-        "small counts can be suppressed only where all itemsets are there, and some are missing; give the file of a search without --closed, --maximal or earlier choices"
+        "small counts can be suppressed only where all itemsets are there, and some are missing; give all that was found, not the closed or the maximal itemsets only"
     )]
     Incomplete,
     /// Fewer transactions than the least count that is shown.
