@@ -46,7 +46,7 @@ fn is_zero(count: &usize) -> bool {
 pub enum ReleaseError {
     /// An itemset is there, but not all its subsets.
     #[error(
-        "small counts can be suppressed only where all itemsets are there, and some are missing; give the file of a search without --closed, --maximal or earlier choices"
+        "small counts can be suppressed only where all itemsets are there, and some are missing; give all that was found, not the closed or the maximal itemsets only"
     )]
     Incomplete,
     /// Fewer transactions than the least count that is shown.
@@ -437,9 +437,14 @@ mod tests {
             let Some(pivot) = row.iter().position(|&it| it != 0) else {
                 return;
             };
-            let mut inverse = 1;
-            for _ in 0..Self::PRIME - 2 {
-                inverse = inverse * row[pivot] % Self::PRIME;
+            // Fermat: a^(p-2) is 1/a.
+            let (mut inverse, mut power, mut rest) = (1, row[pivot], Self::PRIME - 2);
+            while rest > 0 {
+                if rest % 2 == 1 {
+                    inverse = inverse * power % Self::PRIME;
+                }
+                power = power * power % Self::PRIME;
+                rest /= 2;
             }
             row.iter_mut()
                 .for_each(|it| *it = *it * inverse % Self::PRIME);

@@ -262,7 +262,7 @@ fn strength(rule: &NamedRule) -> f64 {
 }
 
 fn warnings(document: &ItemsetsDocument) -> Vec<String> {
-    let unverified = "Unverified: the server was trusted (--trust-server). If it answered falsely, this is wrong.";
+    let unverified = "Unverified: the server was trusted. If it answered falsely, this is wrong.";
     document
         .unverified
         .then(|| unverified.to_owned())

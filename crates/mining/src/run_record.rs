@@ -99,7 +99,7 @@ impl Source {
     pub fn verified(&self) -> Vec<&'static str> {
         if self.answers == "unverified" {
             return vec![
-                "nothing was verified: the owner trusted the server (--trust-server), so the result may be wrong",
+                "nothing was verified: the owner trusted the server, so the result may be wrong",
             ];
         }
         if self.answers == "local" {
