@@ -551,6 +551,26 @@ def test_data_as_people_have_them_are_read_rightly_or_refused_with_the_remedy(
         assert encrypted.read["transactions"] == transactions
 
 
+def test_a_page_of_parquet_is_checked_against_its_checksum(
+    tmp_path: Path, keys: oboro.Keys
+) -> None:
+    pytest.importorskip("pyarrow")
+    frame = pd.DataFrame({"visit": [1, 2], "item": ["bread77", "butter77"]})
+    path = tmp_path / "visits.parquet"
+    frame.to_parquet(path, write_page_checksum=True, use_dictionary=False, compression=None)
+    assert len(oboro.encrypt(path, keys).columns) == 2
+    path.write_bytes(path.read_bytes().replace(b"bread77", b"dread77", 1))
+    with pytest.raises(errors.InputError, match="cannot read"):
+        oboro.encrypt(path, keys)
+
+
+def test_a_file_of_polars_is_read(tmp_path: Path, keys: oboro.Keys) -> None:
+    polars = pytest.importorskip("polars")
+    path = tmp_path / "visits.arrow"
+    polars.DataFrame({"visit": [1, 2, 2], "item": ["a", "a", "b"]}).write_ipc(path)
+    assert sorted(oboro.encrypt(path, keys).columns) == ["a", "b"]
+
+
 def test_standard_input_is_read() -> None:
     program = "import oboro; print(oboro.encrypt('-', oboro.Keys.generate(), max_len=2).columns)"
     text = "visit,code\n1,I10\n1,E11\n2,I10\n"

@@ -198,6 +198,7 @@ impl ReadArguments {
             row_ids: self.row_ids.clone(),
             bins: self.bin.clone(),
             taxonomy: self.taxonomy.clone(),
+            is_further: false,
         }
     }
 }

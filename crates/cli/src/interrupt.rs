@@ -2,6 +2,7 @@
 //! once, as the first does anywhere else.
 
 use oboro_client::{ClientError, Connection, Options};
+use std::fs;
 use std::ops::ControlFlow;
 use std::process;
 use std::sync::OnceLock;
@@ -18,6 +19,9 @@ pub fn watched() -> CancellationToken {
     let watch = || {
         let token = CancellationToken::new();
         let cancelled = token.clone();
+        if is_ignored() {
+            return token;
+        }
         // Without the means to watch, the process ends at once, as it would have.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -37,6 +41,16 @@ pub fn watched() -> CancellationToken {
         token
     };
     TOKEN.get_or_init(watch).clone()
+}
+
+/// Whether Ctrl-C is not for this process, as for one that a shell started in the background.
+fn is_ignored() -> bool {
+    // The signals that are ignored, of which SIGINT is the second.
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut lines = status.lines();
+    let ignored = lines.find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|it| u64::from_str_radix(it.trim(), 16).ok());
+    ignored.is_some_and(|ignored| ignored & 2 != 0)
 }
 
 /// Whether work goes on.

@@ -307,6 +307,16 @@ fn is_in_dataset(directory: &Path) -> bool {
     directory.ancestors().take(2).any(Bundle::is_at)
 }
 
+/// The path of a file that is not there, with links to its directory resolved.
+fn in_its_directory(path: &Path) -> io::Result<PathBuf> {
+    let name = path
+        .file_name()
+        .ok_or_else(|| io::Error::other("it names no file"))?;
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    let directory = parent.unwrap_or(Path::new(".")).canonicalize()?;
+    Ok(directory.join(name))
+}
+
 enum Kind {
     /// New, or a regular file to replace.
     Regular,
@@ -323,29 +333,29 @@ impl OutputFile {
         };
         let resolved = match path.canonicalize() {
             Ok(resolved) => resolved,
+            // A pipe has no path of its own: /dev/stdout leads to one.
+            Err(_)
+                if path
+                    .metadata()
+                    .is_ok_and(|it| !it.is_file() && !it.is_dir()) =>
+            {
+                path.to_owned()
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let parent = path.parent().filter(|parent| *parent != Path::new(""));
-                let directory =
-                    parent
-                        .unwrap_or(Path::new("."))
-                        .canonicalize()
-                        .map_err(|error| {
-                            failed(format!("its directory: {error}; make the directory first"))
-                        })?;
-                let name = path
-                    .file_name()
-                    .ok_or_else(|| failed("it names no file".to_owned()))?;
+                let resolved = in_its_directory(path).map_err(|error| {
+                    failed(format!("its directory: {error}; make the directory first"))
+                })?;
                 if path.is_symlink() {
                     return Err(failed(
                         "it is a symbolic link to nothing; remove it, or give the name that it should lead to"
                             .to_owned(),
                     ));
                 }
-                if is_in_dataset(&directory) {
+                if resolved.parent().is_some_and(is_in_dataset) {
                     return Err(failed(IN_DATASET.to_owned()));
                 }
                 return Ok(Self {
-                    path: directory.join(name),
+                    path: resolved,
                     kind: Kind::Regular,
                     mode: MODE,
                 });
@@ -387,7 +397,9 @@ impl OutputFile {
 
     /// Whether it is this file.
     pub fn is(&self, path: &Path) -> bool {
-        path.canonicalize().is_ok_and(|path| path == self.path)
+        path.canonicalize()
+            .or_else(|_| in_its_directory(path))
+            .is_ok_and(|path| path == self.path)
     }
 
     /// The same, for a result with names of items, which only the owner may read; and its form.

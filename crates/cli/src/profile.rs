@@ -135,6 +135,8 @@ pub fn with_profile(
     name: Option<&str>,
     named: impl Fn(&str) -> bool,
 ) -> Result<clap::Command, Failure> {
+    // Who names a profile means it, not what the environment has else.
+    let is_meant = name.is_some();
     let from_environment = env::var(variable(FLAG)).ok().filter(|it| !it.is_empty());
     let name = name.map(str::to_owned).or(from_environment);
     let Some(settings) = settings(name)? else {
@@ -142,7 +144,7 @@ pub fn with_profile(
     };
     let is_given = |choice: &Choice| {
         choice.flags.iter().any(|flag| named(flag))
-            || (choice.variables.iter()).any(|it| env::var_os(it).is_some())
+            || (!is_meant && (choice.variables.iter()).any(|it| env::var_os(it).is_some()))
     };
     let is_elsewhere = is_given(&CHOICES[0]);
     let is_overridden = |flag: &str| {
@@ -156,13 +158,20 @@ pub fn with_profile(
 }
 
 fn with_defaults(command: clap::Command, defaults: &BTreeMap<String, String>) -> clap::Command {
+    // Without a server it checks a directory.
+    if command.get_name() == "scrub" {
+        return command;
+    }
     // What can be seen without a key is shown without asking for a passphrase.
     let needs_no_key = command.get_name() == "inspect";
     let command = command.mut_args(|flag| {
         let long = flag.get_long();
         let long = long.filter(|it| !(needs_no_key && it.starts_with("key")));
         match long.and_then(|it| defaults.get(it)) {
-            Some(value) => flag.default_value(value.clone()).hide_default_value(true),
+            Some(value) => flag
+                .env(None::<&str>)
+                .default_value(value.clone())
+                .hide_default_value(true),
             None => flag,
         }
     });
@@ -217,6 +226,11 @@ fn settings(name: Option<String>) -> Result<Option<BTreeMap<String, String>>, Fa
         )));
     };
     let known: Vec<_> = CHOICES.iter().flat_map(|it| it.flags).copied().collect();
+    if settings.contains_key("client-cert") != settings.contains_key("client-key") {
+        return Err(refused(format!(
+            "{shown}: profile {name:?} has only one of client-cert and client-key; add the other"
+        )));
+    }
     for (flag, value) in &mut settings {
         if !known.contains(&flag.as_str()) {
             return Err(refused(format!(

@@ -59,7 +59,7 @@ pub fn refused(error: ReleaseError) -> Failure {
 
 /// Says on standard error, to people, what was done for release.
 pub fn say_release(release: Option<&Release>, output: Output) {
-    for sentence in release.iter().flat_map(|it| it.sentences()) {
+    for sentence in release.iter().flat_map(|it| it.sentences_for_owner()) {
         output.warn(&format!("RELEASE: {sentence}"));
     }
 }

@@ -23,22 +23,19 @@ pub struct Release {
     /// The least count that is shown; smaller ones are suppressed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suppress_below: Option<u64>,
-    /// How many itemsets were suppressed for their own supports.
-    #[serde(default)]
+    /// How many itemsets were suppressed for their own supports. For the owner only: together with a minimum support such
+    /// a number can tell the support of one that is missing.
+    #[serde(skip)]
     pub suppressed: usize,
-    /// How many more were suppressed because a smaller count follows from their supports and others.
-    #[serde(default)]
+    /// How many more were suppressed because a smaller count follows from their supports and others. For the owner only.
+    #[serde(skip)]
     pub suppressed_secondarily: usize,
     /// What supports are rounded to multiples of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_to: Option<u64>,
-    /// How many itemsets are missing since their supports were rounded to 0.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    /// How many itemsets are missing since their supports were rounded to 0. For the owner only.
+    #[serde(skip)]
     pub rounded_to_zero: usize,
-}
-
-fn is_zero(count: &usize) -> bool {
-    *count == 0
 }
 
 /// Why nothing can be released.
@@ -111,20 +108,34 @@ impl Release {
         Ok((release, itemsets))
     }
 
-    /// What was done, in sentences; empty if nothing was.
+    /// What was done, in sentences for those who see the result; empty if nothing was.
     pub fn sentences(&self) -> Vec<String> {
         let mut said = Vec::new();
         if let Some(below) = self.suppress_below {
-            let (own, others) = (self.suppressed, self.suppressed_secondarily);
             said.push(format!(
-                "counts below {below} are suppressed: {own} itemsets for their own supports, {others} more because a smaller count follows from theirs and others"
+                "counts below {below} are suppressed, and supports from which such a count would follow"
             ));
         }
         if let Some(multiple) = self.round_to {
             said.push(format!(
-                "supports and the number of transactions are rounded to multiples of {multiple}; {} itemsets were rounded to 0 and are left out",
-                self.rounded_to_zero
+                "supports and the number of transactions are rounded to multiples of {multiple}; itemsets that are rounded to 0 are left out"
             ));
+        }
+        said
+    }
+
+    /// The same for the owner, with numbers that others must not see.
+    pub fn sentences_for_owner(&self) -> Vec<String> {
+        let mut said = self.sentences();
+        if self.suppress_below.is_some() {
+            said.push(format!(
+                "for you only: {} itemsets are suppressed for their own supports, {} more because a smaller count follows from theirs and others",
+                self.suppressed, self.suppressed_secondarily
+            ));
+        }
+        if self.round_to.is_some() {
+            let zero = self.rounded_to_zero;
+            said.push(format!("for you only: {zero} itemsets were rounded to 0"));
         }
         said
     }
@@ -496,7 +507,9 @@ mod tests {
             mined(&data).len() - kept.len(),
             release.suppressed + release.suppressed_secondarily
         );
-        assert!(release.sentences()[0].contains("1 itemsets for their own"));
+        assert!(
+            release.sentences_for_owner()[1].contains("1 itemsets are suppressed for their own")
+        );
     }
 
     #[test]

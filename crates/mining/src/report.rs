@@ -617,8 +617,6 @@ mod tests {
         });
         document.release = Some(Release {
             suppress_below: Some(11),
-            suppressed: 4,
-            suppressed_secondarily: 2,
             ..Release::default()
         });
         let page = page(&document);
@@ -626,7 +624,7 @@ mod tests {
             "Frequent itemsets in baskets",
             "<dt>rules</dt><dd>6</dd>",
             "{bread} ⇒ {butter}: support 30.0 %, confidence 60.0 %, lift 1.50",
-            "Counts below 11 are suppressed: 4 itemsets",
+            "Counts below 11 are suppressed, and supports",
             "Itemsets of more than 2 items were not looked for.",
             "abcd",
             "sealed columns were opened",

@@ -106,7 +106,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             let items = Names(items);
             let _ = match support {
                 Some(support) => {
-                    let share = 100.0 * *support as f64 / transactions as f64;
+                    let share = 100.0 * *support as f64 / transactions.max(1) as f64;
                     writeln!(text, "{support:>9}  {share:>6.2}%  {items}")
                 }
                 None => writeln!(text, "{:>9}  {:>7}  {items}", "suppressed", ""),

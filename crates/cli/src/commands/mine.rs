@@ -54,7 +54,7 @@ pub struct Arguments {
     min_support: Option<MinSupport>,
     /// Choose the minimum support at which the K most frequent itemsets are found, and any as frequent as the last of
     /// them. It is lowered step by step: the server learns of at most a tenth more columns than are needed.
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", conflicts_with = "suppress_below")]
     top: Option<NonZeroUsize>,
     /// Keep only closed itemsets, of which no superset has the same support. All others' supports follow from theirs.
     #[arg(long, conflicts_with = "maximal")]
@@ -122,8 +122,18 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         .transpose()?;
     let (plaintext, how) = plaintext.unzip();
     let out = arguments.out.as_deref();
-    let recorder = arguments.record.prepare(&[out])?;
+    let verify_with = arguments.verify.as_deref();
+    let recorder = arguments.record.prepare(&[out, verify_with])?;
     let out = out.map(ResultFile::prepare).transpose()?;
+    if let (Some(file), Some(plaintext)) = (&out, verify_with)
+        && file.is(plaintext)
+    {
+        let plaintext = plaintext.display();
+        return Err(format!(
+            "{plaintext} has the transactions to compare with; write the itemsets to another file"
+        )
+        .into());
+    }
     let server = arguments.uploaded.server()?;
     let begun = Instant::now();
     let bar = output.bar("counting", Unit::Bytes);
@@ -281,7 +291,8 @@ impl Arguments {
     /// What was asked, for the record.
     fn asked(&self, max_len: NonZeroUsize) -> Value {
         json!({
-            "min_support": self.min_support.map(|it| it.to_string()),
+            // Of a release, the result tells the least support that is shown.
+            "min_support": self.min_support.filter(|_| self.release.suppress_below.is_none()).map(|it| it.to_string()),
             "max_len": max_len,
             "top": self.top,
             "kept": self.kept(),

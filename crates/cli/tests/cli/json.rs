@@ -47,6 +47,7 @@ fn every_command_prints_one_value() {
             "panel_bytes",
             "cells_bytes",
             "levels",
+            "in_words",
             "read",
         ],
     );

@@ -47,6 +47,16 @@ fn a_profile_has_server_token_and_key() {
     owner.json("datasets --profile ward");
     owner.unset("OBORO_PROFILE");
 
+    // Who names one means it, whatever else the environment has.
+    owner.set("OBORO_SERVER", "http://127.0.0.1:1");
+    owner.refused("datasets");
+    owner.json("datasets --profile ward");
+    owner.unset("OBORO_SERVER");
+
+    // A directory is scrubbed here, not at the profile's server.
+    let refused = owner.refused("scrub absent");
+    assert!(!refused.contains("the server"), "{refused}");
+
     // The command line and the environment go before it.
     owner.write("other.token", "wrong");
     says(
@@ -108,6 +118,10 @@ fn a_file_that_cannot_be_meant_is_refused() {
         (
             "default = \"a\"\n[profile.a]\ntokenfile = \"x\"",
             &["\"tokenfile\", which is no setting", "token-file"],
+        ),
+        (
+            "default = \"a\"\n[profile.a]\nserver = \"http://127.0.0.1:1\"\nclient-cert = \"x\"",
+            &["only one of client-cert and client-key"],
         ),
         (
             "default = \"a\"\n[profile.a]\ntoken-file = \"x\"",

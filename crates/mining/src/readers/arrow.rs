@@ -2,11 +2,13 @@
 //! text to what reads CSV, so that a table means the same however it arrives; the names and types of columns replace
 //! what is detected in text.
 
+mod ipc;
+
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{BufReader, Chain, Cursor, Read};
+use std::io::{BufReader, Cursor, Read, Seek};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
@@ -17,9 +19,6 @@ use arrow_array::types::{
     TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_buffer::Buffer;
-use arrow_ipc::reader::StreamDecoder;
-use arrow_ipc::root_as_message;
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -47,7 +46,8 @@ const CONTRADICTION: &str = "it contradicts itself";
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Magic {
     Parquet,
-    Arrow,
+    ArrowFile,
+    ArrowStream,
 }
 
 impl Magic {
@@ -57,10 +57,9 @@ impl Magic {
     pub(super) fn of(start: &[u8]) -> Option<Self> {
         match start {
             [b'P', b'A', b'R', b'1', ..] => Some(Self::Parquet),
-            // A file, or a stream: the mark before a message's length, which no text in UTF-8 or UTF-16 begins with.
-            [b'A', b'R', b'R', b'O', b'W', b'1', ..] | [0xff, 0xff, 0xff, 0xff, ..] => {
-                Some(Self::Arrow)
-            }
+            [b'A', b'R', b'R', b'O', b'W', b'1', ..] => Some(Self::ArrowFile),
+            // The mark before a message's length, which no text in UTF-8 or UTF-16 begins with.
+            [0xff, 0xff, 0xff, 0xff, ..] => Some(Self::ArrowStream),
             _ => None,
         }
     }
@@ -68,7 +67,7 @@ impl Magic {
     fn container(self) -> Container {
         match self {
             Self::Parquet => Container::Parquet,
-            Self::Arrow => Container::Arrow,
+            Self::ArrowFile | Self::ArrowStream => Container::Arrow,
         }
     }
 }
@@ -87,146 +86,19 @@ impl<'a> Batches<'a> {
         Ok(Self { schema, next })
     }
 
-    fn of_messages(input: impl Read + 'a) -> Result<Self, ArrowError> {
-        let mut messages = Messages::new(input)?;
-        let schema = messages.schema()?;
-        let next = Box::new(std::iter::from_fn(move || messages.next().transpose()));
+    fn of_file(input: impl Read + Seek + 'a) -> Result<Self, ArrowError> {
+        let mut file = ipc::File::new(input)?;
+        let schema = file.schema();
+        let next = Box::new(std::iter::from_fn(move || file.next().transpose()));
         Ok(Self { schema, next })
     }
-}
 
-/// The messages of Arrow IPC, each read whole and checked before it is decoded. A file has those of a stream, between
-/// a mark and an index, which nobody needs who reads all of it.
-struct Messages<R> {
-    input: Chain<Cursor<Vec<u8>>, BufReader<R>>,
-    decoder: StreamDecoder,
-    /// What is not yet decoded of the current message.
-    message: Buffer,
-    ended: bool,
-    /// The first batch, once it was decoded for the sake of the schema.
-    ahead: Option<RecordBatch>,
-}
-
-impl<R: Read> Messages<R> {
-    /// What a file begins with.
-    const MARK: &[u8] = b"ARROW1\0\0";
-    /// What a message begins with, before its length, since 2019.
-    const CONTINUATION: &[u8] = &[0xff; 4];
-
-    fn new(input: R) -> Result<Self, ArrowError> {
-        let mut input = BufReader::new(input);
-        let mut word = || {
-            let mut word = Vec::new();
-            let read = (&mut input).take(8).read_to_end(&mut word);
-            read.map(|_| word)
-        };
-        let mut start = word()?;
-        if start == Self::MARK {
-            // Zeros fill what its writer aligns.
-            start = word()?;
-            while start == [0; 8] {
-                start = word()?;
-            }
-        }
-        Ok(Self {
-            input: Cursor::new(start).chain(input),
-            decoder: StreamDecoder::new(),
-            message: Buffer::default(),
-            ended: false,
-            ahead: None,
-        })
+    fn of_stream(input: impl Read + 'a) -> Result<Self, ArrowError> {
+        let mut stream = ipc::Stream::new(input);
+        let schema = stream.schema()?;
+        let next = Box::new(std::iter::from_fn(move || stream.next().transpose()));
+        Ok(Self { schema, next })
     }
-
-    fn schema(&mut self) -> Result<SchemaRef, ArrowError> {
-        loop {
-            if let Some(schema) = self.decoder.schema() {
-                return Ok(schema);
-            }
-            self.ahead = self.next()?;
-            if self.ended && self.decoder.schema().is_none() {
-                return Err(ArrowError::IpcError("it has no columns".to_owned()));
-            }
-        }
-    }
-
-    fn next(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
-        if let Some(batch) = self.ahead.take() {
-            return Ok(Some(batch));
-        }
-        loop {
-            // A message without a body is decoded when the next begins.
-            if let Some(batch) = self.decoder.decode(&mut self.message)? {
-                return Ok(Some(batch));
-            }
-            if self.ended {
-                self.decoder.finish()?;
-                return Ok(None);
-            }
-            self.message = Buffer::from_vec(self.read()?);
-        }
-    }
-
-    /// Reads the next message, or the end's mark.
-    fn read(&mut self) -> Result<Vec<u8>, ArrowError> {
-        let mut message = Vec::new();
-        self.append(4, &mut message)?;
-        if message == Self::CONTINUATION {
-            self.append(4, &mut message)?;
-        }
-        let length = &message[message.len() - 4..];
-        let length = u32::from_le_bytes(length.try_into().expect("four bytes"));
-        self.ended = length == 0;
-        if self.ended {
-            return Ok(message);
-        }
-        let head = message.len();
-        self.append(length.into(), &mut message)?;
-        let body = message.len();
-        let described = |bytes: &[u8]| match root_as_message(bytes) {
-            Ok(described) => Ok(described.bodyLength()),
-            Err(_) => Err(contradicts_itself()),
-        };
-        let length = u64::try_from(described(&message[head..])?);
-        self.append(length.map_err(|_| contradicts_itself())?, &mut message)?;
-        let (described, body) = message.split_at(body);
-        check_sizes(&described[head..], body)?;
-        Ok(message)
-    }
-
-    /// Reads `length` bytes, taking memory for those that are there.
-    fn append(&mut self, length: u64, message: &mut Vec<u8>) -> Result<(), ArrowError> {
-        let read = (&mut self.input).take(length).read_to_end(message)?;
-        if (read as u64) < length {
-            return Err(ArrowError::IpcError("it is cut off".to_owned()));
-        }
-        Ok(())
-    }
-}
-
-/// Refuses a message whose compressed parts say that they are larger than memory: the decoder takes what they say, and
-/// a program that asks for too much is aborted.
-fn check_sizes(described: &[u8], body: &[u8]) -> Result<(), ArrowError> {
-    let described = root_as_message(described).map_err(|_| contradicts_itself())?;
-    let batch = described.header_as_record_batch();
-    let batch = batch.or_else(|| described.header_as_dictionary_batch()?.data());
-    let Some(batch) = batch.filter(|it| it.compression().is_some()) else {
-        return Ok(());
-    };
-    for part in batch.buffers().iter().flatten() {
-        let start = usize::try_from(part.offset()).ok();
-        let size = start.and_then(|start| body.get(start..)?.first_chunk());
-        // The decoder says of what it makes none of what is wrong else.
-        let size = size.and_then(|size| usize::try_from(i64::from_le_bytes(*size)).ok());
-        let mut memory = Vec::<u8>::new();
-        if memory.try_reserve_exact(size.unwrap_or(0)).is_err() {
-            return Err(contradicts_itself());
-        }
-    }
-    Ok(())
-}
-
-fn contradicts_itself() -> ArrowError {
-    ArrowError::IpcError(CONTRADICTION.to_owned())
 }
 
 /// Reads a table from a file that can be read at any place.
@@ -238,24 +110,28 @@ pub(super) fn read_file(
 ) -> Result<(Transactions, HowRead), ReadError> {
     read_opened(magic, file, options, move || match magic {
         Magic::Parquet => Batches::of_parquet(input),
-        Magic::Arrow => Batches::of_messages(input),
+        Magic::ArrowFile => Batches::of_file(BufReader::new(input)),
+        Magic::ArrowStream => Batches::of_stream(input),
     })
 }
 
-/// Reads a table from anything else. Parquet is held in memory: its index is at its end.
+/// Reads a table from anything else. But for a stream it is held in memory: its index is at its end.
 pub(super) fn read_input<'a>(
     magic: Magic,
     mut input: impl Read + 'a,
     file: &str,
     options: &ReadOptions,
 ) -> Result<(Transactions, HowRead), ReadError> {
-    read_opened(magic, file, options, move || match magic {
-        Magic::Parquet => {
-            let mut whole = Vec::new();
-            input.read_to_end(&mut whole)?;
-            Batches::of_parquet(Bytes::from(whole))
+    read_opened(magic, file, options, move || {
+        if magic == Magic::ArrowStream {
+            return Batches::of_stream(input);
         }
-        Magic::Arrow => Batches::of_messages(input),
+        let mut whole = Vec::new();
+        input.read_to_end(&mut whole)?;
+        match magic {
+            Magic::Parquet => Batches::of_parquet(Bytes::from(whole)),
+            _ => Batches::of_file(Cursor::new(whole)),
+        }
     })
 }
 
@@ -699,6 +575,10 @@ impl Column {
     }
 }
 
+fn out_of_range() -> ArrowError {
+    ArrowError::IpcError("it has a date that no calendar has".to_owned())
+}
+
 /// Appends a value as CSV would have it; nothing if it is missing.
 fn write_value(values: &dyn Array, place: usize, text: &mut String) -> Result<(), ArrowError> {
     if place >= values.len() || values.is_null(place) {
@@ -723,7 +603,7 @@ fn write_value(values: &dyn Array, place: usize, text: &mut String) -> Result<()
         ($type:ty) => {
             match values.as_primitive::<$type>().value_as_datetime(place) {
                 Some(time) => write!(text, "{time}"),
-                None => Ok(()),
+                None => return Err(out_of_range()),
             }
         };
     }
@@ -774,7 +654,7 @@ fn write_value(values: &dyn Array, place: usize, text: &mut String) -> Result<()
         DataType::BinaryView => bytes!(values.as_binary_view().value(place)),
         DataType::Date32 => match values.as_primitive::<Date32Type>().value_as_date(place) {
             Some(date) => write!(text, "{date}"),
-            None => Ok(()),
+            None => return Err(out_of_range()),
         },
         DataType::Timestamp(TimeUnit::Second, _) => time!(TimestampSecondType),
         DataType::Timestamp(TimeUnit::Millisecond, _) => time!(TimestampMillisecondType),

@@ -123,7 +123,10 @@ pub fn next_after(
     };
     let is_header_said = options.header.is_some();
     let before = form;
-    let given = options.or(&before.given);
+    let given = ReadOptions {
+        is_further: true,
+        ..options.or(&before.given)
+    };
     let read = read(&given).and_then(|(transactions, how)| {
         check_taxonomy(file, &how, Some(before))?;
         let (here, there) = (&how.options, &before.options);
@@ -252,7 +255,7 @@ fn finished(
     }
     let mut applied = None;
     if let Some(path) = options.taxonomy.take() {
-        let (whole, how) = Taxonomy::read(&path)?.apply(transactions)?;
+        let (whole, how) = Taxonomy::read(&path)?.apply(transactions, given.is_further)?;
         transactions = if options.format.is_table() {
             whole
         } else {

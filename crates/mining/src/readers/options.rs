@@ -289,6 +289,9 @@ pub struct ReadOptions {
     /// The file that says what items belong to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taxonomy: Option<PathBuf>,
+    /// Whether a file of the same dataset was read before.
+    #[serde(skip)]
+    pub is_further: bool,
 }
 
 impl ReadOptions {
@@ -326,6 +329,7 @@ impl ReadOptions {
             row_ids: self.row_ids.or_else(|| before.row_ids.clone()),
             bins: list(self.bins, &before.bins),
             taxonomy: self.taxonomy.or_else(|| before.taxonomy.clone()),
+            is_further: self.is_further,
         }
     }
 

@@ -150,10 +150,12 @@ impl Taxonomy {
         Digest::of(&json).to_string()
     }
 
-    /// The transactions, each with all that its items belong to. Items keep their order, and what is added follows.
+    /// The transactions, each with all that its items belong to. Items keep their order, and what is added follows. Only
+    /// those of further files may all belong to nothing.
     pub(super) fn apply(
         &self,
         data: Transactions,
+        is_further: bool,
     ) -> Result<(Transactions, AppliedTaxonomy), ReadError> {
         let too_many = |error: TransactionsError| ReadError::Items {
             file: self.file.clone(),
@@ -169,7 +171,7 @@ impl Taxonomy {
             above.push(numbers.collect::<Result<_, _>>().map_err(too_many)?);
         }
         let items = above.iter().filter(|it| !it.is_empty()).count();
-        if items == 0 {
+        if items == 0 && !is_further {
             let name = |name: &String| Excerpt::new(name);
             return Err(ReadError::UselessTaxonomy {
                 file: self.file.clone(),
@@ -216,7 +218,7 @@ mod tests {
 
     fn applied(text: &str, baskets: &[&[&str]]) -> (Vec<Vec<String>>, AppliedTaxonomy) {
         let data = Transactions::from_named(baskets.iter().map(|it| it.iter())).unwrap();
-        let (data, applied) = taxonomy(text).unwrap().apply(data).unwrap();
+        let (data, applied) = taxonomy(text).unwrap().apply(data, false).unwrap();
         let name = |&item: &u32| data.names()[item as usize].clone();
         let named = |basket: &[u32]| {
             let mut names: Vec<String> = basket.iter().map(name).collect();
@@ -259,7 +261,7 @@ mod tests {
         fn any_text_is_a_taxonomy_or_refused(text in "([abcdef]?[,;\"\n]?){0,40}") {
             if let Ok(taxonomy) = taxonomy(&text) {
                 let data = Transactions::from_named([["a", "b"], ["c", "x"]]).unwrap();
-                if let Ok((whole, applied)) = taxonomy.apply(data.clone()) {
+                if let Ok((whole, applied)) = taxonomy.apply(data.clone(), false) {
                     prop_assert_eq!(whole.item_count(), data.item_count() + applied.added);
                     for (with, without) in whole.iter().zip(data.iter()) {
                         prop_assert!(without.iter().all(|item| with.contains(item)));
@@ -298,14 +300,14 @@ mod tests {
         let data = Transactions::from_named([["0"]]).unwrap();
         let message = taxonomy(&deep)
             .unwrap()
-            .apply(data)
+            .apply(data, false)
             .unwrap_err()
             .to_string();
         assert!(message.contains("more than 1000"), "{message}");
         let data = Transactions::from_named([["I10"]]).unwrap();
         let message = taxonomy("I1.0,I\n")
             .unwrap()
-            .apply(data)
+            .apply(data, false)
             .unwrap_err()
             .to_string();
         assert!(

@@ -8,8 +8,8 @@ use arrow_array::{
     LargeStringArray, NullArray, StringArray, StringViewArray, StructArray,
     TimestampMillisecondArray, UInt64Array,
 };
-use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
+use arrow_ipc::{CompressionType, root_as_message};
 use arrow_schema::Field;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression as Codec, ZstdLevel};
@@ -398,6 +398,45 @@ fn what_a_table_cannot_be_is_refused() {
     );
     let empty = visits().slice(0, 0);
     assert_refused(empty, &none, &["table has no transactions"]);
+}
+
+#[test]
+fn a_file_needs_no_schema_but_its_index() {
+    // As polars writes them: what lies before the first batch is no message.
+    let mut file = ipc_file(&[visits()], None);
+    let whole = read_bytes(&file, &ReadOptions::default()).unwrap();
+    let is_batch = |at: &usize| {
+        let message = file.get(at + 8..).map(root_as_message);
+        message.is_some_and(|it| it.is_ok_and(|it| it.header_as_record_batch().is_some()))
+    };
+    let batch = (8..file.len()).step_by(8).find(is_batch).unwrap();
+    file[8..batch].fill(0);
+    let (data, how) = read_bytes(&file, &ReadOptions::default()).unwrap();
+    assert_eq!((data, how), whole);
+}
+
+#[test]
+fn nothing_is_left_out_of_two_files_in_one() {
+    for (file, part) in [
+        (ipc_stream(&[visits()]), "more follows its end"),
+        (ipc_file(&[visits()], None), "two files in one"),
+    ] {
+        let two = [&file[..], &file].concat();
+        let refused = read_bytes(&two, &ReadOptions::default());
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn a_date_that_no_calendar_has_is_refused() {
+    let dates: ArrayRef = Arc::new(Date32Array::from(vec![0, i32::MAX]));
+    let table = batch(vec![("t", texts(&["1", "2"])), ("i", dates)]);
+    assert_refused(
+        table,
+        &ReadOptions::of(Format::CsvLong),
+        &["a date that no calendar has"],
+    );
 }
 
 #[test]
