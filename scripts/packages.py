@@ -17,6 +17,7 @@ import io
 import json
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -27,6 +28,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tomllib
 
@@ -159,30 +161,35 @@ class Packages:
             listed.replace(f"file://{self.root}/", "file:///")
         )
 
-        deny = tomllib.loads((self.root / "deny.toml").read_text())
-        settings = self.stage / "about.toml"
-        settings.write_text(
-            f"accepted = {json.dumps(deny['licenses']['allow'])}\n"
-            f"targets = {json.dumps([processor.triple for processor in processors])}\n"
-            "ignore-build-dependencies = true\n"
-            "ignore-dev-dependencies = true\n"
-            "no-clearly-defined = true\n"
-            "private = { ignore = true }\n"
-        )
-        template = self.root / "scripts" / "third-party.hbs"
-        options = [
+        licences = self._licences(manifest, processors)
+        (self.stage / f"{LICENCES}.{name}").write_text(licences)
+        (self.out / f"{name}-{version}.third-party.txt").write_text(licences)
+
+    def _licences(self, manifest: Path, processors: Sequence[Processor]) -> str:
+        """The licences of what is compiled into a crate, each text once."""
+        asked = [
+            "cargo",
+            "metadata",
             "--locked",
-            "--fail",
-            "--manifest-path",
-            str(manifest),
-            "--config",
-            str(settings),
+            "--format-version=1",
+            f"--manifest-path={manifest}",
         ]
-        licences = self.stage / f"{LICENCES}.{name}"
-        self._run(
-            ["cargo", "about", "generate", *options, "--output-file", str(licences), str(template)]
-        )
-        shutil.copy(licences, self.out / f"{name}-{version}.third-party.txt")
+        crates: dict[str, Any] = {}
+        for processor in processors:
+            told = self._run([*asked, f"--filter-platform={processor.triple}"])
+            crates |= compiled_in(json.loads(told))
+        texts: dict[str, list[str]] = {}
+        lines = []
+        for crate in sorted(crates.values(), key=lambda crate: (crate["name"], crate["version"])):
+            name = f"{crate['name']} {crate['version']}"
+            lines.append(f"{name}: {crate['license']}, {crate['repository']}\n")
+            for text in licence_texts(Path(crate["manifest_path"]).parent):
+                texts.setdefault(text, []).append(name)
+        rule = "-" * 80
+        parts = [f"{rule}\n{', '.join(names)}\n{rule}\n\n{text}\n" for text, names in texts.items()]
+        head = "Oboro contains Rust's standard library (MIT OR Apache-2.0) and the crates below,"
+        head += "\nwith the licences and texts that they come with; each text is here once.\n\n"
+        return "".join([head, *lines, "\n", *parts])
 
     def _run(self, command: Sequence[str], settings: Mapping[str, str] | None = None) -> str:
         return run(command, self.root, {**self.environment, **(settings or {})})
@@ -220,6 +227,26 @@ def environment(root: Path, tools: Path) -> dict[str, str]:
         "LC_ALL": "C.UTF-8",
         "TZ": "UTC",
     }
+
+
+def compiled_in(metadata: Any) -> dict[str, Any]:
+    """Of what `cargo metadata` says of a crate: the crates of others that it is compiled from."""
+    nodes = {node["id"]: node["deps"] for node in metadata["resolve"]["nodes"]}
+    found, ahead = set(), [metadata["resolve"]["root"]]
+    while ahead:
+        if (crate := ahead.pop()) not in found:
+            found.add(crate)
+            kinds = ((to["pkg"], [kind["kind"] for kind in to["dep_kinds"]]) for to in nodes[crate])
+            ahead += [to for to, kind in kinds if None in kind]
+    crates = {crate["id"]: crate for crate in metadata["packages"]}
+    return {crate: crates[crate] for crate in found if crates[crate]["source"] is not None}
+
+
+def licence_texts(folder: Path) -> list[str]:
+    """The licences in the folder of a crate, those of what it brings along, too."""
+    names = re.compile("(un)?licen[cs]e|notice|copyright", re.IGNORECASE)
+    files = (file for file in sorted(folder.rglob("*")) if names.match(file.name))
+    return [file.read_text(errors="replace").strip() for file in files if file.is_file()]
 
 
 def digest(file: Path) -> str:
@@ -307,7 +334,9 @@ class Trial:
             assert {"ring", "oboro-rlwe"} <= crates, f"{name}: its SBOM lacks crates"
             assert not {"proptest", "tfhe-ntt"} & crates, f"{name}: its SBOM has crates of tests"
             licences = one(self.out, f"{name}-*.third-party.txt").read_text()
-            assert all(f"\n    {crate} " in licences for crate in ("ring", "tokio"))
+            assert all(f"\n{crate} " in licences for crate in ("ring", "tokio")), (
+                f"{name}: licences"
+            )
         private = [str(ROOT).encode(), self.packages.environment["HOME"].encode()]
         for package in files(self.out):
             if package.suffix not in {".whl", ".deb", ".gz"}:

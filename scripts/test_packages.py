@@ -72,3 +72,33 @@ def test_a_cross_compiler_is_for_other_processors_only(monkeypatch: pytest.Monke
         "CC_aarch64_unknown_linux_gnu": "aarch64-linux-gnu-gcc",
         "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER": "aarch64-linux-gnu-gcc",
     }
+
+
+def crate(name: str, source: str | None = "registry") -> dict[str, str | None]:
+    return {"id": name, "source": source}
+
+
+def needs(name: str, *others: tuple[str, str | None]) -> dict[str, object]:
+    return {"id": name, "deps": [{"pkg": to, "dep_kinds": [{"kind": kind}]} for to, kind in others]}
+
+
+def test_what_only_tests_and_builds_need_is_not_compiled_in() -> None:
+    nodes = [
+        needs("ours", ("lib", None), ("oracle", "dev"), ("generator", "build"), ("other", None)),
+        needs("other", ("deep", None)),
+        *(needs(name) for name in ("lib", "oracle", "generator", "deep")),
+    ]
+    names = ["lib", "oracle", "generator", "deep"]
+    metadata = {
+        "packages": [crate("ours", None), crate("other", None), *map(crate, names)],
+        "resolve": {"root": "ours", "nodes": nodes},
+    }
+    assert packages.compiled_in(metadata).keys() == {"lib", "deep"}
+
+
+def test_licences_are_found_wherever_a_crate_has_them(tmp_path: Path) -> None:
+    folder(tmp_path / "src", **{"lib.rs": b"", "LICENSE-UNICODE": b" a text\n"})
+    folder(tmp_path / "license", **{"other": b"no licence"})
+    (tmp_path / "UNLICENSE").write_text("another")
+    (tmp_path / "NOTICE.md").write_text("a notice")
+    assert packages.licence_texts(tmp_path) == ["a notice", "another", "a text"]
