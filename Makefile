@@ -30,7 +30,7 @@ PYTEST =
 STEP =
 FORCE =
 
-.PHONY: help demo demo-genome docs bench-smoke bench-full bench-abuse bench-alloc bench-alloc-paper bench-engine bench-genome bench-growth bench-mining bench-numa bench-python bench-ray bench-ring bench-scrape bench-ssd bench-ssd-budgets bench-ssd-latency bench-support bench-table6 bench-tasks test test-abuse test-lab test-rust test-alloc test-alloc-long test-faults test-growth test-numa test-package test-previous test-python test-ray test-s3 fuzz nightly papers lint lint-rust lint-python lint-shell lint-c fmt build build-lab clean
+.PHONY: help demo demo-genome docs bench-smoke bench-full bench-abuse bench-alloc bench-alloc-paper bench-engine bench-genome bench-growth bench-mining bench-numa bench-python bench-ray bench-ring bench-scrape bench-ssd bench-ssd-budgets bench-ssd-latency bench-support bench-table6 bench-tasks packages packages-reproducible test test-abuse test-arm64 test-lab test-rust test-alloc test-alloc-long test-faults test-growth test-numa test-package test-packages test-previous test-python test-ray test-s3 fuzz nightly papers lint lint-rust lint-python lint-shell lint-c fmt build build-lab clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -67,6 +67,19 @@ SHELL_FILES := $(call files,'*.sh' .ci/run scripts/setup)
 # Has cargo run tests on the emulated machine, with these options.
 on_four_nodes = CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(strip $(abspath $(NUMA_VM)) $(1))" cargo test --locked
 DEBUG_OBORO := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/oboro
+# Cargo's tools for packages, at these versions. Unoptimised, which they are quick enough.
+PACKAGE_TOOLS := $(foreach tool,cargo-deb@3.8.0 cargo-cyclonedx@0.5.9,target/tools/$(tool))
+PACKAGES_FOR ?= amd64 arm64
+PACKAGES = .venv-python/bin/python scripts/packages.py --tools "$(CURDIR)/target/tools/bin" --for $(PACKAGES_FOR) --
+# Has Cargo compile for arm64, and run what it compiled on the emulator.
+ARM64 := aarch64-unknown-linux-gnu
+EMULATOR := qemu-aarch64-static -L /usr/aarch64-linux-gnu
+ON_ARM64 := CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
+    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$(EMULATOR)"
+# Tests of fcmalloc that start programs, which then are the host's to run, and ThreadSanitizer's, which knows where memory is.
+NOT_EMULATED := ^(address_space|huge_pages|limit|options|reserve|spawn)/|^(launcher|package)$$|/thread/
+ARM64_FCMALLOC := $(abspath $(or $(CARGO_TARGET_DIR),target))/fcmalloc-arm64
 C_TOOLS := CLANG_FORMAT="$(CURDIR)/.venv/bin/clang-format" CLANG_TIDY="$(CURDIR)/.venv/bin/clang-tidy"
 
 help: ## Show this list
@@ -234,6 +247,24 @@ test-growth: | setup-test ## Ten thousand random histories of a dataset that gro
 test-package: | setup-python ## Install command and package as README.md says, and run its commands
 	scripts/package.sh
 
+packages: .venv-python/installed $(PACKAGE_TOOLS) | setup-packages ## Build wheels, sdist and Debian packages into target/packages; PACKAGES_FOR=amd64 for one
+	$(PACKAGES) build
+
+test-packages: .venv-python/installed | setup-packages ## Install what make packages built in clean environments, and try it
+	$(PACKAGES) try
+
+packages-reproducible: .venv-python/installed $(PACKAGE_TOOLS) | setup-packages ## Build the packages again elsewhere, and compare bytes
+	$(PACKAGES) reproducible
+
+# Emulated by QEMU, which knows neither how fast a kernel is nor what processors reorder.
+test-arm64: | setup-arm64 ## Run the tests of kernels, encryption, engine and allocator on an emulated arm64 processor
+	$(ON_ARM64) cargo test --locked --target $(ARM64) -p oboro-ring -p oboro-rlwe -p oboro-engine -p fcmalloc
+	cmake -S fcmalloc -B "$(ARM64_FCMALLOC)" -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+	    -DCMAKE_C_COMPILER=aarch64-linux-gnu-gcc -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ \
+	    -DFC_TEST_RUNNER="qemu-aarch64-static;-L;/usr/aarch64-linux-gnu"
+	cmake --build "$(ARM64_FCMALLOC)" --parallel
+	cd "$(ARM64_FCMALLOC)" && ctest --label-exclude long --output-on-failure --exclude-regex "$(NOT_EMULATED)"
+
 nightly: ## Run what takes too long for .ci/run, into docs/verification.md; STEP=fuzz for one
 	@$(PYTHON) scripts/nightly.py $(STEP) $(if $(FORCE),--force) \
 	    --settings "$(filter-out STEP=% FORCE=%,$(MAKEOVERRIDES))"
@@ -297,6 +328,10 @@ $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION): | setup-fuzz
 	cargo install --quiet --locked --force --root fuzz/target/tools cargo-fuzz --version $(CARGO_FUZZ_VERSION)
 	touch $@
 
+target/tools/%:
+	cargo install --quiet --locked --debug --root target/tools $*
+	touch $@
+
 .venv/installed: requirements-dev.txt | setup-lint
 	$(PYTHON) -m venv --clear .venv
 	.venv/bin/pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
@@ -325,9 +360,11 @@ NEEDS_bench := python venv
 NEEDS_numa := rust cc c++ cmake python venv
 NEEDS_test := rust cc c++ cmake python venv
 NEEDS_python := rust cc python venv
+NEEDS_packages := rust cc python venv git rust-arm64 cc-arm64 qemu-arm64 dpkg-dev mmdebstrap
+NEEDS_arm64 := rust cc c++ cmake rust-arm64 cc-arm64 c++-arm64 qemu-arm64
 NEEDS_fuzz := rust cc c++
 NEEDS_lint := rust cc rustfmt clippy python venv
-SETUPS := setup-build setup-alloc setup-bench setup-numa setup-test setup-python setup-fuzz setup-lint
+SETUPS := setup-build setup-alloc setup-bench setup-numa setup-test setup-packages setup-arm64 setup-python setup-fuzz setup-lint
 
 .PHONY: $(SETUPS)
 $(SETUPS): setup-%:

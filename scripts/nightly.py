@@ -58,6 +58,10 @@ STEPS = [
     Step("ray", ["make", "test-ray"], 20),
     Step("previous", ["make", "test-previous"], 40),
     Step("package", ["make", "test-package"], 20),
+    Step(
+        "packages", ["make", "packages", "test-packages", "packages-reproducible", "CI=true"], 240
+    ),
+    Step("arm64", ["make", "test-arm64", "CI=true"], 90),
     Step("numa", ["make", "test-numa"], 30, QEMU),
     Step("alloc-long", ["make", "test-alloc-long"], 60, LONG_ALLOC),
     Step("abuse", ["make", "test-abuse"], 60),

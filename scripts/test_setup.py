@@ -190,6 +190,16 @@ def test_tools_that_it_does_not_know_are_refused(machine: Machine) -> None:
     assert machine.setup("fortran").startswith("2: error: scripts/setup knows no tool fortran")
 
 
+def test_what_compiles_for_arm64_is_named(machine: Machine) -> None:
+    machine.program("bin/aarch64-linux-gnu-gcc", "exit 0")
+    said = machine.setup("rust", "rust-arm64", "cc-arm64", "c++-arm64", "qemu-arm64")
+    assert " --no-install-recommends g++-aarch64-linux-gnu qemu-user-static" in said
+    assert f"rustup toolchain install {PINNED} --profile minimal" in said
+    assert " --target aarch64-unknown-linux-gnu\n" in said
+    (machine.home / "sysroot/lib/rustlib/aarch64-unknown-linux-gnu").mkdir(parents=True)
+    assert machine.setup("rust-arm64", "cc-arm64") == "0: "
+
+
 def test_what_the_benches_measure_is_named_and_installed(machine: Machine) -> None:
     library = "/usr/lib/libjemalloc.so.2"
     machine.program("bin/ldconfig", f'echo "	libjemalloc.so.2 (libc6,x86-64) => {library}"')

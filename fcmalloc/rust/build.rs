@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 const STANDARD_NAMES: [&str; 2] = ["override.c", "cxx.c"];
@@ -20,8 +21,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         .extra_warnings(true)
         .flags(["-fno-builtin-malloc", "-ftls-model=initial-exec"])
         .flags(["-fvisibility=hidden", "-fexceptions", "-pthread"]);
-    for entry in fs::read_dir(sources)? {
-        let file = entry?.path();
+    // In one order everywhere, so that the same sources give the same bytes.
+    let mut files = fs::read_dir(sources)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<io::Result<Vec<_>>>()?;
+    files.sort();
+    for file in files {
         let is_source = file.extension().is_some_and(|extension| extension == "c");
         if is_source && !STANDARD_NAMES.iter().any(|name| file.ends_with(name)) {
             build.file(file);
