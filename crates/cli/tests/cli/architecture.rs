@@ -37,7 +37,7 @@ const MOST_PACKAGES: usize = 270
     + 5 // time, time-core, deranged, num-conv, powerfmt: the last days of tokens, and times in messages
     + 6 // x509-cert, der, der_derive, const-oid, flagset, spki: names and ends of certificates
     + 8 // askama with its parser (rustc-hash), prometheus-client (dtoa): metrics and the page for operators
-    + 23 // parquet (crc32fast), arrow-array, -buffer, -cmp, -data, -ipc, -schema, -select, their ahash (getrandom 0.3, zerocopy,
+    + 23 // parquet with crc32fast, arrow-array, -buffer, -cmp, -data, -ipc, -schema, -select, their ahash (getrandom 0.3, zerocopy,
     // zerocopy-derive), flatbuffers (rustc_version, semver), half, libm, num-bigint, seq-macro, twox-hash, and the
     // codecs snap and lz4_flex: Parquet and Arrow
     + 5 // toml, toml_parser, toml_datetime, serde_spanned, winnow: the file with a server's settings
