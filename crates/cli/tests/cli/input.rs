@@ -319,9 +319,13 @@ fn codes_bring_their_chapters_and_ages_their_ranges() {
     owner.write("more.csv", "patient_id,code,age\n4,E11,3\n4,I20,3\n");
     let appended = owner.json("encrypt more.csv --append-to rows.oboro");
     assert_eq!(appended["read"]["taxonomy_applied"]["added"], 4);
+    // Another taxonomy, whether it knows an item of the file or not.
     owner.write("others.csv", "I10,heart\n");
     let message = owner.refused("encrypt more.csv --append-to rows.oboro --taxonomy others.csv");
-    says(&message, &["others.csv says of no item of the data"]);
+    says(
+        &message,
+        &["another taxonomy than the dataset's first file"],
+    );
     owner.write("others.csv", "I20,heart\n");
     let message = owner.refused("encrypt more.csv --append-to rows.oboro --taxonomy others.csv");
     says(

@@ -382,13 +382,14 @@ fn results_go_where_they_harm_nothing() {
         }
         owner.json("inspect rows.oboro --verify");
         // Neither the plaintext nor the result is replaced by something else of the run.
-        let rows = owner.read("rows.dat");
+        owner.copy("rows.dat", "rows.csv");
+        let rows = owner.read("rows.csv");
         for option in ["--out", "--record"] {
             let line =
-                format!("mine rows.oboro --min-support 1 --verify rows.dat {option} rows.dat");
-            says(&owner.run(&line).stderr, &["rows.dat", "write"]);
+                format!("mine rows.oboro --min-support 1 --verify rows.csv {option} rows.csv");
+            says(&owner.run(&line).stderr, &["rows.csv", "to another file"]);
         }
-        assert_eq!(owner.read("rows.dat"), rows);
+        assert_eq!(owner.read("rows.csv"), rows);
         let refused = owner.refused(&format!("{mine} new.json --record ./new.json"));
         says(&refused, &["./new.json", "write it to another file"]);
         // A pipe is written to.

@@ -355,6 +355,7 @@ impl ReadOptions {
             format: Format::Auto,
             encoding: None,
             taxonomy: None,
+            is_further: false,
             ..self.clone()
         };
         without != Self::default()
