@@ -181,11 +181,9 @@ def test_maximal_itemsets_are_mlxtends(data: st.DataObject) -> None:
     frame = data.draw(frames(most_rows=30, most_columns=6))
     options: dict[str, Any] = {
         "min_support": data.draw(min_supports(len(frame))),
-        "null_values": data.draw(st.booleans()),
         "use_colnames": data.draw(st.booleans()),
     }
-    if options["null_values"]:
-        frame = with_gaps(frame, data.draw(st.integers(0, 2**32)))
+    # With gaps, mlxtend's search may find none where there are some: not compared.
     expected = by_itemset(without_warnings(theirs.fpmax, frame, **options))
     assert by_itemset(ours.fpmax(frame, **options)) == expected
     # mlxtend's own search with a length stops before it knows which itemsets are maximal.
