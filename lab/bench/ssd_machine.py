@@ -97,17 +97,18 @@ WORKS = {
         seconds=5000,
     ),
     ("mining", True): Work(
-        devices=(ZRAM, "10us", "100us"),
+        devices=("10us", "100us"),
         limits=("200MB",),
         size={"transactions": 1_000_000, "runs": 1},
         memory=2048,
         device=600,
         seconds=1800,
     ),
+    # Of a smaller panel, what swaps is what a search needs at a time: the kernel would kill the server.
     ("genome", False): Work(
         devices=(ZRAM, "1us", "10us", "100us", "1000us"),
         limits=("60%",),
-        size={"haplotypes": 20_000, "sites": 2_000, "positions": 10, "runs": 1},
+        size={"haplotypes": 50_000, "sites": 300, "positions": 4, "runs": 1},
         memory=1536,
         device=512,
         seconds=3300,
@@ -115,10 +116,10 @@ WORKS = {
     ("genome", True): Work(
         devices=("10us", "100us"),
         limits=("60%",),
-        size={"haplotypes": 10_000, "sites": 1_000, "positions": 4, "runs": 1},
+        size={"haplotypes": 50_000, "sites": 300, "positions": 4, "runs": 1},
         memory=1536,
         device=512,
-        seconds=1800,
+        seconds=3300,
     ),
 }
 
