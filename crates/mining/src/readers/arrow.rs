@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read, Seek};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
-use std::sync::Once;
+use std::sync::{Arc, Once};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -19,9 +19,11 @@ use arrow_array::types::{
     TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_schema::{ArrowError, DataType, Schema, SchemaRef, TimeUnit};
+use arrow_schema::{ArrowError, DataType, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
 use parquet::file::reader::ChunkReader;
 use serde_json::Value;
 
@@ -30,14 +32,17 @@ use super::csv;
 use super::detect::settle_table;
 use super::error::ReadError;
 use super::finished;
+use super::lines::MAX_LINE_BYTES;
 use super::options::{Container, Format, HowRead, ReadOptions};
-use super::record::{Cells, Records, Rows};
+use super::record::{Cells, MAX_CELLS, Records, Rows};
 use crate::transactions::Transactions;
 
 /// The cells of a table that are looked at before it is read.
 const SAMPLE_CELLS: usize = 1 << 20;
 /// The most rows of them.
 const SAMPLE_ROWS: usize = 10_000;
+/// The bytes of their text, from which on no further row is looked at.
+const SAMPLE_BYTES: usize = 64 << 20;
 
 /// What is said of a table that cannot be.
 const CONTRADICTION: &str = "it contradicts itself";
@@ -80,9 +85,13 @@ struct Batches<'a> {
 
 impl<'a> Batches<'a> {
     fn of_parquet(input: impl ChunkReader + 'static) -> Result<Self, ArrowError> {
-        let builder = ParquetRecordBatchReaderBuilder::try_new(input)?;
-        let schema = builder.schema().clone();
-        let next = Box::new(builder.build()?);
+        let stored = ArrowReaderMetadata::load(&input, ArrowReaderOptions::new())?;
+        // As views, texts lie in memory once, however many rows of a dictionary's pages name them.
+        let schema = with_views(stored.schema());
+        let options = ArrowReaderOptions::new().with_schema(schema.clone());
+        let viewed = ArrowReaderMetadata::try_new(stored.metadata().clone(), options)?;
+        let next =
+            Box::new(ParquetRecordBatchReaderBuilder::new_with_metadata(input, viewed).build()?);
         Ok(Self { schema, next })
     }
 
@@ -99,6 +108,22 @@ impl<'a> Batches<'a> {
         let next = Box::new(std::iter::from_fn(move || stream.next().transpose()));
         Ok(Self { schema, next })
     }
+}
+
+/// The schema with texts and bytes as views.
+fn with_views(schema: &Schema) -> SchemaRef {
+    fn viewed(field: &FieldRef) -> FieldRef {
+        let kind = match field.data_type() {
+            DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+            DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+            DataType::List(of) => DataType::List(viewed(of)),
+            DataType::LargeList(of) => DataType::LargeList(viewed(of)),
+            kind => kind.clone(),
+        };
+        Arc::new(field.as_ref().clone().with_data_type(kind))
+    }
+    let fields: Fields = schema.fields().iter().map(viewed).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
 /// Reads a table from a file that can be read at any place.
@@ -385,7 +410,8 @@ impl<'a> Table<'a> {
     fn sample(&mut self) -> Result<Vec<Cells>, ReadError> {
         let wanted = (SAMPLE_CELLS / self.columns.len().max(1)).clamp(1, SAMPLE_ROWS);
         let mut rows = Vec::new();
-        while rows.len() < wanted {
+        let mut bytes = 0;
+        while rows.len() < wanted && bytes < SAMPLE_BYTES {
             let Some(batch) = self.next_batch()? else {
                 break;
             };
@@ -393,7 +419,11 @@ impl<'a> Table<'a> {
             for row in 0..batch.num_rows().min(wanted - rows.len()) {
                 let mut cells = Cells::default();
                 self.cells(&columns, row, &mut cells)?;
+                bytes += cells.bytes();
                 rows.push(cells);
+                if bytes >= SAMPLE_BYTES {
+                    break;
+                }
             }
             self.ahead.push_back(batch);
         }
@@ -570,6 +600,11 @@ impl Column {
                 }
             });
             written?;
+            if cells.bytes() > MAX_LINE_BYTES || cells.len() > MAX_CELLS {
+                let (most, cells) = (MAX_LINE_BYTES >> 20, MAX_CELLS);
+                let reason = format!("a row has more than {most} MiB of text or {cells} cells");
+                return Err(ArrowError::IpcError(reason));
+            }
         }
         Ok(())
     }

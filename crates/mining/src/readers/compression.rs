@@ -40,6 +40,9 @@ pub(super) struct Opened<'a> {
 
 const BUFFER: usize = 1 << 16;
 
+/// What tables begin with, which are not looked for in compressed files.
+const TABLES: [&[u8]; 3] = [b"PAR1", b"ARROW1", &[0xff; 4]];
+
 /// Magic numbers of formats that users may try and that are not supported.
 const UNSUPPORTED: [(&[u8], &str); 6] = [
     (b"\xfd7zXZ\0", "xz"),
@@ -74,7 +77,7 @@ pub(super) fn open<'a>(mut input: impl Read + 'a, file: &str) -> Result<Opened<'
     }
     let compression = recognise(&start);
     let whole = BufReader::with_capacity(BUFFER, Cursor::new(start).chain(input));
-    let text: Box<dyn BufRead + 'a> = match compression {
+    let mut text: Box<dyn BufRead + 'a> = match compression {
         Compression::Plain => Box::new(whole),
         Compression::Gzip => Box::new(BufReader::with_capacity(
             BUFFER,
@@ -85,6 +88,14 @@ pub(super) fn open<'a>(mut input: impl Read + 'a, file: &str) -> Result<Opened<'
             zstd::Decoder::with_buffer(whole).map_err(io_error)?,
         )),
     };
+    if compression != Compression::Plain {
+        let inside = text.fill_buf();
+        let inside = inside.map_err(|error| read_error(error, file, compression))?;
+        if TABLES.iter().any(|it| inside.starts_with(it)) {
+            let (file, kind) = (file.to_owned(), "compressed Parquet or Arrow");
+            return Err(ReadError::UnsupportedCompression { file, kind });
+        }
+    }
     Ok(Opened { text, compression })
 }
 

@@ -382,7 +382,7 @@ pub enum ReadError {
     },
     /// A table that its decoder does not read.
     #[error(
-        "cannot read {file} as {container}: {reason}; write it again, or check that it is whole"
+        "cannot read {file} as {container}: {reason}; write it again, packed with zstd or not at all, or check that it is whole"
     )]
     Table {
         /// The file or table.

@@ -91,6 +91,12 @@ impl Cells {
         self.ends.len()
     }
 
+    /// The bytes of their text.
+    #[cfg(feature = "arrow")]
+    pub(super) fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
     /// A cell as written. `place` is below [`len`](Self::len).
     pub(super) fn raw(&self, place: usize) -> &str {
         let start = place.checked_sub(1).map_or(0, |before| self.ends[before].0);

@@ -670,6 +670,11 @@ fn compression_is_told_by_the_content() {
         &["data is bzip2 data", "unpack it"],
     );
     assert_refused(b"\xfd7zXZ\0\0\0", Format::Auto, &["data is xz data"]);
+    for table in [&b"PAR1...."[..], b"ARROW1..", &[0xff; 8]] {
+        let parts = ["data is compressed Parquet or Arrow data", "unpack it"];
+        assert_refused(gzip(table), Format::Auto, &parts);
+        assert_refused(zstd(table), Format::Auto, &parts);
+    }
 }
 
 /// Text that compresses badly, so that no truncated file can be read completely.

@@ -12,6 +12,7 @@ use arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use arrow_ipc::{CompressionType, root_as_message};
 use arrow_schema::Field;
 use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression as Codec, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
@@ -428,6 +429,60 @@ fn nothing_is_left_out_of_two_files_in_one() {
     }
 }
 
+/// A few KiB of Parquet that name one text of 4 MiB in a thousand rows.
+#[test]
+fn a_long_text_that_many_rows_have_is_held_once() {
+    let long = "x".repeat(4 << 20);
+    let visits: ArrayRef = Arc::new(Int64Array::from_iter_values(0..1000));
+    let mut codes = StringDictionaryBuilder::<Int32Type>::new();
+    for _ in 0..1000 {
+        codes.append_value(&long);
+    }
+    let codes: ArrayRef = Arc::new(codes.finish());
+    // Without a note of Arrow's types, the column is one of texts.
+    let properties = WriterProperties::builder()
+        .set_compression(Codec::ZSTD(ZstdLevel::default()))
+        .set_dictionary_page_size_limit(64 << 20)
+        .build();
+    let table = batch(vec![("visit_id", visits), ("code", codes)]);
+    let options = ArrowWriterOptions::new()
+        .with_properties(properties)
+        .with_skip_arrow_metadata(true);
+    let mut file = Vec::new();
+    let mut writer = ArrowWriter::try_new_with_options(&mut file, table.schema(), options).unwrap();
+    writer.write(&table).unwrap();
+    writer.close().unwrap();
+    assert!(file.len() < 16 << 10, "{}", file.len());
+
+    let mut batches = Batches::of_parquet(Bytes::from(file.clone())).unwrap();
+    let rows = batches.next.next().unwrap().unwrap();
+    assert_eq!(rows.num_rows(), 1000);
+    assert!(rows.get_array_memory_size() < 64 << 20);
+    let options = ReadOptions {
+        transaction_columns: vec!["visit_id".to_owned()],
+        item_column: Some("code".to_owned()),
+        ..ReadOptions::of(Format::CsvLong)
+    };
+    let (read, _) = read_bytes(&file, &options).unwrap();
+    assert_eq!((read.len(), read.names()), (1000, &[long][..]));
+}
+
+#[test]
+fn a_row_has_a_largest_size() {
+    let long: ArrayRef = texts(&[&"x".repeat(33 << 20)]);
+    let wide = batch(vec![
+        ("visit_id", texts(&["1"])),
+        ("code", long.clone()),
+        ("b", long),
+    ]);
+    let options = ReadOptions {
+        transaction_columns: vec!["visit_id".to_owned()],
+        item_column: Some("code".to_owned()),
+        ..ReadOptions::of(Format::CsvLong)
+    };
+    assert_refused(wide, &options, &["a row has more than 64 MiB of text"]);
+}
+
 #[test]
 fn a_date_that_no_calendar_has_is_refused() {
     let dates: ArrayRef = Arc::new(Date32Array::from(vec![0, i32::MAX]));
@@ -482,7 +537,9 @@ fn damaged_files_are_errors_wherever_the_damage_is() {
         "{message}"
     );
     assert!(
-        message.ends_with("; write it again, or check that it is whole"),
+        message.ends_with(
+            "; write it again, packed with zstd or not at all, or check that it is whole"
+        ),
         "{message}"
     );
 }
