@@ -198,6 +198,14 @@ const OPTIONS: &[(&str, Effect)] = &[
         },
     ),
     (
+        "mine --containing",
+        Narrows {
+            left_out: "itemsets that lack one of these items",
+            said: "`containing`, also in the file; the first line in text",
+            test: "crates/cli/tests/cli/results.rs::itemsets_are_listed_that_contain_what_was_asked_for",
+        },
+    ),
+    (
         "mine --closed",
         Narrows {
             left_out: "itemsets of which a superset has the same support",

@@ -116,6 +116,13 @@ impl FrequentItemsets {
         Some(level[place].support)
     }
 
+    /// Those that contain all of these items.
+    #[must_use]
+    pub fn containing(&self, items: &Itemset) -> Self {
+        let contain = |it: &&FrequentItemset| items.is_subset_of(&it.itemset);
+        self.with(self.iter().filter(contain).cloned().collect())
+    }
+
     /// Some of these itemsets, in their order, as the result of the same search.
     pub(crate) fn with(&self, some: Vec<FrequentItemset>) -> Self {
         let levels = some.chunk_by(|a, b| a.itemset.len() == b.itemset.len());
@@ -165,6 +172,7 @@ impl FrequentItemsets {
             max_len: self.max_len,
             unverified: false,
             kept: Kept::All,
+            containing: Vec::new(),
             release: None,
             source: None,
             itemsets,
@@ -248,6 +256,9 @@ pub struct ItemsetsDocument {
     /// Which of the frequent itemsets are listed. Written only if not all.
     #[serde(default, skip_serializing_if = "Kept::is_all")]
     pub kept: Kept,
+    /// The names of items that all listed itemsets contain, because only such were asked for. Written only if there are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub containing: Vec<String>,
     /// What was done to the supports for their release. Written only if something was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release: Option<Release>,
@@ -301,6 +312,11 @@ impl ItemsetsDocument {
         serde_json::from_slice(json).map_err(ItemsetsError::Json)
     }
 
+    /// Whether all frequent itemsets are listed, up to the length limit.
+    pub fn is_whole(&self) -> bool {
+        self.kept.is_all() && self.containing.is_empty()
+    }
+
     /// A support as a fraction of all transactions.
     pub fn fraction(&self, support: u64) -> f64 {
         support as f64 / self.transactions as f64
@@ -310,6 +326,7 @@ impl ItemsetsDocument {
     pub fn head(&self) -> serde_json::Value {
         let head = Self {
             itemsets: Vec::new(),
+            containing: self.containing.clone(),
             release: self.release.clone(),
             source: self.source.clone(),
             ..*self
@@ -393,14 +410,13 @@ impl ItemsetsDocument {
         let found = supports
             .into_iter()
             .map(|(itemset, support)| FrequentItemset { itemset, support });
+        let is_whole = self.is_whole();
         let longest = self.max_len.unwrap_or(usize::MAX);
         let itemsets =
             FrequentItemsets::collect(self.transactions, self.min_support, longest, found);
         let found = itemsets.levels.len();
         match self.max_len {
-            Some(max_len)
-                if (self.kept.is_all() && itemsets.max_len.is_none()) || found > max_len =>
-            {
+            Some(max_len) if (is_whole && itemsets.max_len.is_none()) || found > max_len => {
                 Err(ItemsetsError::MaxLen { max_len, found })
             }
             max_len => Ok((

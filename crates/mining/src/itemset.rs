@@ -48,6 +48,11 @@ impl Itemset {
         self.0.binary_search(&item).is_ok()
     }
 
+    /// Whether all of its items are in `other`.
+    pub fn is_subset_of(&self, other: &Self) -> bool {
+        self.0.iter().all(|&item| other.contains(item))
+    }
+
     /// This itemset without the item at `position` in ascending order.
     ///
     /// # Panics

@@ -50,7 +50,7 @@ pub enum ReportError {
 /// # Errors
 /// Itemsets that cannot be, too many rules.
 pub fn report(document: &ItemsetsDocument, options: RuleOptions) -> Result<String, ReportError> {
-    let rules = if document.kept.is_all() {
+    let rules = if document.is_whole() {
         let (names, itemsets) = document.clone().into_itemsets()?;
         let options = RuleOptions {
             max_rules: options.max_rules.min(MOST_RULES),
@@ -189,7 +189,7 @@ impl<'a> Page<'a> {
             ("itemsets", grouped(document.itemsets.len() as u64)),
             ("items in the longest", longest.unwrap_or(0).to_string()),
         ];
-        if document.kept.is_all() {
+        if document.is_whole() {
             facts.push(("rules", grouped(number as u64)));
         }
         let (bars, bars_height) = bars(document);
@@ -279,6 +279,12 @@ fn notes(document: &ItemsetsDocument) -> Vec<String> {
     if let Some(max_len) = document.max_len {
         notes.push(format!(
             "itemsets of more than {max_len} items were not looked for"
+        ));
+    }
+    if !document.containing.is_empty() {
+        notes.push(format!(
+            "only itemsets that contain {} are listed; rules need all itemsets, so there are none here",
+            Names(&document.containing)
         ));
     }
     match document.kept {
@@ -586,6 +592,7 @@ mod tests {
             max_len: Some(2),
             unverified: false,
             kept: Kept::All,
+            containing: Vec::new(),
             release: None,
             source: None,
             itemsets: vec![
@@ -660,6 +667,7 @@ mod tests {
     fn what_has_no_rules_says_why() {
         let closed = ItemsetsDocument {
             kept: Kept::Closed,
+            containing: Vec::new(),
             unverified: true,
             ..document(["a", "b", "c"])
         };

@@ -106,6 +106,7 @@ mod tests {
             max_len: None,
             unverified,
             kept: Kept::All,
+            containing: Vec::new(),
             release: None,
             source: None,
             itemsets: vec![

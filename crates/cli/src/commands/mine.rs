@@ -1,7 +1,7 @@
 //! `oboro mine`
 
 use crate::Outcome;
-use crate::arguments::{ReadArguments, ThreadArguments, UploadedArguments};
+use crate::arguments::{NameList, ReadArguments, ThreadArguments, UploadedArguments, names};
 use crate::failure::Failure;
 use crate::interrupt::{connect, watched};
 use crate::output::{Output, Unit, bytes, seconds};
@@ -62,6 +62,10 @@ pub struct Arguments {
     /// Keep only maximal itemsets, of which no superset is frequent.
     #[arg(long)]
     maximal: bool,
+    /// List only itemsets that contain all of these items: names separated by commas, in double quotes if they have
+    /// commas. The server learns no less of it.
+    #[arg(long, value_name = "ITEMS", value_parser = names, conflicts_with = "top")]
+    containing: Vec<NameList>,
     /// The longest itemsets to search for [default: what the dataset was encrypted for].
     #[arg(long, value_name = "N")]
     max_len: Option<NonZeroUsize>,
@@ -110,6 +114,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let dataset = arguments.uploaded.dataset()?;
     let max_len = arguments.max_len(&dataset)?;
     let name = arguments.uploaded.name()?;
+    let containing = arguments.containing(&dataset)?;
     let plaintext = arguments
         .verify
         .as_deref()
@@ -183,6 +188,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let how = how.filter(is_told);
     let read = dataset.record().read.clone().filter(is_told);
     let kept = arguments.kept();
+    let found = containing_all(&found, &containing, &mined.names);
     let traces = || runs.iter().flat_map(|run| &run.traces);
     let mut routes: Vec<String> = Vec::new();
     for route in traces().filter(|it| it.questions > 0 || it.itemsets > 0) {
@@ -194,6 +200,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let source = source(&dataset, &name, mined.found.standing(), routes);
     let document = ItemsetsDocument {
         kept,
+        containing,
         source: Some(Source {
             read,
             ..source.clone()
@@ -278,6 +285,18 @@ impl Arguments {
         Ok((runs, found))
     }
 
+    /// The items that all listed itemsets contain, each once.
+    fn containing(&self, dataset: &Dataset) -> Result<Vec<String>, Failure> {
+        let mut items = self.containing.concat();
+        items.sort();
+        items.dedup();
+        let known = &dataset.record().names;
+        match items.iter().find(|item| !known.contains(item)) {
+            Some(item) => Err(ClientError::UnknownItem(item.clone()).into()),
+            None => Ok(items),
+        }
+    }
+
     fn kept(&self) -> Kept {
         if self.closed {
             Kept::Closed
@@ -296,6 +315,7 @@ impl Arguments {
             "max_len": max_len,
             "top": self.top,
             "kept": self.kept(),
+            "containing": self.containing.concat(),
             "deduction": !self.no_deduction,
             "answers": if self.trust_server { "trusted".to_owned() } else { format!("{:?}", self.answers).to_lowercase() },
             "suppress_below": self.release.suppress_below,
@@ -317,6 +337,20 @@ impl Arguments {
             None => Ok(possible),
         }
     }
+}
+
+/// Those of the itemsets that contain all of these items.
+fn containing_all(
+    found: &FrequentItemsets,
+    items: &[String],
+    names: &[String],
+) -> FrequentItemsets {
+    let number = |item: &String| names.iter().position(|name| name == item);
+    // A rare item may have no number: then no itemset contains it.
+    let numbers = items
+        .iter()
+        .map(|item| number(item).unwrap_or(names.len()) as u32);
+    found.containing(&numbers.collect())
 }
 
 /// The itemsets by name, and whether they come from unverified answers.
@@ -424,9 +458,13 @@ impl Shown<'_> {
         let mut text = String::new();
         let _ = writeln!(
             text,
-            "\n{} {}frequent itemsets (support at least {} of {} transactions) in {}",
+            "\n{} {}frequent itemsets{} (support at least {} of {} transactions) in {}",
             document.itemsets.len(),
             document.kept.word(),
+            match document.containing[..] {
+                [] => String::new(),
+                _ => format!(" with {}", Names(&document.containing)),
+            },
             document.min_support,
             document.transactions,
             seconds(self.elapsed)

@@ -69,10 +69,14 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     };
     let document = ItemsetsDocument::from_json(&json).map_err(|error| in_file(&error))?;
     let is_unverified = document.unverified;
-    if !document.kept.is_all() {
-        let kept = document.kept.word();
+    if !document.is_whole() {
+        let (kept, containing) = (document.kept.word(), &document.containing);
+        let containing = match containing[..] {
+            [] => String::new(),
+            _ => format!(" with {}", Names(containing)),
+        };
         let sentence = format!(
-            "it has only the {kept}itemsets, and rules need all; mine again without --closed and --maximal"
+            "it has only the {kept}itemsets{containing}, and rules need all; mine again without --closed, --maximal and --containing, and choose rules by --items"
         );
         return Err(in_file(&sentence));
     }

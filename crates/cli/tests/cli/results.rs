@@ -174,6 +174,51 @@ fn closed_and_maximal_itemsets_are_kept() {
 }
 
 #[test]
+fn itemsets_are_listed_that_contain_what_was_asked_for() {
+    with_rows(&random_baskets(300, 8, 128), 3, |owner| {
+        let mine = "mine rows.oboro --min-support 20 --max-len 3";
+        let all = owner.json(mine);
+        for items in [vec!["1"], vec!["1", "5"], vec!["5", "1", "5"]] {
+            let containing = format!("--containing {}", items.join(","));
+            let mut named = items.clone();
+            named.sort_unstable();
+            named.dedup();
+            let wanted = |items: &[String]| named.iter().all(|it| items.iter().any(|o| o == it));
+            let mined = owner.json(&format!(
+                "{mine} {containing} --verify rows.dat --out some.json"
+            ));
+            assert_eq!(
+                (&mined["containing"], &mined["max_len"]),
+                (&json!(named), &all["max_len"])
+            );
+            let mut expected = supports(&all);
+            expected.retain(|items, _| wanted(items));
+            assert!(expected.len() > 1);
+            assert_eq!(supports(&mined), expected);
+            // What no superset among all itemsets makes superfluous.
+            for option in ["--closed", "--maximal"] {
+                let mut expected = supports(&owner.json(&format!("{mine} {option}")));
+                expected.retain(|items, _| wanted(items));
+                let mined = owner.json(&format!("{mine} {option} {containing}"));
+                assert_eq!(supports(&mined), expected);
+            }
+            let with = format!("with {{{}}}", named.join(", "));
+            says(
+                &owner.refused("rules some.json"),
+                &["some.json", &with, "rules need all"],
+            );
+            says(&owner.done(&format!("{mine} {containing}")), &[&with]);
+            owner.done("report some.json --out some.html");
+        }
+        says(
+            &owner.refused(&format!("{mine} --containing 1,bread")),
+            &["\"bread\" is no item of this dataset"],
+        );
+        owner.misused(&format!("{mine} --containing 1 --top 3"));
+    });
+}
+
+#[test]
 fn the_most_frequent_itemsets_are_found_without_a_support() {
     with_rows(&random_baskets(400, 8, 100), 3, |owner| {
         let top = owner.json("mine rows.oboro --top 12 --verify rows.dat --out top.json");
