@@ -118,7 +118,7 @@ impl Workload {
         bundle: &Path,
     ) -> Result<Dataset, Failure> {
         let dataset = Dataset::create(
-            Shuffled::of(transactions)?,
+            Shuffled::of(transactions.clone()),
             key,
             Target::New(bundle),
             self.max_len,

@@ -10,6 +10,7 @@ mod arena;
 mod assignment;
 mod distances;
 mod list;
+mod overflow;
 mod sysfs;
 mod topology;
 
@@ -17,4 +18,5 @@ pub use allowed::Allowed;
 pub use arena::{Arena, ArenaBlock, ArenaError, Backing, MemoryPolicy, Pages, page_size};
 pub use assignment::CpuAssignment;
 pub use distances::Distances;
+pub use overflow::{Number, Overflow};
 pub use topology::{Cache, CacheKind, Core, Node, Topology, TopologyError};

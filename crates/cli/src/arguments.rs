@@ -199,6 +199,7 @@ impl ReadArguments {
             bins: self.bin.clone(),
             taxonomy: self.taxonomy.clone(),
             is_further: false,
+            memory: None,
         }
     }
 }

@@ -854,7 +854,7 @@ mod tests {
     }
 
     fn rows(count: usize) -> Shuffled {
-        Shuffled::of(&transactions(count)).unwrap()
+        Shuffled::of(transactions(count))
     }
 
     fn go_on(_: u64, _: u64) -> ControlFlow<()> {
@@ -929,7 +929,7 @@ mod tests {
         );
 
         let strange = Transactions::from_named([["always", "new"]]).unwrap();
-        let strange = Shuffled::of(&strange).unwrap();
+        let strange = Shuffled::of(strange.clone());
         let error = after
             .append(strange, NewItems::Refuse, threads(), &go_on)
             .unwrap_err();
@@ -954,7 +954,7 @@ mod tests {
                 ..Default::default()
             };
             let (data, how) = crate::readers::read(text.as_bytes(), "data", &options).unwrap();
-            Shuffled::of(&data).unwrap().with_how_read(how)
+            Shuffled::of(data.clone()).with_how_read(how)
         };
         let rows = table("milk,tea,salt\n1,0,1\n0,1,1\n", None);
         let target = Target::New(&path);
@@ -992,14 +992,14 @@ mod tests {
         assert_eq!(made.record().min_item_support, 50);
         let kept = Transactions::from_named([["always", "bit 0"]]).unwrap();
         // An item that was left out before cannot occur in an append.
-        let more = Shuffled::of(&kept).unwrap();
+        let more = Shuffled::of(kept.clone());
         let after = made
             .append(more, NewItems::Refuse, threads(), &go_on)
             .unwrap();
         let opened = Dataset::open(&path, &master).unwrap();
         assert_eq!(opened.record(), after.record());
         assert_eq!(opened.record().min_item_support, 50);
-        let restricted = Shuffled::of(&kept).unwrap().restrict(MinSupport::Count(2));
+        let restricted = Shuffled::of(kept.clone()).restrict(MinSupport::Count(2));
         assert!(matches!(
             after.append(restricted, NewItems::Refuse, threads(), &go_on),
             Err(DatasetError::ItemsLeftOut(2))
@@ -1014,7 +1014,7 @@ mod tests {
         let made = without_rare_items(&path, &master);
         let day = |items: &[&[&str]]| {
             let baskets = items.iter().map(|it| it.iter().copied());
-            Shuffled::of(&Transactions::from_named(baskets).unwrap()).unwrap()
+            Shuffled::of(Transactions::from_named(baskets).unwrap())
         };
         let drop = NewItems::Drop { below: None };
         let first = day(&[&["always", "new"], &["new", "other"], &["always"]]);
@@ -1092,7 +1092,7 @@ mod tests {
         let target = Target::Temporary(directory.path());
         let one = || {
             let rows = Transactions::from_named([["a", "b"]]).unwrap();
-            Shuffled::of(&rows).unwrap()
+            Shuffled::of(rows.clone())
         };
         let threads = NonZeroUsize::MIN;
         let mut dataset = Dataset::create(one(), &master, target, 2, threads, &go_on).unwrap();
@@ -1220,7 +1220,7 @@ mod tests {
         let transactions = Transactions::from_named(vec![items; 3 * 4096]).unwrap();
         let [a, b] = ["a", "b"].map(|name| {
             let path = directory.path().join(name);
-            let rows = Shuffled::of(&transactions).unwrap();
+            let rows = Shuffled::of(transactions.clone());
             Dataset::create(rows, &master, Target::New(&path), 2, threads(), &go_on).unwrap()
         });
         assert_ne!(a.record().names, b.record().names);
@@ -1248,7 +1248,7 @@ mod tests {
         let path = directory.path().join("d.oboro");
         let master = MasterKey::generate().unwrap();
         let create = |transactions: &Transactions, max_len| {
-            let (rows, target) = (Shuffled::of(transactions).unwrap(), Target::New(&path));
+            let (rows, target) = (Shuffled::of(transactions.clone()), Target::New(&path));
             Dataset::create(rows, &master, target, max_len, threads(), &go_on).unwrap_err()
         };
         assert!(matches!(
@@ -1371,7 +1371,7 @@ mod tests {
         let master = MasterKey::generate().unwrap();
         let names: Vec<String> = (0..24).map(|i| (i * 7 % 24).to_string()).collect();
         let transactions = Transactions::from_baskets(names.clone(), [[3, 5]]).unwrap();
-        let rows = || Shuffled::of(&transactions).unwrap().with_numbers();
+        let rows = || Shuffled::of(transactions.clone()).with_numbers();
         let target = Target::New(&path);
         let made = Dataset::create(rows(), &master, target, 2, threads(), &go_on).unwrap();
         assert!(made.record().ordered_names().eq(names.iter()));

@@ -33,29 +33,36 @@ impl NewRows<'_> {
         writer: &BundleWriter,
     ) -> Result<(Manifest, BlockNoise), DatasetError> {
         let degree = key.ring().degree();
-        let blocks = self.rows.len().div_ceil(degree);
-        let words = blocks * degree / 64;
-        // Items that occur in older segments only have no column here.
-        let absent = vec![0; words];
-        let mut bits = vec![&absent[..]; manifest.columns as usize];
-        let id_bits = 0..8 * manifest.row_id_bytes as usize;
-        let slots = blocks * degree;
-        let id_bits: Vec<_> = id_bits
-            .map(|bit| self.rows.row_id_bits(bit, slots))
-            .collect();
-        for (&column, item) in self.columns.iter().zip(self.rows.columns()) {
-            bits[column] = &item[..words];
-        }
-        bits.extend(id_bits.iter().map(|it| &it[..]));
-        let new = NewSegments {
-            key,
-            bits: &bits,
-            first_block: manifest.block_count(),
-            threads: self.threads,
-            progress: self.progress,
-        };
-        let (segments, noise) = new.encrypt(&mut manifest, writer)?;
-        manifest.segments.extend(segments);
+        let columns = u64::from(manifest.columns);
+        let block_columns = |rows: usize| rows.div_ceil(degree) as u64 * columns;
+        let total = block_columns(self.rows.len());
+        let (mut done, mut noise) = (0, BlockNoise::default());
+        let segment = degree * BLOCKS_PER_SEGMENT as usize;
+        self.rows.each_part(segment, |part| {
+            let slots = part.rows.next_multiple_of(degree);
+            let words = slots / 64;
+            // Items that occur in older segments only have no column here.
+            let absent = vec![0; words];
+            let mut bits = vec![&absent[..]; manifest.columns as usize];
+            let id_bits = 0..8 * manifest.row_id_bytes as usize;
+            let id_bits: Vec<_> = id_bits.map(|bit| part.row_id_bits(bit, slots)).collect();
+            for (&column, item) in self.columns.iter().zip(part.columns()) {
+                bits[column] = &item[..words];
+            }
+            bits.extend(id_bits.iter().map(|it| &it[..]));
+            let new = NewSegments {
+                key,
+                bits: &bits,
+                first_block: manifest.block_count(),
+                threads: self.threads,
+                progress: &|here, _| (self.progress)(done + here, total),
+            };
+            let (segments, largest) = new.encrypt(&mut manifest, writer)?;
+            manifest.segments.extend(segments);
+            noise = noise.max(largest);
+            done += block_columns(part.rows);
+            Ok::<_, DatasetError>(())
+        })?;
         Ok((manifest, noise))
     }
 }

@@ -593,7 +593,7 @@ mod tests {
 
     fn dataset(directory: &std::path::Path) -> Dataset {
         let transactions = Transactions::from_named([vec!["a", "b"], vec!["a"]]).unwrap();
-        let rows = Shuffled::of(&transactions).unwrap();
+        let rows = Shuffled::of(transactions.clone());
         let (master, path) = (MasterKey::generate().unwrap(), directory.join("d"));
         let target = Target::New(&path);
         Dataset::create(rows, &master, target, 2, NonZeroUsize::MIN, &|_, _| {

@@ -1,12 +1,14 @@
 //! Transactions ready to encrypt: as bit columns, in a random order that is not recorded.
 //!
-//! This is the only copy of the data that encryption needs, one bit per item and transaction. Columns are added in
-//! groups of eight: a row's bits in a group are one byte, and permuting bytes costs an eighth of permuting bits.
+//! What is given as columns is held as such, one bit per item and transaction. What is given as baskets stays so until
+//! it is encrypted: then its bits are made part by part, and a part takes no more than a given memory. Columns are added
+//! in groups of eight: a row's bits in a group are one byte, and permuting bytes costs an eighth of permuting bits.
 
 use crate::bitmap::count_ones;
 use crate::readers::HowRead;
 use crate::transactions::{MinSupport, Transactions, TransactionsError, check_row_ids};
-use oboro_ring::{MAX_LOG_DEGREE, threads};
+use oboro_format::BLOCKS_PER_SEGMENT;
+use oboro_ring::{MAX_LOG_DEGREE, sample, threads};
 use std::collections::HashSet;
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -21,17 +23,65 @@ const TILE: usize = 4096;
 /// The bits of one item, 64 slots per word, least significant first, zero after the last transaction.
 pub(crate) type Bits = Zeroizing<Vec<u64>>;
 
+/// The memory for the bits of a part, if none is said.
+const PART_BYTES: u64 = 1 << 30;
+
 /// Transactions in random order. Encryption consumes them, so that no two datasets have the same order.
 pub struct Shuffled {
     transactions: usize,
     names: Vec<String>,
     numbers: bool,
     read: Option<HowRead>,
-    columns: Vec<Bits>,
+    held: Held,
     /// Every item with at least this support is present.
     min_item_support: u64,
-    row_ids: Option<PackedRowIds>,
     focus: Vec<String>,
+    /// For the bits of a part, in bytes.
+    part_bytes: u64,
+}
+
+/// In which form transactions wait to be encrypted.
+enum Held {
+    /// In their random order.
+    Columns {
+        /// The bits of each item: at least as many words as the transactions fill in any ring.
+        columns: Vec<Bits>,
+        row_ids: Option<PackedRowIds>,
+    },
+    /// In the order in which they were read.
+    Baskets {
+        baskets: Transactions,
+        /// For each item of the baskets its place among `names`; `None` if it is left out.
+        places: Vec<Option<u32>>,
+    },
+}
+
+/// Consecutive slots, whose transactions are encrypted together.
+pub(crate) struct Part<'a> {
+    pub(crate) rows: usize,
+    columns: &'a [Bits],
+    row_ids: Option<&'a PackedRowIds>,
+}
+
+impl Part<'_> {
+    /// The bits of each item: at least as many words as `rows` fill in any ring.
+    pub(crate) fn columns(&self) -> &[Bits] {
+        self.columns
+    }
+
+    /// Bit `bit` of the row ids of the first `slots` slots, counted from the least significant bit of the first byte:
+    /// 64 slots per word, least significant first. Zero after the end of an id and of the rows.
+    pub(crate) fn row_id_bits(&self, bit: usize, slots: usize) -> Zeroizing<Vec<u64>> {
+        let mut words = Zeroizing::new(vec![0; slots / 64]);
+        if let Some(PackedRowIds { width, bytes }) = self.row_ids
+            && bit / 8 < *width
+        {
+            for (slot, id) in bytes.chunks_exact(*width).enumerate() {
+                words[slot / 64] |= u64::from(id[bit / 8] >> (bit % 8) & 1) << (slot % 64);
+            }
+        }
+        words
+    }
 }
 
 /// Row ids, in the random order of the transactions: UTF-8, padded with zeros.
@@ -42,6 +92,11 @@ struct PackedRowIds {
 }
 
 impl PackedRowIds {
+    fn set(&mut self, slot: usize, id: &str) {
+        let place = &mut self.bytes[slot * self.width..][..id.len()];
+        place.copy_from_slice(id.as_bytes());
+    }
+
     /// Packs the ids of the rows in `order`; `None` without ids.
     fn of(ids: &[String], order: &[u32]) -> Option<Self> {
         let width = ids.iter().map(String::len).max()?;
@@ -57,43 +112,33 @@ impl PackedRowIds {
 /// Omits names and bits, which must not reach a log through `{:?}`.
 impl fmt::Debug for Shuffled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            transactions,
-            columns,
-            ..
-        } = self;
-        write!(
-            f,
-            "Shuffled({} items, {transactions} transactions)",
-            columns.len()
-        )
+        let (items, transactions) = (self.names.len(), self.transactions);
+        write!(f, "Shuffled({items} items, {transactions} transactions)")
     }
 }
 
 impl Shuffled {
-    /// Permutes transactions randomly. Items keep their order.
-    ///
-    /// # Errors
-    /// More transactions than can be shuffled, no randomness.
-    pub fn of(transactions: &Transactions) -> Result<Self, TransactionsError> {
-        let order = random_order(transactions.len())?;
-        let words = words(transactions.len());
-        let mut columns = vec![Zeroizing::new(vec![0; words]); transactions.item_count()];
-        for (slot, &row) in order.iter().enumerate() {
-            for &item in transactions.basket(row as usize).unwrap_or_default() {
-                columns[item as usize][slot / 64] |= 1 << (slot % 64);
-            }
-        }
-        Ok(Self {
+    /// Transactions to be permuted randomly. Items keep their order.
+    pub fn of(transactions: Transactions) -> Self {
+        Self {
             transactions: transactions.len(),
             names: transactions.names().to_vec(),
             numbers: false,
             read: None,
-            columns,
             min_item_support: transactions.min_item_support(),
-            row_ids: PackedRowIds::of(transactions.row_ids(), &order),
+            held: Held::Baskets {
+                places: (0..transactions.item_count() as u32).map(Some).collect(),
+                baskets: transactions,
+            },
             focus: Vec::new(),
-        })
+            part_bytes: PART_BYTES,
+        }
+    }
+
+    /// Sets the memory that bits may take at a time. Where one segment's take more, it is that.
+    #[must_use]
+    pub fn with_part_bytes(self, part_bytes: u64) -> Self {
+        Self { part_bytes, ..self }
     }
 
     /// Marks the names of the items as numbers.
@@ -145,16 +190,9 @@ impl Shuffled {
         Ok(Shuffling {
             order: random_order(transactions)?,
             threads,
-            shuffled: Self {
-                transactions,
-                names: Vec::new(),
-                numbers: false,
-                read: None,
-                columns: Vec::new(),
-                min_item_support: 1,
-                row_ids: None,
-                focus: Vec::new(),
-            },
+            names: Vec::new(),
+            columns: Vec::new(),
+            row_ids: None,
         })
     }
 
@@ -178,34 +216,24 @@ impl Shuffled {
         self.numbers
     }
 
-    /// The bits of each item: at least as many words as `transactions` fill in any ring.
-    pub(crate) fn columns(&self) -> &[Bits] {
-        &self.columns
-    }
-
     /// The bytes of the longest row id; `None` without row ids.
     pub fn longest_row_id(&self) -> Option<usize> {
-        self.row_ids.as_ref().map(|it| it.width)
-    }
-
-    /// Bit `bit` of the row ids of the first `slots` slots, counted from the least significant bit of the first byte:
-    /// 64 slots per word, least significant first. Zero after the end of an id and of the rows.
-    pub(crate) fn row_id_bits(&self, bit: usize, slots: usize) -> Zeroizing<Vec<u64>> {
-        let mut words = Zeroizing::new(vec![0; slots / 64]);
-        if let Some(PackedRowIds { width, bytes }) = &self.row_ids
-            && bit / 8 < *width
-        {
-            for (slot, id) in bytes.chunks_exact(*width).enumerate() {
-                words[slot / 64] |= u64::from(id[bit / 8] >> (bit % 8) & 1) << (slot % 64);
-            }
+        match &self.held {
+            Held::Columns { row_ids, .. } => row_ids.as_ref().map(|it| it.width),
+            Held::Baskets { baskets, .. } => baskets.row_ids().iter().map(String::len).max(),
         }
-        words
     }
 
     /// For each item, the number of transactions that contain it.
     pub fn supports(&self) -> Vec<u64> {
-        let support = |column: &Bits| count_ones(column);
-        self.columns.iter().map(support).collect()
+        match &self.held {
+            Held::Columns { columns, .. } => columns.iter().map(|it| count_ones(it)).collect(),
+            Held::Baskets { baskets, places } => {
+                let supports = baskets.item_supports().into_iter().zip(places);
+                let kept = supports.filter(|(_, place)| place.is_some());
+                kept.map(|(support, _)| support).collect()
+            }
+        }
     }
 
     /// Every item with at least this support is present: 1, unless the items were [restricted](Self::restrict).
@@ -215,8 +243,8 @@ impl Shuffled {
 
     /// The same transactions without the items that are not in `kept`.
     pub(crate) fn only(mut self, kept: impl Fn(&str) -> bool) -> Self {
-        let items = self.names.into_iter().zip(self.columns);
-        (self.names, self.columns) = items.filter(|(name, _)| kept(name)).unzip();
+        let stay: Vec<bool> = self.names.iter().map(|name| kept(name)).collect();
+        self.keep(&stay);
         self
     }
 
@@ -224,15 +252,146 @@ impl Shuffled {
     #[must_use]
     pub fn restrict(mut self, min_support: MinSupport) -> Self {
         let threshold = min_support.threshold(self.transactions as u64);
-        let items = self.names.len();
-        let mut supports = self.supports().into_iter();
-        let pairs = self.names.into_iter().zip(self.columns);
-        let kept = pairs.filter(|_| supports.next().is_some_and(|support| support >= threshold));
-        (self.names, self.columns) = kept.unzip();
-        if self.names.len() < items {
+        let supports = self.supports();
+        let stay: Vec<bool> = supports
+            .iter()
+            .map(|&support| support >= threshold)
+            .collect();
+        self.keep(&stay);
+        if self.names.len() < stay.len() {
             self.min_item_support = self.min_item_support.max(threshold);
         }
         self
+    }
+
+    /// Keeps the items whose places in `stay` are true.
+    fn keep(&mut self, stay: &[bool]) {
+        let mut it = stay.iter();
+        self.names.retain(|_| it.next() == Some(&true));
+        match &mut self.held {
+            Held::Columns { columns, .. } => {
+                let mut it = stay.iter();
+                columns.retain(|_| it.next() == Some(&true));
+            }
+            Held::Baskets { places, .. } => {
+                let mut next = 0..;
+                for place in places {
+                    let stays = place.is_some_and(|it| stay[it as usize]);
+                    *place = if stays { next.next() } else { None };
+                }
+            }
+        }
+    }
+
+    /// The bits of a transaction, its row id included.
+    fn row_bits(&self) -> u64 {
+        (self.names.len() + 8 * self.longest_row_id().unwrap_or(0)) as u64
+    }
+
+    /// The bytes of the smallest part that can be encrypted at a time, in a ring of this degree: of one segment, or of all
+    /// transactions if they are fewer.
+    pub fn least_part_bytes(&self, degree: usize) -> u64 {
+        let segment = degree * BLOCKS_PER_SEGMENT as usize;
+        let rows = segment.min(64 * words(self.transactions));
+        self.row_bits() * rows as u64 / 8
+    }
+
+    /// Calls `encrypt` with part after part, each in random order and, but for the last, of the same multiple of `unit`
+    /// transactions.
+    ///
+    /// # Errors
+    /// More transactions than can be shuffled, no randomness, those of `encrypt`.
+    pub(crate) fn each_part<E: From<TransactionsError>>(
+        &self,
+        unit: usize,
+        mut encrypt: impl FnMut(Part<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (baskets, places) = match &self.held {
+            Held::Columns { columns, row_ids } => {
+                return encrypt(Part {
+                    rows: self.transactions,
+                    columns,
+                    row_ids: row_ids.as_ref(),
+                });
+            }
+            Held::Baskets { baskets, places } => (baskets, places),
+        };
+        let width = self.longest_row_id();
+        let units = 8 * self.part_bytes / (self.row_bits().max(1) * unit as u64);
+        let most = usize::try_from(units.max(1)).map_or(usize::MAX, |it| it.saturating_mul(unit));
+        let fewest = self.transactions.div_ceil(u16::MAX.into());
+        let most = most.max(fewest.next_multiple_of(unit));
+        let assigned = Assigned::random(self.transactions, most)?;
+        for (number, &rows) in assigned.sizes.iter().enumerate() {
+            let order = random_order(rows)?;
+            let mut slots = order.iter().map(|&slot| slot as usize);
+            let words = words(rows);
+            let mut columns = vec![Zeroizing::new(vec![0; words]); self.names.len()];
+            let mut row_ids = width.map(|width| PackedRowIds {
+                width,
+                bytes: Zeroizing::new(vec![0; width * rows]),
+            });
+            for (row, basket) in baskets.iter().enumerate() {
+                if !assigned.is_in(row, number) {
+                    continue;
+                }
+                let slot = slots.next().expect("a part has as many slots as rows");
+                for place in basket.iter().filter_map(|&item| places[item as usize]) {
+                    columns[place as usize][slot / 64] |= 1 << (slot % 64);
+                }
+                if let Some(ids) = &mut row_ids {
+                    ids.set(slot, &baskets.row_ids()[row]);
+                }
+            }
+            encrypt(Part {
+                rows,
+                columns: &columns,
+                row_ids: row_ids.as_ref(),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Which part of the slots each row is in. With a random order of each part, that is a random order of all: each way to
+/// choose the rows of the parts is equally likely.
+struct Assigned {
+    /// The number of rows of each part.
+    sizes: Vec<usize>,
+    /// The part of each row; empty if there is one part only.
+    parts: Vec<u16>,
+}
+
+impl Assigned {
+    /// Parts of `most` rows, the last of what is left; there may be no more than numbers of parts.
+    fn random(rows: usize, most: usize) -> Result<Self, TransactionsError> {
+        let count = rows.div_ceil(most);
+        let size = |part: usize| most.min(rows - part * most);
+        let sizes: Vec<usize> = (0..count).map(size).collect();
+        let mut parts = Vec::new();
+        if count > 1 {
+            let mut random = sample::fresh_generator()?;
+            let mut free = sizes.clone();
+            for left in (1..=rows).rev() {
+                // One of the free places, all equally likely.
+                let mut place = sample::below(&mut random, left as u64) as usize;
+                let part = free.iter().position(|&free| {
+                    let is_here = place < free;
+                    place = place.wrapping_sub(free);
+                    is_here
+                });
+                let part = part.expect("as many places are free as rows are left");
+                free[part] -= 1;
+                parts.push(part as u16);
+            }
+        }
+        Ok(Self { sizes, parts })
+    }
+
+    fn is_in(&self, row: usize, part: usize) -> bool {
+        self.parts
+            .get(row)
+            .is_none_or(|&it| usize::from(it) == part)
     }
 }
 
@@ -261,13 +420,15 @@ pub trait Cells: Sync {
 pub struct Shuffling {
     order: Zeroizing<Vec<u32>>,
     threads: NonZeroUsize,
-    shuffled: Shuffled,
+    names: Vec<String>,
+    columns: Vec<Bits>,
+    row_ids: Option<PackedRowIds>,
 }
 
 impl Shuffling {
     /// The number of transactions in each column.
     pub fn transactions(&self) -> usize {
-        self.shuffled.transactions
+        self.order.len()
     }
 
     /// Sets the transactions' row ids, as [`Transactions::with_row_ids`] does.
@@ -276,7 +437,7 @@ impl Shuffling {
     /// Invalid ids, or not one for each transaction.
     pub fn set_row_ids(&mut self, row_ids: &[String]) -> Result<(), TransactionsError> {
         check_row_ids(self.transactions(), row_ids)?;
-        self.shuffled.row_ids = PackedRowIds::of(row_ids, &self.order);
+        self.row_ids = PackedRowIds::of(row_ids, &self.order);
         Ok(())
     }
 
@@ -284,8 +445,8 @@ impl Shuffling {
     pub fn push(&mut self, names: Vec<String>, columns: &[&dyn Cells]) {
         assert_eq!(names.len(), columns.len(), "each column has a name");
         let columns = permute(&self.order, columns, self.threads);
-        self.shuffled.columns.extend(columns);
-        self.shuffled.names.extend(names);
+        self.columns.extend(columns);
+        self.names.extend(names);
     }
 
     /// Returns everything added, in random order. The order is discarded.
@@ -294,10 +455,22 @@ impl Shuffling {
     /// Two items with the same name.
     pub fn finish(self) -> Result<Shuffled, TransactionsError> {
         let mut seen = HashSet::new();
-        match self.shuffled.names.iter().find(|name| !seen.insert(*name)) {
-            Some(name) => Err(TransactionsError::DuplicateName { name: name.clone() }),
-            None => Ok(self.shuffled),
+        if let Some(name) = self.names.iter().find(|name| !seen.insert(*name)) {
+            return Err(TransactionsError::DuplicateName { name: name.clone() });
         }
+        Ok(Shuffled {
+            transactions: self.order.len(),
+            names: self.names,
+            numbers: false,
+            read: None,
+            held: Held::Columns {
+                columns: self.columns,
+                row_ids: self.row_ids,
+            },
+            min_item_support: 1,
+            focus: Vec::new(),
+            part_bytes: PART_BYTES,
+        })
     }
 }
 
@@ -417,11 +590,45 @@ mod tests {
         }
     }
 
+    const UNIT: usize = 64;
+
+    /// The baskets of each part as sets of columns, in their order, with their ids.
+    fn parts(shuffled: &Shuffled) -> Vec<Vec<(Vec<bool>, String)>> {
+        let mut parts = Vec::new();
+        let bit = |column: &[u64], slot: usize| column[slot / 64] >> (slot % 64) & 1 == 1;
+        let read = |part: Part<'_>| {
+            let columns = part.columns();
+            assert!(columns.iter().all(|it| it.len() == words(part.rows)));
+            let slots = part.rows.next_multiple_of(64);
+            assert!(
+                columns
+                    .iter()
+                    .all(|it| (part.rows..64 * it.len()).all(|slot| !bit(it, slot)))
+            );
+            let ids: Vec<_> = (0..8 * shuffled.longest_row_id().unwrap_or(0))
+                .map(|it| part.row_id_bits(it, slots))
+                .collect();
+            let mut ids = unpack_row_ids(&ids).unwrap().into_iter().map(|it| it.1);
+            let basket = |slot| columns.iter().map(|it| bit(it, slot)).collect();
+            let baskets = (0..part.rows).map(basket);
+            parts.push(
+                baskets
+                    .map(|it| (it, ids.next().unwrap_or_default()))
+                    .collect(),
+            );
+            Ok::<_, TransactionsError>(())
+        };
+        shuffled.each_part(UNIT, read).unwrap();
+        parts
+    }
+
     /// The baskets as sets of columns, sorted: independent of the order.
     fn baskets(shuffled: &Shuffled) -> Vec<Vec<bool>> {
-        let bit = |column: &Bits, slot: usize| column[slot / 64] >> (slot % 64) & 1 == 1;
-        let basket = |slot| shuffled.columns.iter().map(|c| bit(c, slot)).collect();
-        let mut all: Vec<Vec<bool>> = (0..shuffled.len()).map(basket).collect();
+        let mut all: Vec<Vec<bool>> = parts(shuffled)
+            .concat()
+            .into_iter()
+            .map(|it| it.0)
+            .collect();
         all.sort_unstable();
         all
     }
@@ -459,7 +666,7 @@ mod tests {
             threads in 1usize..4,
             at_once in 1usize..20,
         ) {
-            let by_row = Shuffled::of(&transactions).unwrap();
+            let by_row = Shuffled::of(transactions.clone());
             let by_column = pushed(&transactions, threads, at_once);
             prop_assert_eq!(by_row.names(), by_column.names());
             prop_assert_eq!(by_row.supports(), transactions.item_supports());
@@ -471,6 +678,42 @@ mod tests {
             expected.sort_unstable();
             prop_assert_eq!(&baskets(&by_row), &expected);
             prop_assert_eq!(&baskets(&by_column), &expected);
+        }
+
+        #[test]
+        fn parts_have_each_row_once_and_are_as_large_as_memory_allows(
+            transactions in arbitrary_transactions(19, 700),
+            part_bytes in 1u64..6000,
+            least in 1u64..5,
+        ) {
+            let ids = (0..transactions.len()).map(|row| format!("{row}{:?}", transactions.basket(row)));
+            let transactions = transactions.clone().with_row_ids(ids.collect()).unwrap();
+            let whole = Shuffled::of(transactions.clone()).restrict(MinSupport::Count(least));
+            let shuffled = Shuffled::of(transactions.clone()).with_part_bytes(part_bytes);
+            let shuffled = shuffled.restrict(MinSupport::Count(least));
+            prop_assert_eq!(shuffled.supports(), whole.supports());
+            prop_assert_eq!(shuffled.min_item_support(), whole.min_item_support());
+            prop_assert_eq!(baskets(&shuffled), baskets(&whole));
+            let parts = parts(&shuffled);
+            let row_bits = shuffled.names().len() + 8 * shuffled.longest_row_id().unwrap_or(0);
+            let size = (8 * part_bytes as usize / (row_bits.max(1) * UNIT)).max(1) * UNIT;
+            if let Some((last, others)) = parts.split_last() {
+                prop_assert!(others.iter().all(|part| part.len() == size));
+                prop_assert!((1..=size).contains(&last.len()));
+            }
+            // Each id is at its own basket.
+            let mut found: Vec<_> = parts.concat();
+            let names = shuffled.names();
+            for (basket, id) in &found {
+                let row: usize = id[..id.find('S').unwrap()].parse().unwrap();
+                let items = transactions.basket(row).unwrap();
+                let item = |name: &String| transactions.names().iter().position(|it| it == name).unwrap();
+                let expected: Vec<bool> = names.iter().map(|name| items.contains(&(item(name) as u32))).collect();
+                prop_assert_eq!(basket, &expected);
+            }
+            found.sort_by(|a, b| a.1.cmp(&b.1));
+            found.dedup_by(|a, b| a.1 == b.1);
+            prop_assert_eq!(found.len(), transactions.len());
         }
 
         #[test]
@@ -499,13 +742,12 @@ mod tests {
     #[test]
     fn every_row_is_there_once_and_not_in_its_place() {
         let [first, second] = [shuffled(), shuffled()].map(|shuffled| {
-            let row = |slot: usize| -> usize {
-                let bits = shuffled.columns.iter().enumerate();
-                bits.map(|(bit, c)| (c[slot / 64] as usize >> (slot % 64) & 1) << bit)
-                    .sum()
+            let row = |(bits, _): (Vec<bool>, String)| {
+                let bits = bits.into_iter().enumerate();
+                bits.map(|(bit, is_set)| usize::from(is_set) << bit).sum()
             };
-            assert!((5000..1 << MAX_LOG_DEGREE).all(|slot| row(slot) == 0));
-            (0..5000).map(row).collect::<Vec<usize>>()
+            let slots = parts(&shuffled).concat().into_iter();
+            slots.map(row).collect::<Vec<usize>>()
         });
         let mut sorted = first.clone();
         sorted.sort_unstable();
@@ -514,6 +756,23 @@ mod tests {
         // A random permutation has about one fixed point.
         let in_place = first.iter().enumerate().filter(|&(slot, &row)| slot == row);
         assert!(in_place.count() < 20);
+    }
+
+    /// Two rows of three in the first of two parts: each of the three pairs should be there a third of the time.
+    #[test]
+    fn every_choice_of_the_rows_of_a_part_is_equally_likely() {
+        let mut seen = [0u32; 3];
+        for _ in 0..3000 {
+            let assigned = Assigned::random(3, 2).unwrap();
+            assert_eq!(assigned.sizes, [2, 1]);
+            let alone = (0..3)
+                .filter(|&row| assigned.is_in(row, 1))
+                .collect::<Vec<_>>();
+            assert_eq!(alone.len(), 1);
+            seen[alone[0]] += 1;
+        }
+        // 1000 each, with a standard deviation of 26.
+        assert!(seen.iter().all(|it| (800..1200).contains(it)), "{seen:?}");
     }
 
     #[test]

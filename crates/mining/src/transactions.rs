@@ -4,19 +4,23 @@
 //! index the list of names; each basket is strictly ascending. The number of transactions never changes when items are
 //! dropped.
 
+use oboro_arena::Overflow;
 use oboro_format::MAX_ROW_ID_BYTES;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
+use std::io;
+use std::ops::Range;
 use std::str::FromStr;
 
 /// A list of transactions over named items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transactions {
     names: Vec<String>,
-    /// `items[offsets[b]..offsets[b + 1]]` is basket `b`; starts with 0.
-    offsets: Vec<usize>,
-    items: Vec<u32>,
+    /// Basket after basket.
+    items: Overflow<u32>,
+    /// Where each ends in `items`.
+    ends: Overflow<u64>,
     /// Every item with at least this support is present.
     min_item_support: u64,
     /// The id of each transaction; empty if they have none.
@@ -36,7 +40,7 @@ impl Transactions {
     where
         B: IntoIterator<Item = u32>,
     {
-        let mut builder = TransactionsBuilder::with_items(names)?;
+        let mut builder = TransactionsBuilder::new().with_items(names)?;
         for basket in baskets {
             builder.push(basket)?;
         }
@@ -81,7 +85,7 @@ impl Transactions {
 
     /// The number of transactions, empty ones included.
     pub fn len(&self) -> usize {
-        self.offsets.len() - 1
+        self.ends.len()
     }
 
     /// Whether there is no transaction.
@@ -101,16 +105,23 @@ impl Transactions {
 
     /// The items of one transaction, strictly ascending, or `None` beyond the end.
     pub fn basket(&self, transaction: usize) -> Option<&[u32]> {
-        let start = *self.offsets.get(transaction)?;
-        let end = *self.offsets.get(transaction + 1)?;
-        Some(&self.items[start..end])
+        (transaction < self.len()).then(|| &self.items[self.range(transaction)])
     }
 
     /// The transactions in order, each as strictly ascending item numbers.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u32]> + DoubleEndedIterator + Clone + '_ {
-        self.offsets
-            .windows(2)
-            .map(|bounds| &self.items[bounds[0]..bounds[1]])
+        (0..self.len()).map(|transaction| &self.items[self.range(transaction)])
+    }
+
+    /// Where a basket is in `items`.
+    fn range(&self, transaction: usize) -> Range<usize> {
+        let start = transaction.checked_sub(1).map_or(0, |it| self.ends[it]);
+        start as usize..self.ends[transaction] as usize
+    }
+
+    /// The memory that their items may take, in bytes.
+    pub(crate) fn memory_of_items(&self) -> usize {
+        self.items.limit()
     }
 
     /// Every item with at least this support is present: 1, unless the items were [restricted](Self::restrict).
@@ -121,7 +132,7 @@ impl Transactions {
     /// For each item, the number of transactions that contain it.
     pub fn item_supports(&self) -> Vec<u64> {
         let mut supports = vec![0; self.names.len()];
-        for &item in &self.items {
+        for &item in &*self.items {
             supports[item as usize] += 1;
         }
         supports
@@ -129,7 +140,7 @@ impl Transactions {
 
     /// The same transactions without the items below `min_support`.
     ///
-    /// The remaining items are renumbered in their old order. No transaction is dropped, not even one that became
+    /// They are copied, into memory. The remaining items are renumbered in their old order. No transaction is dropped, not even one that became
     /// empty: supports do not change, also as fractions.
     pub fn restrict(&self, min_support: MinSupport) -> Transactions {
         let threshold = min_support.threshold(self.len() as u64);
@@ -150,17 +161,16 @@ impl Transactions {
         } else {
             threshold.max(self.min_item_support)
         };
-        let mut offsets = Vec::with_capacity(self.offsets.len());
+        let mut ends = Vec::with_capacity(self.len());
         let mut items = Vec::new();
-        offsets.push(0);
         for basket in self.iter() {
             items.extend(basket.iter().filter_map(|&item| renumbered[item as usize]));
-            offsets.push(items.len());
+            ends.push(items.len() as u64);
         }
         Transactions {
             names,
-            offsets,
-            items,
+            items: items.into(),
+            ends: ends.into(),
             min_item_support,
             row_ids: self.row_ids.clone(),
         }
@@ -192,8 +202,9 @@ impl Transactions {
             .iter()
             .map(|&old| std::mem::take(&mut self.names[old as usize]))
             .collect();
-        for bounds in self.offsets.windows(2) {
-            let basket = &mut self.items[bounds[0]..bounds[1]];
+        for transaction in 0..self.len() {
+            let range = self.range(transaction);
+            let basket = &mut self.items[range];
             for item in &mut *basket {
                 *item = renumbered[*item as usize];
             }
@@ -260,6 +271,14 @@ pub enum TransactionsError {
     /// The operating system failed.
     #[error("the operating system gave no randomness ({0}); nothing was shuffled, try again")]
     Randomness(#[from] getrandom::Error),
+    /// There is no file for what takes too much memory, or no space for it.
+    #[error(
+        "the transactions take more memory than was given, and the file for them in the directory for temporary files cannot be written ({reason}); make room there, set TMPDIR to another directory, or give more memory"
+    )]
+    NoFile {
+        /// What the operating system said.
+        reason: String,
+    },
     /// More distinct items than item numbers.
     #[error(
         "there are more than {limit} distinct items; drop rare items, or check that the column read holds items and not identifiers of transactions"
@@ -336,25 +355,31 @@ pub enum TransactionsError {
     },
 }
 
+impl TransactionsError {
+    pub(crate) fn of_file(error: &io::Error) -> Self {
+        let reason = error.to_string();
+        Self::NoFile { reason }
+    }
+}
+
 /// Builds [`Transactions`] one basket at a time.
 #[derive(Clone, Debug)]
 pub struct TransactionsBuilder {
     numbers: HashMap<String, u32>,
     names: Vec<String>,
-    offsets: Vec<usize>,
-    items: Vec<u32>,
+    items: Overflow<u32>,
+    ends: Overflow<u64>,
 }
 
 impl Default for TransactionsBuilder {
     fn default() -> Self {
-        TransactionsBuilder {
-            numbers: HashMap::new(),
-            names: Vec::new(),
-            offsets: vec![0],
-            items: Vec::new(),
-        }
+        Self::within(None)
     }
 }
+
+/// How many lists of one size share the memory for transactions: items, the ends of baskets, and what is to be sorted
+/// into baskets, which counts twice.
+const LISTS: u64 = 4;
 
 impl TransactionsBuilder {
     /// The largest number of items; higher numbers are reserved.
@@ -365,19 +390,41 @@ impl TransactionsBuilder {
         Self::default()
     }
 
-    /// A builder whose items are known in advance, numbered as listed.
+    /// A builder without items or transactions, whose baskets take so many bytes of memory: what takes more lies in a
+    /// file without a name in the directory for temporary files.
+    pub fn within(memory: Option<u64>) -> Self {
+        let each = memory.map(|it| usize::try_from(it / LISTS));
+        Self::with_lists_of(each.and_then(Result::ok).unwrap_or(usize::MAX))
+    }
+
+    /// A builder whose items take up to `bytes` of memory, and so do the ends of baskets.
+    pub(crate) fn with_lists_of(bytes: usize) -> Self {
+        Self {
+            numbers: HashMap::new(),
+            names: Vec::new(),
+            items: Overflow::new(bytes),
+            ends: Overflow::new(bytes),
+        }
+    }
+
+    /// An empty list of what is to be sorted into baskets, within the same memory.
+    pub(crate) fn list(&self) -> Overflow<u64> {
+        Overflow::new(self.items.limit().saturating_mul(2))
+    }
+
+    /// The same with items known in advance, numbered as listed.
     ///
     /// # Errors
     /// A name that occurs twice.
-    pub fn with_items(names: Vec<String>) -> Result<Self, TransactionsError> {
-        let mut builder = Self::new();
+    pub fn with_items(mut self, names: Vec<String>) -> Result<Self, TransactionsError> {
+        let builder = &mut self;
         for name in names {
             if builder.numbers.contains_key(&name) {
                 return Err(TransactionsError::DuplicateName { name });
             }
             builder.item(&name)?;
         }
-        Ok(builder)
+        Ok(self)
     }
 
     /// The number of the item called `name`; a new item gets the next number.
@@ -404,7 +451,8 @@ impl TransactionsBuilder {
     /// A number without a name; the transaction is not appended then.
     pub fn push(&mut self, basket: impl IntoIterator<Item = u32>) -> Result<(), TransactionsError> {
         let start = self.items.len();
-        self.items.extend(basket);
+        let extended = self.items.extend(basket);
+        extended.map_err(|error| TransactionsError::of_file(&error))?;
         let appended = &mut self.items[start..];
         appended.sort_unstable();
         if let Some(&item) = appended.last()
@@ -422,13 +470,13 @@ impl TransactionsBuilder {
             }
         }
         self.items.truncate(kept);
-        self.offsets.push(kept);
-        Ok(())
+        let ended = self.ends.push(kept as u64);
+        ended.map_err(|error| TransactionsError::of_file(&error))
     }
 
     /// The number of transactions so far.
     pub fn len(&self) -> usize {
-        self.offsets.len() - 1
+        self.ends.len()
     }
 
     /// Whether there is no transaction yet.
@@ -440,8 +488,8 @@ impl TransactionsBuilder {
     pub fn finish(self) -> Transactions {
         Transactions {
             names: self.names,
-            offsets: self.offsets,
             items: self.items,
+            ends: self.ends,
             min_item_support: 1,
             row_ids: Vec::new(),
         }
@@ -631,12 +679,18 @@ mod tests {
 
     #[test]
     fn unknown_items_and_repeated_names_are_refused() {
-        let mut builder = TransactionsBuilder::with_items(vec!["x".into()]).unwrap();
+        let mut builder = TransactionsBuilder::new()
+            .with_items(vec!["x".into()])
+            .unwrap();
         let unknown = TransactionsError::UnknownItem { item: 1, items: 1 };
         assert_eq!(builder.push([0, 1]), Err(unknown));
         builder.push([0]).unwrap();
         assert_eq!(builder.finish().iter().collect::<Vec<_>>(), [&[0][..]]);
-        assert!(TransactionsBuilder::with_items(vec!["x".into(), "x".into()]).is_err());
+        assert!(
+            TransactionsBuilder::new()
+                .with_items(vec!["x".into(), "x".into()])
+                .is_err()
+        );
     }
 
     #[test]

@@ -43,11 +43,11 @@ pub fn threads(asked: Option<NonZeroUsize>) -> NonZeroUsize {
 }
 
 impl Rows {
-    fn of(transactions: &Transactions, numbers: bool) -> Result<Self, TransactionsError> {
-        Ok(Self {
-            state: Mutex::new(State::Complete(Shuffled::of(transactions)?)),
+    fn of(transactions: Transactions, numbers: bool) -> Self {
+        Self {
+            state: Mutex::new(State::Complete(Shuffled::of(transactions))),
             numbers,
-        })
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -111,11 +111,11 @@ impl Rows {
             Ok(match read(before) {
                 // An append of nothing is no error.
                 Err(error) if like.is_some() && error.is_of_no_transactions() => {
-                    Shuffled::of(&TransactionsBuilder::new().finish())?
+                    Shuffled::of(TransactionsBuilder::new().finish())
                 }
                 read => {
                     let (transactions, how) = read?;
-                    Shuffled::of(&transactions)?.with_how_read(how)
+                    Shuffled::of(transactions).with_how_read(how)
                 }
             })
         });
@@ -276,9 +276,9 @@ impl Rows {
             } else {
                 transactions.sorted_by(str::cmp)
             };
-            Self::of(&sorted, numbers)
+            Ok(Self::of(sorted, numbers))
         });
-        Ok(rows.map_err(Failure::from)?)
+        Ok(rows.map_err(|error: TransactionsError| Failure::from(error))?)
     }
 
     /// Reads a file of transactions as the options say; in the same way as the first file of the dataset `like`.

@@ -5,12 +5,13 @@ use crate::arguments::{InputArguments, KeyArguments, NameList, ThreadArguments, 
 use crate::failure::Failure;
 use crate::interrupt::{unless, watched};
 use crate::output::{Output, Unit, bytes, seconds};
+use bytesize::ByteSize;
 use oboro_client::forget_kept;
 use oboro_format::files::free_bytes;
 use oboro_mining::readers::STANDARD_INPUT;
 use oboro_mining::{
-    Dataset, DatasetPlan, HowRead, MOST_PAIRED, MinSupport, Name, NewItems, Shuffled, Target,
-    TransactionsBuilder, escaped, read_next,
+    Dataset, DatasetPlan, HowRead, MOST_PAIRED, MinSupport, Name, NewItems, ReadOptions, Shuffled,
+    Target, TransactionsBuilder, escaped, read_next,
 };
 use serde_json::json;
 use std::path::PathBuf;
@@ -59,6 +60,10 @@ pub struct Arguments {
     /// 1,024 items; otherwise `oboro pairs` works for every item.
     #[arg(long, value_name = "ITEMS", value_parser = names, conflicts_with = "append_to")]
     focus: Vec<NameList>,
+    /// The most memory to use, but for the names of items and row ids. Transactions that take more than half of it lie in
+    /// a file without a name in the directory for temporary files (TMPDIR) [default: they stay in memory].
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<ByteSize>,
     /// Say what would be encrypted and how much space it takes, and write nothing.
     #[arg(long)]
     dry_run: bool,
@@ -91,35 +96,58 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let before = appended_to
         .as_ref()
         .and_then(|it| it.record().read.as_ref());
-    let (input, options) = (&arguments.input.input, arguments.input.reading.options());
-    let (mut transactions, how) = match read_next(input, options, before) {
+    let input = &arguments.input.input;
+    let memory = arguments.memory.map(|it| it.as_u64());
+    let options = ReadOptions {
+        memory: memory.map(|it| it / 2),
+        ..arguments.input.reading.options()
+    };
+    let (transactions, how) = match read_next(input, options, before) {
         // An append of nothing is no error.
         Err(error) if appended_to.is_some() && error.is_of_no_transactions() => {
             (TransactionsBuilder::new().finish(), None)
         }
         read => read.map(|(transactions, how)| (transactions, Some(how)))?,
     };
-    let items_read = transactions.item_count();
     let new_columns = match &appended_to {
         Some(dataset) => dataset.count_new_items(transactions.names()),
         None => 0,
     };
+    let mut rows = Shuffled::of(transactions);
+    let items_read = rows.names().len();
+    if let (None, Some(min_support)) = (&appended_to, arguments.min_item_support) {
+        rows = rows.restrict(min_support);
+    }
     let left_out = match &appended_to {
         Some(_) if new_items == NewItems::Reencrypt => 0,
         Some(_) => new_columns,
-        None => {
-            if let Some(min_support) = arguments.min_item_support {
-                transactions = transactions.restrict(min_support);
-            }
-            items_read - transactions.item_count()
-        }
+        None => items_read - rows.names().len(),
     };
-    let mut rows = Shuffled::of(&transactions)?.with_focus(arguments.focus.concat());
+    rows = rows.with_focus(arguments.focus.concat());
     if let Some(how) = &how {
         rows = rows.with_how_read(how.clone());
     }
-    drop(transactions);
     let directory = arguments.directory();
+    if let Some(memory) = memory {
+        let part = memory / 4;
+        let degree = match &appended_to {
+            Some(dataset) => dataset.manifest().parameters.degree(),
+            None => DatasetPlan::of(&rows, arguments.max_len)?
+                .parameters
+                .degree(),
+        };
+        let least = rows.least_part_bytes(degree);
+        if least > part {
+            return Err(format!(
+                "--memory {} is too little: a quarter of it is for bits of items, and those of one segment take {}; give {} or more, or leave out rare items (--min-item-support)",
+                bytes(memory),
+                bytes(least),
+                bytes(4 * least)
+            )
+            .into());
+        }
+        rows = rows.with_part_bytes(part);
+    }
     let expected_bytes = match &appended_to {
         Some(dataset) if new_items == NewItems::Reencrypt && new_columns > 0 => {
             dataset.reencrypted_bytes(new_columns, rows.len() as u64)?

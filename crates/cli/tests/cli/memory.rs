@@ -1,10 +1,12 @@
-//! A server with less memory than its datasets take: the same answers, within its limit.
+//! A server with less memory than its datasets take: the same answers, within its limit. An owner with less than the
+//! transactions take: the same dataset.
 
 use crate::common::cgroup::MemoryGroup;
 use crate::common::plaintext::random_baskets;
 use crate::common::proxy::{Direction, Proxy};
 use crate::common::{Home, Server, says, until};
 use serde_json::Value;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -303,4 +305,106 @@ fn a_client_that_goes_away_gives_its_memory_to_the_next() {
     let next = owner.start(mine);
     killed.kill();
     next.json();
+}
+
+/// Mines what was encrypted as `rows.oboro`, and compares with its plaintext.
+fn is_right(owner: &Home, plaintext: &str) {
+    let operator = Home::new();
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    owner.json("upload rows.oboro");
+    let mined = owner.json(&format!(
+        "mine rows.oboro --min-support 20% --verify {plaintext}"
+    ));
+    assert_eq!(mined["matches_plaintext"], true);
+}
+
+#[test]
+fn what_takes_more_memory_than_given_is_encrypted_in_parts() {
+    // Two segments and a part of a third: bits of 12 items take 384 KiB in each, which is a quarter of the memory.
+    let rows = random_baskets(2 * SEGMENT + 1000, 12, 100);
+    let owner = Home::with_key();
+    owner.write_fimi("rows.dat", &rows);
+    let encrypted = owner.json("encrypt rows.dat --max-len 2 --memory 1536KiB");
+    let rows = rows.len() as u64;
+    assert_eq!(encrypted["transactions"], rows);
+    assert_eq!(encrypted["blocks"], rows.div_ceil(4096));
+    is_right(&owner, "rows.dat");
+    let appended = owner.json("encrypt --append-to rows.oboro rows.dat --memory 1536KiB");
+    assert_eq!(appended["transactions"], 2 * rows);
+
+    let refused = owner.refused("encrypt rows.dat --max-len 2 --memory 1535KiB --out other.oboro");
+    says(
+        &refused,
+        &[
+            "--memory",
+            "one segment take 384.00 KiB",
+            "give 1.50 MiB or more",
+        ],
+    );
+    owner.set("TMPDIR", "nowhere");
+    let refused = owner.refused("encrypt rows.dat --max-len 2 --memory 1536KiB --out other.oboro");
+    says(
+        &refused,
+        &[
+            "rows.dat, line",
+            "more memory than was given",
+            "TMPDIR",
+            "No such file",
+        ],
+    );
+    assert!(!owner.path("other.oboro").exists());
+}
+
+#[test]
+fn a_table_of_one_item_a_row_is_sorted_outside_memory() {
+    let mut text = "visit_id,code\n".to_owned();
+    // Rows of a visit are not side by side.
+    for code in 0..9u32 {
+        for visit in (0..60_000u32).filter(|it| it % (code + 1) == 0) {
+            writeln!(text, "{visit},c{code}").unwrap();
+        }
+    }
+    let owner = Home::with_key();
+    owner.write("rows.csv", text);
+    let read = "--transaction-column visit_id --item-column code";
+    owner.json(&format!(
+        "encrypt rows.csv {read} --max-len 2 --memory 1MiB"
+    ));
+    is_right(&owner, "rows.csv");
+}
+
+#[test]
+fn an_owner_with_less_memory_than_data_encrypts_them() {
+    let limit = 96;
+    let Some(group) = MemoryGroup::of(limit * MIB) else {
+        return;
+    };
+    // Items take 4 bytes each: 96 MiB; bits of one segment 768 KiB.
+    let rows = random_baskets(8 * SEGMENT, 24, 128);
+    let owner = Home::with_key();
+    owner.write_fimi("rows.dat", &rows);
+    drop(rows);
+    let encrypt = |options: &str| {
+        let script = format!(
+            "{}; exec \"$oboro\" encrypt rows.dat --max-len 2 --threads 1 {options}",
+            group.entering()
+        );
+        owner.start_shell(&script).ended()
+    };
+    // Swap would hide that it does not fit.
+    if !has_swap() {
+        assert!(encrypt("--out killed.oboro").has_failed());
+        assert_eq!(group.kills(), 1);
+    }
+    let before = group.kills();
+    let ended = encrypt("--memory 16MiB");
+    assert_eq!(group.kills(), before);
+    says(&ended.stdout, &["encrypted 2097152 transactions"]);
+    is_right(&owner, "rows.dat");
+}
+
+fn has_swap() -> bool {
+    let swaps = std::fs::read_to_string("/proc/swaps").unwrap();
+    swaps.lines().count() > 1
 }

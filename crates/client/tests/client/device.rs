@@ -36,7 +36,7 @@ fn options() -> AprioriOptions {
 fn encrypted(directory: &Path, name: &str) -> Dataset {
     let master = MasterKey::generate().unwrap();
     let path = directory.join(name);
-    let rows = Shuffled::of(&transactions()).unwrap();
+    let rows = Shuffled::of(transactions());
     let target = Target::New(&path);
     Dataset::create(rows, &master, target, MAX_LEN, two(), &|_, _| {
         ControlFlow::Continue(())

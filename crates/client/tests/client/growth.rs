@@ -94,7 +94,7 @@ fn transactions(rows: &Rows) -> Transactions {
 fn shuffled(rows: &Rows) -> Shuffled {
     let ids = rows.keys().cloned().collect();
     let transactions = transactions(rows).with_row_ids(ids).unwrap();
-    Shuffled::of(&transactions).unwrap()
+    Shuffled::of(transactions.clone())
 }
 
 impl World {

@@ -58,7 +58,7 @@ fn transactions() -> Transactions {
 fn encrypted(directory: &Path) -> Dataset {
     let master = MasterKey::generate().unwrap();
     let path = directory.join("dataset");
-    let rows = Shuffled::of(&transactions()).unwrap();
+    let rows = Shuffled::of(transactions());
     let go_on = |_, _| ControlFlow::Continue(());
     Dataset::create(rows, &master, Target::New(&path), 2, two(), &go_on).unwrap()
 }

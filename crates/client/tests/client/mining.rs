@@ -31,7 +31,7 @@ fn mine(
     let name = format!("dataset-{}", NEXT.fetch_add(1, Ordering::Relaxed));
     let master = MasterKey::generate().unwrap();
     let mut dataset = Dataset::create(
-        Shuffled::of(parts[0]).unwrap(),
+        Shuffled::of(parts[0].clone()),
         &master,
         Target::New(&directory.join(&name)),
         max_len,
@@ -40,7 +40,7 @@ fn mine(
     )
     .unwrap();
     for part in &parts[1..] {
-        let rows = Shuffled::of(part).unwrap();
+        let rows = Shuffled::of((*part).clone());
         dataset = dataset
             .append(rows, NewItems::Refuse, two(), &go_on)
             .unwrap();
@@ -171,7 +171,7 @@ fn what_the_cache_had_and_what_is_counted_make_one_answer() {
         let transactions = Transactions::from_named(named).unwrap();
         let master = MasterKey::generate().unwrap();
         let path = directory.path().join("dataset");
-        let rows = Shuffled::of(&transactions).unwrap();
+        let rows = Shuffled::of(transactions.clone());
         let target = Target::New(&path);
         let dataset = Dataset::create(rows, &master, target, 2, two(), &go_on).unwrap();
         upload(&connection, dataset.bundle(), "dataset", &|_, _| {}).unwrap();

@@ -4,6 +4,7 @@
 //! is verified here on all of it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io;
 
 use super::bins::Binned;
 use super::column_names::is_amount_name;
@@ -54,7 +55,7 @@ impl Reader<'_, '_, '_> {
         let mut row_ids = RowIdColumn::new(&header, &self)?;
         let dropped = header.all(&self.file, DROP_COLUMNS, &self.options.drop_columns)?;
         let no_items: BTreeSet<usize> = dropped.iter().copied().chain(row_ids.place).collect();
-        let mut builder = TransactionsBuilder::new();
+        let mut builder = self.options.builder();
         let mut next = first;
         while let Some(line) = next {
             row_ids.push(&self, line);
@@ -112,9 +113,9 @@ impl Reader<'_, '_, '_> {
                 [Remedy::new(TRANSACTION_COLUMN.to_each([column]), "if that column names it alone")],
             ));
         }
-        let mut builder = TransactionsBuilder::new();
+        let mut builder = self.options.builder();
         let mut transactions: HashMap<String, u32> = HashMap::new();
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries = builder.list();
         let mut id = String::new();
         let mut next = first;
         while let Some(line) = next {
@@ -142,13 +143,17 @@ impl Reader<'_, '_, '_> {
             }
             if let Some(name) = self.item(item_column, line)? {
                 let item = builder.item(name).map_err(self.items_error(line))?;
-                entries.push(Entry { transaction, item });
+                entries
+                    .push(entry(transaction, item))
+                    .map_err(self.list_error(line))?;
             }
             for bin in &bins {
                 if let Some(range) = bin.item(&self, line)? {
                     let item = builder.item(&bin.items[range]);
                     let item = item.map_err(self.items_error(line))?;
-                    entries.push(Entry { transaction, item });
+                    entries
+                        .push(entry(transaction, item))
+                        .map_err(self.list_error(line))?;
                 }
             }
             next = self.records.next()?;
@@ -156,12 +161,12 @@ impl Reader<'_, '_, '_> {
         self.check_unused(&unused, &header)?;
         self.settle_spaces(transactions.keys().map(String::as_str), "transaction")?;
         entries.sort_unstable();
-        let mut rest = entries.as_slice();
-        for transaction in 0..transactions.len() as u32 {
-            let length = rest.partition_point(|entry| entry.transaction == transaction);
+        let mut rest = &entries[..];
+        for transaction in 0..transactions.len() as u64 {
+            let length = rest.partition_point(|entry| entry >> 32 == transaction);
             let (basket, others) = rest.split_at(length);
             rest = others;
-            let basket = basket.iter().map(|entry| entry.item);
+            let basket = basket.iter().map(|&entry| entry as u32);
             builder
                 .push(basket)
                 .map_err(self.items_error(header.line))?;
@@ -215,8 +220,11 @@ impl Reader<'_, '_, '_> {
             ));
         }
         names.extend(bins.iter().flat_map(|it| it.items.iter().cloned()));
-        let mut builder =
-            TransactionsBuilder::with_items(names).map_err(self.items_error(header.line))?;
+        let mut builder = self
+            .options
+            .builder()
+            .with_items(names)
+            .map_err(self.items_error(header.line))?;
         let mut seen = HashSet::new();
         let mut written = None;
         let mut id = String::new();
@@ -563,6 +571,11 @@ impl Reader<'_, '_, '_> {
         }
     }
 
+    fn list_error(&self, line: Position) -> impl Fn(io::Error) -> ReadError + use<> {
+        let items_error = self.items_error(line);
+        move |error| items_error(TransactionsError::of_file(&error))
+    }
+
     pub(super) fn doubt(
         &self,
         line: Option<Position>,
@@ -695,10 +708,9 @@ impl Unused {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
-    transaction: u32,
-    item: u32,
+/// An item of a transaction, in the order of transactions, then items.
+fn entry(transaction: u32, item: u32) -> u64 {
+    u64::from(transaction) << 32 | u64::from(item)
 }
 
 /// The names of columns.

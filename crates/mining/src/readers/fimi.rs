@@ -5,11 +5,15 @@ use std::collections::HashMap;
 
 use super::error::{Excerpt, ItemProblem, Position, ReadError};
 use super::lines::{Line, Lines};
-use crate::transactions::{Transactions, TransactionsBuilder};
+use super::options::ReadOptions;
+use crate::transactions::Transactions;
 
-pub(super) fn read(lines: &mut Lines<'_>) -> Result<Transactions, ReadError> {
+pub(super) fn read(
+    lines: &mut Lines<'_>,
+    options: &ReadOptions,
+) -> Result<Transactions, ReadError> {
     let file = lines.file();
-    let mut builder = TransactionsBuilder::new();
+    let mut builder = options.builder();
     let mut numbers: HashMap<u32, u32> = HashMap::new();
     let mut basket = Vec::new();
     // Blank lines become transactions once another line follows.

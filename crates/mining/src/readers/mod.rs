@@ -211,7 +211,7 @@ pub fn read(
     let settled = detect::settle(&mut lines, options)?;
     let (transactions, columns) = match settled.options.format {
         Format::Fimi => {
-            let transactions = fimi::read(&mut lines)?;
+            let transactions = fimi::read(&mut lines, options)?;
             let singles = transactions.len() > 1 && transactions.iter().all(|it| it.len() < 2);
             if settled.told_format && singles && transactions.item_count() > 0 {
                 return Err(ReadError::Doubtful {

@@ -10,7 +10,7 @@ use super::bins::Bin;
 use super::compression::Compression;
 use super::record::{Cells, Split};
 use super::taxonomy::AppliedTaxonomy;
-use crate::transactions::Transactions;
+use crate::transactions::{Transactions, TransactionsBuilder};
 
 /// The form of a file of transactions.
 ///
@@ -292,6 +292,10 @@ pub struct ReadOptions {
     /// Whether a file of the same dataset was read before.
     #[serde(skip)]
     pub is_further: bool,
+    /// The memory for transactions, in bytes: what takes more lies in a file without a name in the directory for temporary
+    /// files. Names and row ids stay in memory.
+    #[serde(skip)]
+    pub memory: Option<u64>,
 }
 
 impl ReadOptions {
@@ -330,7 +334,13 @@ impl ReadOptions {
             bins: list(self.bins, &before.bins),
             taxonomy: self.taxonomy.or_else(|| before.taxonomy.clone()),
             is_further: self.is_further,
+            memory: self.memory,
         }
+    }
+
+    /// No transactions yet.
+    pub(super) fn builder(&self) -> TransactionsBuilder {
+        TransactionsBuilder::within(self.memory)
     }
 
     /// The columns whose cells are no items: those to be left out, those of numbers, and that of row ids unless it
@@ -356,6 +366,7 @@ impl ReadOptions {
             encoding: None,
             taxonomy: None,
             is_further: false,
+            memory: None,
             ..self.clone()
         };
         without != Self::default()

@@ -163,7 +163,8 @@ impl Taxonomy {
             error,
         };
         let names = data.names().to_vec();
-        let mut builder = TransactionsBuilder::with_items(names).map_err(too_many)?;
+        let builder = TransactionsBuilder::with_lists_of(data.memory_of_items());
+        let mut builder = builder.with_items(names).map_err(too_many)?;
         let mut above: Vec<Vec<u32>> = Vec::with_capacity(data.item_count());
         for name in data.names() {
             let ancestors = self.ancestors(name)?;

@@ -45,7 +45,7 @@ impl Owner {
         let basket = |row: usize| [format!("item {}", row % 2), "all".to_owned()];
         let rows = Transactions::from_named(new.clone().map(basket)).unwrap();
         let rows = rows.with_row_ids(new.map(|row| format!("row {row}")).collect());
-        let rows = Shuffled::of(&rows.unwrap()).unwrap();
+        let rows = Shuffled::of(rows.unwrap());
         let go_on = |_, _| ControlFlow::Continue(());
         let (target, threads) = (Target::New(&path), NonZeroUsize::MIN);
         let open = || self.open(directory);

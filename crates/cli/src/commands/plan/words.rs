@@ -168,7 +168,7 @@ pub fn encrypting(prospect: &Prospect, threads: NonZeroUsize) -> Result<Duration
     let columns = prospect.columns.min(SAMPLE.0);
     let degree = prospect.parameters.degree() as u64;
     let names = (0..columns).map(|it| it.to_string()).collect();
-    let mut sample = TransactionsBuilder::with_items(names)?;
+    let mut sample = TransactionsBuilder::new().with_items(names)?;
     for _ in 0..prospect.transactions.min(SAMPLE.1 * degree) {
         sample.push(0..columns)?;
     }
@@ -183,7 +183,7 @@ pub fn encrypting(prospect: &Prospect, threads: NonZeroUsize) -> Result<Duration
         ControlFlow::Continue(())
     };
     let dataset = Dataset::create(
-        Shuffled::of(&sample.finish())?,
+        Shuffled::of(sample.finish()),
         &key,
         Target::Temporary(&env::temp_dir()),
         prospect.max_len,

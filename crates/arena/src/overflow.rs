@@ -1,0 +1,281 @@
+//! Lists that may be larger than memory.
+
+#![allow(unsafe_code)]
+
+use rustix::fs::{self, FallocateFlags};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::ptr::{self, NonNull};
+use std::slice;
+
+/// The least size of a file.
+const LEAST_BYTES: usize = 1 << 20;
+
+mod sealed {
+    pub trait Number: Copy {}
+    impl Number for u32 {}
+    impl Number for u64 {}
+}
+
+/// What such lists have: numbers, of which every pattern of bits is one.
+pub trait Number: sealed::Number {}
+impl Number for u32 {}
+impl Number for u64 {}
+
+/// A list of numbers, in memory as long as it takes no more than a limit, and beyond that in a file without a name in the
+/// directory for temporary files. The file's pages are mapped: the kernel writes them out and takes their memory when
+/// there is need of it, so that passes over the list in its order take no more memory than there is.
+pub struct Overflow<T: Number> {
+    /// In bytes.
+    limit: usize,
+    held: Held<T>,
+}
+
+enum Held<T> {
+    Memory(Vec<T>),
+    File(Mapped<T>),
+}
+
+/// A file's pages, of which the first `len` numbers are used.
+struct Mapped<T> {
+    file: File,
+    start: NonNull<T>,
+    len: usize,
+    capacity: usize,
+}
+
+// SAFETY: the pages belong to this value alone, as a vector's memory does.
+unsafe impl<T: Send> Send for Mapped<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Mapped<T> {}
+
+impl<T: Number> Overflow<T> {
+    /// An empty list that takes up to `limit` bytes of memory.
+    pub fn new(limit: usize) -> Self {
+        let held = Held::Memory(Vec::new());
+        Self { limit, held }
+    }
+
+    /// The bytes of memory that it may take.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Whether the list is in a file.
+    pub fn is_in_file(&self) -> bool {
+        matches!(self.held, Held::File(_))
+    }
+
+    /// Appends a number.
+    ///
+    /// # Errors
+    /// There is no file to be had, or no space for it.
+    pub fn push(&mut self, number: T) -> io::Result<()> {
+        self.reserve(1)?;
+        match &mut self.held {
+            Held::Memory(list) => list.push(number),
+            Held::File(file) => {
+                // SAFETY: `reserve` made room for a number after the last one, in pages of this value.
+                unsafe { file.start.add(file.len).write(number) };
+                file.len += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends numbers.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push); those before it are appended.
+    pub fn extend(&mut self, numbers: impl IntoIterator<Item = T>) -> io::Result<()> {
+        numbers.into_iter().try_for_each(|number| self.push(number))
+    }
+
+    /// Keeps the first `len` numbers; all, if there are no more.
+    pub fn truncate(&mut self, len: usize) {
+        match &mut self.held {
+            Held::Memory(list) => list.truncate(len),
+            Held::File(file) => file.len = file.len.min(len),
+        }
+    }
+
+    fn reserve(&mut self, more: usize) -> io::Result<()> {
+        let bytes = (self.len() + more).saturating_mul(size_of::<T>());
+        match &mut self.held {
+            // A vector that grows takes twice as much.
+            Held::Memory(list) if list.len() < list.capacity() || bytes <= self.limit / 2 => Ok(()),
+            Held::Memory(list) => {
+                let mut file = Mapped::create()?;
+                file.grow(2 * bytes)?;
+                // SAFETY: both have room for as many numbers, and the pages were mapped just now.
+                unsafe { ptr::copy_nonoverlapping(list.as_ptr(), file.start.as_ptr(), list.len()) };
+                file.len = list.len();
+                self.held = Held::File(file);
+                Ok(())
+            }
+            Held::File(file) if file.len + more > file.capacity => file.grow(2 * bytes),
+            Held::File(_) => Ok(()),
+        }
+    }
+}
+
+impl<T> Mapped<T> {
+    fn create() -> io::Result<Self> {
+        let file = tempfile::tempfile()?;
+        Ok(Self {
+            file,
+            start: NonNull::dangling(),
+            len: 0,
+            capacity: 0,
+        })
+    }
+
+    /// Makes the file larger, and maps it anew.
+    fn grow(&mut self, bytes: usize) -> io::Result<()> {
+        let bytes = bytes.max(LEAST_BYTES).next_multiple_of(super::page_size());
+        // Space is taken now: without it, writing to a page would end the process.
+        fs::fallocate(&self.file, FallocateFlags::empty(), 0, bytes as u64)?;
+        self.unmap();
+        // SAFETY: a new mapping, of a file that nobody else can open, and that is as long.
+        let start = unsafe {
+            rustix::mm::mmap(
+                ptr::null_mut(),
+                bytes,
+                rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE,
+                rustix::mm::MapFlags::SHARED,
+                &self.file,
+                0,
+            )?
+        };
+        self.start = NonNull::new(start.cast()).expect("no mapping is at 0");
+        self.capacity = bytes / size_of::<T>();
+        Ok(())
+    }
+
+    fn unmap(&mut self) {
+        let bytes = self.capacity * size_of::<T>();
+        if bytes > 0 {
+            // SAFETY: this mapping was made by `grow`, and no reference into it outlives the borrow of this value.
+            let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), bytes) };
+            debug_assert!(unmapped.is_ok());
+        }
+        self.start = NonNull::dangling();
+        self.capacity = 0;
+    }
+}
+
+impl<T> Drop for Mapped<T> {
+    fn drop(&mut self) {
+        self.unmap();
+    }
+}
+
+impl<T: Number> Default for Overflow<T> {
+    /// An empty list that stays in memory.
+    fn default() -> Self {
+        Self::new(usize::MAX)
+    }
+}
+
+impl<T: Number> From<Vec<T>> for Overflow<T> {
+    /// In memory.
+    fn from(list: Vec<T>) -> Self {
+        let held = Held::Memory(list);
+        Self {
+            limit: usize::MAX,
+            held,
+        }
+    }
+}
+
+impl<T: Number> Deref for Overflow<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match &self.held {
+            Held::Memory(list) => list,
+            // SAFETY: the first `len` numbers of the mapping were written, and it changes through this value only.
+            Held::File(file) => unsafe { slice::from_raw_parts(file.start.as_ptr(), file.len) },
+        }
+    }
+}
+
+impl<T: Number> DerefMut for Overflow<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match &mut self.held {
+            Held::Memory(list) => list,
+            // SAFETY: as above, and this borrow is the only one.
+            Held::File(file) => unsafe { slice::from_raw_parts_mut(file.start.as_ptr(), file.len) },
+        }
+    }
+}
+
+impl<T: Number> Clone for Overflow<T> {
+    /// In memory.
+    fn clone(&self) -> Self {
+        Self::from(self.to_vec())
+    }
+}
+
+impl<T: Number + PartialEq> PartialEq for Overflow<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Number + Eq> Eq for Overflow<T> {}
+
+impl<T: Number + fmt::Debug> fmt::Debug for Overflow<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn it_holds_what_a_vector_holds(
+            runs in prop::collection::vec((prop::collection::vec(any::<u32>(), 0..40_000), any::<u16>()), 1..12),
+            limit in 0usize..400_000,
+        ) {
+            let mut list = Overflow::new(limit);
+            let mut expected = Vec::new();
+            for (numbers, at) in runs {
+                list.extend(numbers.iter().copied()).unwrap();
+                expected.extend(numbers);
+                prop_assert_eq!(&*list, &expected[..]);
+                if let Some(number) = list.get_mut(usize::from(at)) {
+                    *number ^= 1;
+                    expected[usize::from(at)] ^= 1;
+                }
+                if at % 3 == 0 {
+                    list.truncate(expected.len() / 2);
+                    expected.truncate(expected.len() / 2);
+                }
+            }
+            list.sort_unstable();
+            expected.sort_unstable();
+            prop_assert_eq!(&*list, &expected[..]);
+            prop_assert_eq!(&list.clone(), &list);
+            prop_assert!(list.is_in_file() || 4 * list.len() <= limit);
+        }
+    }
+
+    #[test]
+    fn beyond_its_limit_it_is_in_a_file() {
+        let mut list = Overflow::new(1000);
+        list.extend(0..60u64).unwrap();
+        assert!(!list.is_in_file());
+        list.extend(60..100_000).unwrap();
+        assert!(list.is_in_file() && list.iter().copied().eq(0..100_000));
+        let mut unlimited = Overflow::default();
+        unlimited.extend(0..100_000u64).unwrap();
+        assert!(!unlimited.is_in_file() && unlimited == list);
+    }
+}
