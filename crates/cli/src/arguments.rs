@@ -1,7 +1,7 @@
 //! Arguments shared by several commands.
 
 use crate::failure::Failure;
-use crate::interrupt::connect;
+use crate::interrupt::{asking, connect};
 use crate::output::waits;
 use crate::secret_command::{MOST, output_of};
 use bytesize::ByteSize;
@@ -444,7 +444,8 @@ pub fn prompt(question: &str) -> Option<Passphrase> {
     if !std::io::stdin().is_terminal() {
         return None;
     }
-    rpassword::prompt_password(question).ok().map(Into::into)
+    let answer = asking(|| rpassword::prompt_password(question));
+    answer.ok().map(Into::into)
 }
 
 /// The first line of a small file: a token or a passphrase.

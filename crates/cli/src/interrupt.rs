@@ -2,19 +2,54 @@
 //! once, as the first does anywhere else.
 
 use oboro_client::{ClientError, Connection, Options};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use std::fs;
+use std::io;
 use std::ops::ControlFlow;
 use std::process;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use tokio::signal;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// As shells have it for a process that SIGINT ends.
 const INTERRUPTED: i32 = 130;
 
-/// Cancelled by Ctrl-C, which from now on ends nothing else. For work that looks at it, with no questions to people.
+/// Whether somebody is asked on the terminal.
+static IS_ASKING: AtomicBool = AtomicBool::new(false);
+/// How the terminal was before that.
+static TERMINAL: OnceLock<Termios> = OnceLock::new();
+/// Whether there is work that looks at the token.
+static IS_LOOKED_AT: AtomicBool = AtomicBool::new(false);
+
+/// Cancelled by Ctrl-C, which from now on ends nothing else. For work that looks at it.
 pub fn watched() -> CancellationToken {
+    IS_LOOKED_AT.store(true, Ordering::SeqCst);
+    watch()
+}
+
+/// Asks somebody on the terminal. At Ctrl-C the process ends, but not before the terminal is as it was.
+///
+/// # Errors
+/// Those of `question`.
+pub fn asking<T>(question: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    if let Ok(before) = tcgetattr(io::stdin()) {
+        TERMINAL.get_or_init(|| before);
+    }
+    IS_ASKING.store(true, Ordering::SeqCst);
+    watch();
+    let answer = question();
+    if let Err(error) = &answer
+        && error.kind() == io::ErrorKind::Interrupted
+    {
+        process::exit(INTERRUPTED);
+    }
+    IS_ASKING.store(false, Ordering::SeqCst);
+    answer
+}
+
+fn watch() -> CancellationToken {
     static TOKEN: OnceLock<CancellationToken> = OnceLock::new();
     let watch = || {
         let token = CancellationToken::new();
@@ -27,16 +62,30 @@ pub fn watched() -> CancellationToken {
             .enable_io()
             .build();
         if let Ok(runtime) = runtime {
-            thread::spawn(move || {
-                runtime.block_on(async {
-                    if signal::ctrl_c().await.is_ok() {
-                        cancelled.cancel();
-                        if signal::ctrl_c().await.is_ok() {
-                            process::exit(INTERRUPTED);
+            // Here, and not on that thread: from now on no Ctrl-C is missed.
+            let interrupts = {
+                let _within = runtime.enter();
+                signal(SignalKind::interrupt())
+            };
+            if let Ok(mut interrupts) = interrupts {
+                thread::spawn(move || {
+                    runtime.block_on(async {
+                        while interrupts.recv().await.is_some() {
+                            if IS_ASKING.load(Ordering::SeqCst)
+                                && let Some(before) = TERMINAL.get()
+                            {
+                                // Best effort: there is nobody else to put it right.
+                                let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+                                process::exit(INTERRUPTED);
+                            }
+                            if cancelled.is_cancelled() || !IS_LOOKED_AT.load(Ordering::SeqCst) {
+                                process::exit(INTERRUPTED);
+                            }
+                            cancelled.cancel();
                         }
-                    }
+                    });
                 });
-            });
+            }
         }
         token
     };
