@@ -82,7 +82,7 @@ STEPS = {
         "bench-ssd",
         (*ENGINE, "lab/bench/ssd_plots.py"),
         60,
-        quick=("BENCH=--quick --transactions 1600000 --runs 1",),
+        quick=("BENCH=--quick --transactions 2400000 --runs 1",),
     ),
     "ssd-genome": Step(
         "Genome search larger than memory, by the length of the query",
