@@ -137,8 +137,8 @@ impl<T> Mapped<T> {
         let bytes = bytes.max(LEAST_BYTES).next_multiple_of(super::page_size());
         // Space is taken now: without it, writing to a page would end the process.
         fs::fallocate(&self.file, FallocateFlags::empty(), 0, bytes as u64)?;
-        self.unmap();
-        // SAFETY: a new mapping, of a file that nobody else can open, and that is as long.
+        // SAFETY: a new mapping, of a file without a name that is as long and that this value alone makes longer. What was
+        // mapped before stays until this one is there, so that a failure changes nothing.
         let start = unsafe {
             rustix::mm::mmap(
                 ptr::null_mut(),
@@ -149,6 +149,7 @@ impl<T> Mapped<T> {
                 0,
             )?
         };
+        self.unmap();
         self.start = NonNull::new(start.cast()).expect("no mapping is at 0");
         self.capacity = bytes / size_of::<T>();
         Ok(())

@@ -283,9 +283,11 @@ impl Shuffled {
         }
     }
 
-    /// The bits of a transaction, its row id included.
+    /// What a transaction takes while its part is encrypted: its bits, its place in the order, and its row id twice, as
+    /// bytes and by bit.
     fn row_bits(&self) -> u64 {
-        (self.names.len() + 8 * self.longest_row_id().unwrap_or(0)) as u64
+        let row_id = self.longest_row_id().unwrap_or(0);
+        (self.names.len() + 32 + 2 * 8 * row_id) as u64
     }
 
     /// The bytes of the smallest part that can be encrypted at a time, in a ring of this degree: of one segment, or of all
@@ -317,10 +319,11 @@ impl Shuffled {
             Held::Baskets { baskets, places } => (baskets, places),
         };
         let width = self.longest_row_id();
-        let units = 8 * self.part_bytes / (self.row_bits().max(1) * unit as u64);
-        let most = usize::try_from(units.max(1)).map_or(usize::MAX, |it| it.saturating_mul(unit));
+        let units = self.part_bytes.saturating_mul(8) / (self.row_bits() * unit as u64);
+        let most_units = u32::MAX as usize / unit;
+        let units = usize::try_from(units).map_or(most_units, |it| it.clamp(1, most_units));
         let fewest = self.transactions.div_ceil(u16::MAX.into());
-        let most = most.max(fewest.next_multiple_of(unit));
+        let most = (units * unit).max(fewest.next_multiple_of(unit));
         let assigned = Assigned::random(self.transactions, most)?;
         for (number, &rows) in assigned.sizes.iter().enumerate() {
             let order = random_order(rows)?;
@@ -359,7 +362,7 @@ struct Assigned {
     /// The number of rows of each part.
     sizes: Vec<usize>,
     /// The part of each row; empty if there is one part only.
-    parts: Vec<u16>,
+    parts: Zeroizing<Vec<u16>>,
 }
 
 impl Assigned {
@@ -368,22 +371,13 @@ impl Assigned {
         let count = rows.div_ceil(most);
         let size = |part: usize| most.min(rows - part * most);
         let sizes: Vec<usize> = (0..count).map(size).collect();
-        let mut parts = Vec::new();
+        let mut parts = Zeroizing::new(Vec::new());
         if count > 1 {
-            let mut random = sample::fresh_generator()?;
-            let mut free = sizes.clone();
-            for left in (1..=rows).rev() {
-                // One of the free places, all equally likely.
-                let mut place = sample::below(&mut random, left as u64) as usize;
-                let part = free.iter().position(|&free| {
-                    let is_here = place < free;
-                    place = place.wrapping_sub(free);
-                    is_here
-                });
-                let part = part.expect("as many places are free as rows are left");
-                free[part] -= 1;
-                parts.push(part as u16);
+            parts.reserve_exact(rows);
+            for (part, &size) in (0..).zip(&sizes) {
+                parts.extend(std::iter::repeat_n(part, size));
             }
+            sample::shuffle(&mut sample::fresh_generator()?, &mut parts);
         }
         Ok(Self { sizes, parts })
     }
@@ -695,8 +689,7 @@ mod tests {
             prop_assert_eq!(shuffled.min_item_support(), whole.min_item_support());
             prop_assert_eq!(baskets(&shuffled), baskets(&whole));
             let parts = parts(&shuffled);
-            let row_bits = shuffled.names().len() + 8 * shuffled.longest_row_id().unwrap_or(0);
-            let size = (8 * part_bytes as usize / (row_bits.max(1) * UNIT)).max(1) * UNIT;
+            let size = (8 * part_bytes / (shuffled.row_bits() * UNIT as u64)).max(1) as usize * UNIT;
             if let Some((last, others)) = parts.split_last() {
                 prop_assert!(others.iter().all(|part| part.len() == size));
                 prop_assert!((1..=size).contains(&last.len()));

@@ -448,9 +448,19 @@ impl TransactionsBuilder {
     /// Appends a transaction of item numbers in any order; repeated ones count once.
     ///
     /// # Errors
-    /// A number without a name; the transaction is not appended then.
+    /// A number without a name; no file for what takes too much memory. The transaction is not appended then.
     pub fn push(&mut self, basket: impl IntoIterator<Item = u32>) -> Result<(), TransactionsError> {
         let start = self.items.len();
+        self.append(start, basket)
+            .inspect_err(|_| self.items.truncate(start))
+    }
+
+    /// Appends a basket whose items begin at `start`; leaves some of them there if it fails.
+    fn append(
+        &mut self,
+        start: usize,
+        basket: impl IntoIterator<Item = u32>,
+    ) -> Result<(), TransactionsError> {
         let extended = self.items.extend(basket);
         extended.map_err(|error| TransactionsError::of_file(&error))?;
         let appended = &mut self.items[start..];
@@ -458,7 +468,6 @@ impl TransactionsBuilder {
         if let Some(&item) = appended.last()
             && item as usize >= self.names.len()
         {
-            self.items.truncate(start);
             let items = self.names.len();
             return Err(TransactionsError::UnknownItem { item, items });
         }

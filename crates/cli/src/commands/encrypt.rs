@@ -60,8 +60,9 @@ pub struct Arguments {
     /// 1,024 items; otherwise `oboro pairs` works for every item.
     #[arg(long, value_name = "ITEMS", value_parser = names, conflicts_with = "append_to")]
     focus: Vec<NameList>,
-    /// The most memory to use, but for the names of items and row ids. Transactions that take more than half of it lie in
-    /// a file without a name in the directory for temporary files (TMPDIR) [default: they stay in memory].
+    /// The most memory to use, but for the names of items, row ids and what threads work with. Transactions that take more
+    /// than half of it lie in a file without a name in the directory for temporary files (TMPDIR), which must be on a disk
+    /// [default: they stay in memory].
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
     /// Say what would be encrypted and how much space it takes, and write nothing.
@@ -138,11 +139,16 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         };
         let least = rows.least_part_bytes(degree);
         if least > part {
+            let fewer = if appended_to.is_none() {
+                ", or leave out rare items (--min-item-support)"
+            } else {
+                ""
+            };
             return Err(format!(
-                "--memory {} is too little: a quarter of it is for bits of items, and those of one segment take {}; give {} or more, or leave out rare items (--min-item-support)",
+                "--memory {} is too little: a quarter of it is for the bits of a part, and those of one segment with their row ids take {}; give {}KiB or more{fewer}",
                 bytes(memory),
                 bytes(least),
-                bytes(4 * least)
+                (4 * least).div_ceil(1024)
             )
             .into());
         }

@@ -10,9 +10,10 @@ use bytesize::ByteSize;
 use oboro_client::{
     Answers, ClientError, Found, KEPT_BYTES, Level, LevelTrace, Mined, Mining, Route,
 };
+use oboro_format::ErrorClass;
 use oboro_mining::{
     AprioriError, AprioriOptions, Dataset, FrequentItemsets, HowRead, ItemsetsDocument, Kept,
-    MinSupport, Names, RunRecord, Source, Transactions, eclat, most_frequent, read_next,
+    MinSupport, Name, Names, RunRecord, Source, Transactions, eclat, most_frequent, read_next,
 };
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -182,6 +183,17 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         .map(|(transactions, how)| verify(&transactions, how, max_len, &all))
         .transpose()?;
     let (release, found) = arguments.release.applied(None, found)?;
+    if release.is_some()
+        && let Some(hidden) = containing
+            .iter()
+            .find(|it| containing_all(&found, &[(*it).clone()], &mined.names).is_empty())
+    {
+        let sentence = format!(
+            "no itemset with {} may be shown, so a result for release does not name it; leave it out of --containing",
+            Name(hidden)
+        );
+        return Err(Failure::of(ErrorClass::Input, sentence));
+    }
     say_release(release.as_ref(), output);
     // How data were read tells supports of items.
     let is_told = |_: &HowRead| release.is_none();

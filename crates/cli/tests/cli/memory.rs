@@ -321,29 +321,26 @@ fn is_right(owner: &Home, plaintext: &str) {
 
 #[test]
 fn what_takes_more_memory_than_given_is_encrypted_in_parts() {
-    // Two segments and a part of a third: bits of 12 items take 384 KiB in each, which is a quarter of the memory.
+    // Two segments and a part of a third: the bits of 12 items and places in the order take 1408 KiB in each, which is a
+    // quarter of the memory.
     let rows = random_baskets(2 * SEGMENT + 1000, 12, 100);
     let owner = Home::with_key();
     owner.write_fimi("rows.dat", &rows);
-    let encrypted = owner.json("encrypt rows.dat --max-len 2 --memory 1536KiB");
+    let encrypted = owner.json("encrypt rows.dat --max-len 2 --memory 5632KiB");
     let rows = rows.len() as u64;
     assert_eq!(encrypted["transactions"], rows);
     assert_eq!(encrypted["blocks"], rows.div_ceil(4096));
     is_right(&owner, "rows.dat");
-    let appended = owner.json("encrypt --append-to rows.oboro rows.dat --memory 1536KiB");
+    let appended = owner.json("encrypt --append-to rows.oboro rows.dat --memory 5632KiB");
     assert_eq!(appended["transactions"], 2 * rows);
 
-    let refused = owner.refused("encrypt rows.dat --max-len 2 --memory 1535KiB --out other.oboro");
+    let refused = owner.refused("encrypt rows.dat --max-len 2 --memory 5631KiB --out other.oboro");
     says(
         &refused,
-        &[
-            "--memory",
-            "one segment take 384.00 KiB",
-            "give 1.50 MiB or more",
-        ],
+        &["--memory", "take 1.38 MiB", "give 5632KiB or more"],
     );
     owner.set("TMPDIR", "nowhere");
-    let refused = owner.refused("encrypt rows.dat --max-len 2 --memory 1536KiB --out other.oboro");
+    let refused = owner.refused("encrypt rows.dat --max-len 2 --memory 5632KiB --out other.oboro");
     says(
         &refused,
         &[
@@ -369,7 +366,7 @@ fn a_table_of_one_item_a_row_is_sorted_outside_memory() {
     owner.write("rows.csv", text);
     let read = "--transaction-column visit_id --item-column code";
     owner.json(&format!(
-        "encrypt rows.csv {read} --max-len 2 --memory 1MiB"
+        "encrypt rows.csv {read} --max-len 2 --memory 2MiB"
     ));
     is_right(&owner, "rows.csv");
 }

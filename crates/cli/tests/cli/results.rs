@@ -209,12 +209,35 @@ fn itemsets_are_listed_that_contain_what_was_asked_for() {
             );
             says(&owner.done(&format!("{mine} {containing}")), &[&with]);
             owner.done("report some.json --out some.html");
+            let page = String::from_utf8(owner.read("some.html")).unwrap();
+            says(
+                &page,
+                &[&format!(
+                    "itemsets that contain {{{}}} are listed",
+                    named.join(", ")
+                )],
+            );
+            assert!(!page.contains("<h2>Rules</h2>"));
         }
         says(
             &owner.refused(&format!("{mine} --containing 1,bread")),
             &["\"bread\" is no item of this dataset"],
         );
         owner.misused(&format!("{mine} --containing 1 --top 3"));
+    });
+    // A release does not name an item that it holds back.
+    let mut rows = vec![vec![0, 1]; 96];
+    rows.extend(vec![vec![0, 1, 2]; 4]);
+    with_rows(&rows, 2, |owner| {
+        let mine = "mine rows.oboro --min-support 1 --suppress-below 11 --out some.json";
+        let refused = owner.refused(&format!("{mine} --containing 2"));
+        says(&refused, &["may be shown", "--containing"]);
+        assert!(!owner.path("some.json").exists());
+        let released = owner.json(&format!("{mine} --containing 1"));
+        assert_eq!(
+            supports(&released).into_values().collect::<Vec<_>>(),
+            [100, 100]
+        );
     });
 }
 

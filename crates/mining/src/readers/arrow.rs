@@ -24,6 +24,7 @@ use bytes::Bytes;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
+use parquet::basic::Encoding;
 use parquet::file::reader::ChunkReader;
 use serde_json::Value;
 
@@ -43,6 +44,9 @@ const SAMPLE_CELLS: usize = 1 << 20;
 const SAMPLE_ROWS: usize = 10_000;
 /// The bytes of their text, from which on no further row is looked at.
 const SAMPLE_BYTES: usize = 64 << 20;
+
+/// The rows of a batch where each may repeat a long text.
+const REPEATING_ROWS: usize = 16;
 
 /// What is said of a table that cannot be.
 const CONTRADICTION: &str = "it contradicts itself";
@@ -90,8 +94,15 @@ impl<'a> Batches<'a> {
         let schema = with_views(stored.schema());
         let options = ArrowReaderOptions::new().with_schema(schema.clone());
         let viewed = ArrowReaderMetadata::try_new(stored.metadata().clone(), options)?;
-        let next =
-            Box::new(ParquetRecordBatchReaderBuilder::new_with_metadata(input, viewed).build()?);
+        let groups = stored.metadata().row_groups().iter();
+        let mut chunks = groups.flat_map(|it| it.columns());
+        // Values that begin as the one before are each written out.
+        let repeats = chunks.any(|it| it.encodings().any(|it| it == Encoding::DELTA_BYTE_ARRAY));
+        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(input, viewed);
+        if repeats {
+            builder = builder.with_batch_size(REPEATING_ROWS);
+        }
+        let next = Box::new(builder.build()?);
         Ok(Self { schema, next })
     }
 
@@ -116,6 +127,9 @@ fn with_views(schema: &Schema) -> SchemaRef {
         let kind = match field.data_type() {
             DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
             DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+            DataType::Dictionary(_, of) if matches!(**of, DataType::Utf8 | DataType::LargeUtf8) => {
+                DataType::Utf8View
+            }
             DataType::List(of) => DataType::List(viewed(of)),
             DataType::LargeList(of) => DataType::LargeList(viewed(of)),
             kind => kind.clone(),
@@ -217,6 +231,11 @@ fn guarded<T>(
     let reason = match decoded {
         Ok(Ok(decoded)) => return Ok(decoded),
         Ok(Err(ArrowError::ParquetError(reason) | ArrowError::IpcError(reason))) => reason,
+        // Of a row: see `Column::push`.
+        Ok(Err(ArrowError::MemoryError(_))) => {
+            let file = file.to_owned();
+            return Err(ReadError::RowTooLong { file });
+        }
         Ok(Err(ArrowError::IoError(_, error))) if error.raw_os_error().is_some() => {
             let file = file.to_owned();
             return Err(ReadError::Io { file, error });
@@ -601,9 +620,7 @@ impl Column {
             });
             written?;
             if cells.bytes() > MAX_LINE_BYTES || cells.len() > MAX_CELLS {
-                let (most, cells) = (MAX_LINE_BYTES >> 20, MAX_CELLS);
-                let reason = format!("a row has more than {most} MiB of text or {cells} cells");
-                return Err(ArrowError::IpcError(reason));
+                return Err(ArrowError::MemoryError(String::new()));
             }
         }
         Ok(())

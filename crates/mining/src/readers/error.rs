@@ -251,6 +251,15 @@ pub enum ReadError {
         /// The line.
         line: Position,
     },
+    /// A row of a table with more text or cells than one may have.
+    #[error(
+        "{file} has a row with more than {} MiB of text or {MAX_CELLS} cells; check that it holds one transaction or item a row",
+        MAX_LINE_BYTES >> 20
+    )]
+    RowTooLong {
+        /// The file.
+        file: String,
+    },
     /// More cells than a record may have.
     #[error(
         "{file}, line {line}: the line has more than {MAX_CELLS} cells; check that the file holds one transaction or row a line"

@@ -15,6 +15,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression as Codec, ZstdLevel};
 use parquet::file::properties::WriterProperties;
+use parquet::schema::types::ColumnPath;
 
 use super::*;
 use crate::readers::{Missing, read, read_path};
@@ -429,42 +430,60 @@ fn nothing_is_left_out_of_two_files_in_one() {
     }
 }
 
-/// A few KiB of Parquet that name one text of 4 MiB in a thousand rows.
+/// A few KiB of Parquet that name one text of 4 MiB in many rows: texts of a dictionary, with or without a note of Arrow's
+/// types, over several groups of rows; and texts that begin as the one before.
 #[test]
 fn a_long_text_that_many_rows_have_is_held_once() {
     let long = "x".repeat(4 << 20);
-    let visits: ArrayRef = Arc::new(Int64Array::from_iter_values(0..1000));
-    let mut codes = StringDictionaryBuilder::<Int32Type>::new();
-    for _ in 0..1000 {
-        codes.append_value(&long);
-    }
-    let codes: ArrayRef = Arc::new(codes.finish());
-    // Without a note of Arrow's types, the column is one of texts.
-    let properties = WriterProperties::builder()
-        .set_compression(Codec::ZSTD(ZstdLevel::default()))
-        .set_dictionary_page_size_limit(64 << 20)
-        .build();
-    let table = batch(vec![("visit_id", visits), ("code", codes)]);
-    let options = ArrowWriterOptions::new()
-        .with_properties(properties)
-        .with_skip_arrow_metadata(true);
-    let mut file = Vec::new();
-    let mut writer = ArrowWriter::try_new_with_options(&mut file, table.schema(), options).unwrap();
-    writer.write(&table).unwrap();
-    writer.close().unwrap();
-    assert!(file.len() < 16 << 10, "{}", file.len());
-
-    let mut batches = Batches::of_parquet(Bytes::from(file.clone())).unwrap();
-    let rows = batches.next.next().unwrap().unwrap();
-    assert_eq!(rows.num_rows(), 1000);
-    assert!(rows.get_array_memory_size() < 64 << 20);
-    let options = ReadOptions {
-        transaction_columns: vec!["visit_id".to_owned()],
-        item_column: Some("code".to_owned()),
-        ..ReadOptions::of(Format::CsvLong)
+    let rows = |count: i64| {
+        let visits: ArrayRef = Arc::new(Int64Array::from_iter_values(0..count));
+        let mut codes = StringDictionaryBuilder::<Int32Type>::new();
+        for _ in 0..count {
+            codes.append_value(&long);
+        }
+        let codes: ArrayRef = Arc::new(codes.finish());
+        batch(vec![("visit_id", visits), ("code", codes)])
     };
-    let (read, _) = read_bytes(&file, &options).unwrap();
-    assert_eq!((read.len(), read.names()), (1000, &[long][..]));
+    let zstd = || {
+        WriterProperties::builder()
+            .set_compression(Codec::ZSTD(ZstdLevel::default()))
+            .set_dictionary_page_size_limit(64 << 20)
+            .set_max_row_group_row_count(Some(300))
+    };
+    let delta = zstd()
+        .set_dictionary_enabled(false)
+        .set_column_encoding(ColumnPath::from("code"), Encoding::DELTA_BYTE_ARRAY);
+    let in_all = 400;
+    for (properties, is_noted, count, at_once) in [
+        (zstd(), false, in_all, in_all),
+        (zstd(), true, in_all, in_all),
+        (delta, false, 40, REPEATING_ROWS as i64),
+    ] {
+        let options = ArrowWriterOptions::new()
+            .with_properties(properties.build())
+            .with_skip_arrow_metadata(!is_noted);
+        let table = rows(count);
+        let mut file = Vec::new();
+        let mut writer =
+            ArrowWriter::try_new_with_options(&mut file, table.schema(), options).unwrap();
+        writer.write(&table).unwrap();
+        writer.close().unwrap();
+        assert!(file.len() < 16 << 10, "{}", file.len());
+
+        let mut batches = Batches::of_parquet(Bytes::from(file.clone())).unwrap();
+        let first = batches.next.next().unwrap().unwrap();
+        assert_eq!(first.num_rows() as i64, at_once);
+        let taken = first.get_array_memory_size();
+        assert!(taken < 128 << 20, "{taken}");
+        let options = ReadOptions {
+            transaction_columns: vec!["visit_id".to_owned()],
+            item_column: Some("code".to_owned()),
+            ..ReadOptions::of(Format::CsvLong)
+        };
+        let (read, _) = read_bytes(&file, &options).unwrap();
+        assert_eq!(read.len() as i64, count);
+        assert_eq!(read.names(), [&*long]);
+    }
 }
 
 #[test]
@@ -480,7 +499,14 @@ fn a_row_has_a_largest_size() {
         item_column: Some("code".to_owned()),
         ..ReadOptions::of(Format::CsvLong)
     };
-    assert_refused(wide, &options, &["a row has more than 64 MiB of text"]);
+    assert_refused(
+        wide,
+        &options,
+        &[
+            "has a row with more than 64 MiB of text",
+            "one transaction or item a row",
+        ],
+    );
 }
 
 #[test]
