@@ -31,7 +31,7 @@ pub struct Rows {
 
 enum State {
     Open(Shuffling),
-    Complete(Shuffled),
+    Complete(Box<Shuffled>),
     Encrypted,
 }
 
@@ -45,7 +45,7 @@ pub fn threads(asked: Option<NonZeroUsize>) -> NonZeroUsize {
 impl Rows {
     fn of(transactions: Transactions, numbers: bool) -> Self {
         Self {
-            state: Mutex::new(State::Complete(Shuffled::of(transactions))),
+            state: Mutex::new(State::Complete(Box::new(Shuffled::of(transactions)))),
             numbers,
         }
     }
@@ -58,7 +58,7 @@ impl Rows {
     pub fn take(&self) -> Result<Shuffled, Failure> {
         let rows = match std::mem::replace(&mut *self.state(), State::Encrypted) {
             State::Open(rows) => rows.finish()?,
-            State::Complete(rows) => rows,
+            State::Complete(rows) => *rows,
             State::Encrypted => {
                 return Err(Failure::input(
                     "these rows were encrypted, and their order must not be used again; read the data anew",
@@ -120,7 +120,7 @@ impl Rows {
             })
         });
         Ok(Self {
-            state: Mutex::new(State::Complete(rows?)),
+            state: Mutex::new(State::Complete(Box::new(rows?))),
             numbers: false,
         })
     }
@@ -350,7 +350,7 @@ impl Rows {
     fn restrict(&self, min_support: Bound<'_, PyAny>) -> PyResult<()> {
         let min_support = min_support_of(&min_support)?;
         let rows = self.take()?.restrict(min_support);
-        *self.state() = State::Complete(rows);
+        *self.state() = State::Complete(Box::new(rows));
         Ok(())
     }
 
@@ -359,7 +359,7 @@ impl Rows {
         py.detach(|| {
             let rows = self.take()?;
             let supports = rows.supports();
-            *self.state() = State::Complete(rows);
+            *self.state() = State::Complete(Box::new(rows));
             Ok(supports)
         })
     }
@@ -369,7 +369,7 @@ impl Rows {
     fn names(&self) -> Result<Vec<String>, Failure> {
         let rows = self.take()?;
         let names = rows.names().to_vec();
-        *self.state() = State::Complete(rows);
+        *self.state() = State::Complete(Box::new(rows));
         Ok(names)
     }
 
