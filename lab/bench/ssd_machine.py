@@ -104,7 +104,7 @@ WORKS = {
         device=600,
         seconds=1800,
     ),
-    # Of a smaller panel, what swaps is what a search needs at a time: the kernel would kill the server.
+    # Of a smaller panel, what swaps is what a search needs at a time: the kernel would kill it.
     ("genome", False): Work(
         devices=(ZRAM, "1us", "10us", "100us", "1000us"),
         limits=("60%",),

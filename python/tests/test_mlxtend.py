@@ -70,8 +70,8 @@ def min_supports(rows: int) -> st.SearchStrategy[float]:
 def one_threshold(rows: int) -> Callable[[float], bool]:
     """Whether a minimum support is one threshold for mlxtend's fpgrowth and fpmax.
 
-    They search with ceil(min_support × rows) and then drop what is below min_support. Where rounding
-    makes these differ, as with 0.56 of 25 transactions, they lose itemsets that are frequent.
+    They search with ceil(min_support × rows) and then drop what is below min_support. Where
+    rounding makes these differ, as with 0.56 of 25 transactions, they lose frequent itemsets.
     """
 
     def check(min_support: float) -> bool:
