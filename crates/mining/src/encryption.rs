@@ -10,6 +10,7 @@ use oboro_format::{
 use oboro_ring::{Column, Limb, threads};
 use oboro_rlwe::{Block, BlockNoise, CellsOf, DatasetKey, Encryptor};
 use parking_lot::Mutex;
+use std::cell::Cell;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -36,9 +37,11 @@ impl NewRows<'_> {
         let columns = u64::from(manifest.columns);
         let block_columns = |rows: usize| rows.div_ceil(degree) as u64 * columns;
         let total = block_columns(self.rows.len());
-        let (mut done, mut noise) = (0, BlockNoise::default());
+        let (done, mut noise) = (Cell::new(0), BlockNoise::default());
         let segment = degree * BLOCKS_PER_SEGMENT as usize;
-        self.rows.each_part(segment, |part| {
+        let go_on = || tell(self.progress, done.get(), total);
+        self.rows.each_part(segment, go_on, |part| {
+            let before = done.get();
             let slots = part.rows.next_multiple_of(degree);
             let words = slots / 64;
             // Items that occur in older segments only have no column here.
@@ -55,12 +58,12 @@ impl NewRows<'_> {
                 bits: &bits,
                 first_block: manifest.block_count(),
                 threads: self.threads,
-                progress: &|here, _| (self.progress)(done + here, total),
+                progress: &|here, _| (self.progress)(before + here, total),
             };
             let (segments, largest) = new.encrypt(&mut manifest, writer)?;
             manifest.segments.extend(segments);
             noise = noise.max(largest);
-            done += block_columns(part.rows);
+            done.set(before + block_columns(part.rows));
             Ok::<_, DatasetError>(())
         })?;
         Ok((manifest, noise))
@@ -298,10 +301,15 @@ impl<'a> Encryption<'a> {
     /// Reports the number of block-columns done.
     fn tell(&self, done: u64) -> Result<(), DatasetError> {
         let total = self.blocks.len() as u64 * u64::from(self.manifest.columns);
-        if (self.progress)(done, total).is_break() {
-            Err(DatasetError::Interrupted)
-        } else {
-            Ok(())
-        }
+        tell(self.progress, done, total)
+    }
+}
+
+/// Reports the number of block-columns done, and ends what was interrupted.
+fn tell(progress: Progress<'_>, done: u64, total: u64) -> Result<(), DatasetError> {
+    if progress(done, total).is_break() {
+        Err(DatasetError::Interrupted)
+    } else {
+        Ok(())
     }
 }

@@ -20,6 +20,9 @@ const GROUP: usize = 8;
 /// The rows whose bytes are gathered before moving on to the next column: they stay in the L1 cache.
 const TILE: usize = 4096;
 
+/// The rows of a part that are taken between two looks at whether to go on.
+const ROWS_AT_ONCE: usize = 1 << 16;
+
 /// The bits of one item, 64 slots per word, least significant first, zero after the last transaction.
 pub(crate) type Bits = Zeroizing<Vec<u64>>;
 
@@ -299,13 +302,14 @@ impl Shuffled {
     }
 
     /// Calls `encrypt` with part after part, each in random order and, but for the last, of the same multiple of `unit`
-    /// transactions.
+    /// transactions; and `go_on` regularly while parts are made.
     ///
     /// # Errors
-    /// More transactions than can be shuffled, no randomness, those of `encrypt`.
+    /// More transactions than can be shuffled, no randomness, those of `go_on` and `encrypt`.
     pub(crate) fn each_part<E: From<TransactionsError>>(
         &self,
         unit: usize,
+        go_on: impl Fn() -> Result<(), E>,
         mut encrypt: impl FnMut(Part<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let (baskets, places) = match &self.held {
@@ -335,6 +339,9 @@ impl Shuffled {
                 bytes: Zeroizing::new(vec![0; width * rows]),
             });
             for (row, basket) in baskets.iter().enumerate() {
+                if row % ROWS_AT_ONCE == 0 {
+                    go_on()?;
+                }
                 if !assigned.is_in(row, number) {
                     continue;
                 }
@@ -400,7 +407,7 @@ fn random_order(transactions: usize) -> Result<Zeroizing<Vec<u32>>, Transactions
     let count = u32::try_from(transactions)
         .map_err(|_| TransactionsError::TooManyTransactions { limit })?;
     let mut order = Zeroizing::new((0..count).collect::<Vec<_>>());
-    oboro_ring::sample::shuffle(&mut oboro_ring::sample::fresh_generator()?, &mut order);
+    sample::shuffle(&mut sample::fresh_generator()?, &mut order);
     Ok(order)
 }
 
@@ -612,7 +619,7 @@ mod tests {
             );
             Ok::<_, TransactionsError>(())
         };
-        shuffled.each_part(UNIT, read).unwrap();
+        shuffled.each_part(UNIT, || Ok(()), read).unwrap();
         parts
     }
 
@@ -766,6 +773,14 @@ mod tests {
         }
         // 1000 each, with a standard deviation of 26.
         assert!(seen.iter().all(|it| (800..1200).contains(it)), "{seen:?}");
+    }
+
+    #[test]
+    fn making_a_part_can_be_ended() {
+        let baskets = Transactions::from_named([["a", "b"]]).unwrap();
+        let ended = || TransactionsError::TooManyItems { limit: 0 };
+        let made = Shuffled::of(baskets).each_part(UNIT, || Err(ended()), |_| panic!("no part"));
+        assert_eq!(made, Err(ended()));
     }
 
     #[test]

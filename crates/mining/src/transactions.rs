@@ -4,7 +4,7 @@
 //! index the list of names; each basket is strictly ascending. The number of transactions never changes when items are
 //! dropped.
 
-use oboro_arena::Overflow;
+use oboro_arena::SpillVec;
 use oboro_format::MAX_ROW_ID_BYTES;
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -18,9 +18,9 @@ use std::str::FromStr;
 pub struct Transactions {
     names: Vec<String>,
     /// Basket after basket.
-    items: Overflow<u32>,
+    items: SpillVec<u32>,
     /// Where each ends in `items`.
-    ends: Overflow<u64>,
+    ends: SpillVec<u64>,
     /// Every item with at least this support is present.
     min_item_support: u64,
     /// The id of each transaction; empty if they have none.
@@ -367,8 +367,8 @@ impl TransactionsError {
 pub struct TransactionsBuilder {
     numbers: HashMap<String, u32>,
     names: Vec<String>,
-    items: Overflow<u32>,
-    ends: Overflow<u64>,
+    items: SpillVec<u32>,
+    ends: SpillVec<u64>,
 }
 
 impl Default for TransactionsBuilder {
@@ -402,14 +402,14 @@ impl TransactionsBuilder {
         Self {
             numbers: HashMap::new(),
             names: Vec::new(),
-            items: Overflow::new(bytes),
-            ends: Overflow::new(bytes),
+            items: SpillVec::new(bytes),
+            ends: SpillVec::new(bytes),
         }
     }
 
     /// An empty list of what is to be sorted into baskets, within the same memory.
-    pub(crate) fn list(&self) -> Overflow<u64> {
-        Overflow::new(self.items.limit().saturating_mul(2))
+    pub(crate) fn list(&self) -> SpillVec<u64> {
+        SpillVec::new(self.items.limit().saturating_mul(2))
     }
 
     /// The same with items known in advance, numbered as listed.
@@ -471,15 +471,16 @@ impl TransactionsBuilder {
             let items = self.names.len();
             return Err(TransactionsError::UnknownItem { item, items });
         }
-        let mut kept = start;
-        for read in start..self.items.len() {
-            if read == start || self.items[read] != self.items[kept - 1] {
-                self.items[kept] = self.items[read];
+        let mut kept = 0;
+        for read in 0..appended.len() {
+            if read == 0 || appended[read] != appended[kept - 1] {
+                appended[kept] = appended[read];
                 kept += 1;
             }
         }
-        self.items.truncate(kept);
-        let ended = self.ends.push(kept as u64);
+        let end = start + kept;
+        self.items.truncate(end);
+        let ended = self.ends.push(end as u64);
         ended.map_err(|error| TransactionsError::of_file(&error))
     }
 

@@ -129,15 +129,23 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         rows = rows.with_how_read(how.clone());
     }
     let directory = arguments.directory();
+    let (expected_bytes, parameters) = match &appended_to {
+        Some(dataset) => {
+            let bytes = if new_items == NewItems::Reencrypt && new_columns > 0 {
+                dataset.reencrypted_bytes(new_columns, rows.len() as u64)?
+            } else {
+                dataset.appended_bytes(rows.len() as u64)?
+            };
+            (bytes, dataset.manifest().parameters.clone())
+        }
+        None => {
+            let plan = DatasetPlan::of(&rows, arguments.max_len)?;
+            (plan.bytes, plan.parameters)
+        }
+    };
     if let Some(memory) = memory {
         let part = memory / 4;
-        let degree = match &appended_to {
-            Some(dataset) => dataset.manifest().parameters.degree(),
-            None => DatasetPlan::of(&rows, arguments.max_len)?
-                .parameters
-                .degree(),
-        };
-        let least = rows.least_part_bytes(degree);
+        let least = rows.least_part_bytes(parameters.degree());
         if least > part {
             let fewer = if appended_to.is_none() {
                 ", or leave out rare items (--min-item-support)"
@@ -154,13 +162,6 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         }
         rows = rows.with_part_bytes(part);
     }
-    let expected_bytes = match &appended_to {
-        Some(dataset) if new_items == NewItems::Reencrypt && new_columns > 0 => {
-            dataset.reencrypted_bytes(new_columns, rows.len() as u64)?
-        }
-        Some(dataset) => dataset.appended_bytes(rows.len() as u64)?,
-        None => DatasetPlan::of(&rows, arguments.max_len)?.bytes,
-    };
     let free_bytes = free_bytes(&directory);
     let announcement = || {
         let free = free_bytes.map_or_else(String::new, |free| format!(", {} free", bytes(free)));

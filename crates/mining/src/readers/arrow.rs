@@ -231,11 +231,6 @@ fn guarded<T>(
     let reason = match decoded {
         Ok(Ok(decoded)) => return Ok(decoded),
         Ok(Err(ArrowError::ParquetError(reason) | ArrowError::IpcError(reason))) => reason,
-        // Of a row: see `Column::push`.
-        Ok(Err(ArrowError::MemoryError(_))) => {
-            let file = file.to_owned();
-            return Err(ReadError::RowTooLong { file });
-        }
         Ok(Err(ArrowError::IoError(_, error))) if error.raw_os_error().is_some() => {
             let file = file.to_owned();
             return Err(ReadError::Io { file, error });
@@ -476,7 +471,12 @@ impl<'a> Table<'a> {
                 column.push(row, cells)?;
             }
             Ok(())
-        })
+        })?;
+        if is_too_long(cells) {
+            let file = self.file.clone();
+            return Err(ReadError::RowTooLong { file });
+        }
+        Ok(())
     }
 }
 
@@ -539,6 +539,11 @@ fn item_type(kind: &DataType) -> Option<Kind> {
     }
 }
 
+/// Whether a row has more than one of CSV may have.
+fn is_too_long(cells: &Cells) -> bool {
+    cells.bytes() > MAX_LINE_BYTES || cells.len() > MAX_CELLS
+}
+
 /// The key of a value that is missing.
 const MISSING: usize = usize::MAX;
 
@@ -588,8 +593,11 @@ impl Column {
         }
     }
 
-    /// Adds the cell of a row, or the cells of its list.
+    /// Adds the cell of a row, or the cells of its list; nothing to a row that is too long.
     fn push(&self, row: usize, cells: &mut Cells) -> Result<(), ArrowError> {
+        if is_too_long(cells) {
+            return Ok(());
+        }
         let Some(array) = &self.array else {
             cells.push(|_| {});
             return Ok(());
@@ -619,8 +627,8 @@ impl Column {
                 }
             });
             written?;
-            if cells.bytes() > MAX_LINE_BYTES || cells.len() > MAX_CELLS {
-                return Err(ArrowError::MemoryError(String::new()));
+            if is_too_long(cells) {
+                break;
             }
         }
         Ok(())

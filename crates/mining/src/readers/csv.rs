@@ -145,7 +145,7 @@ impl Reader<'_, '_, '_> {
                 let item = builder.item(name).map_err(self.items_error(line))?;
                 entries
                     .push(entry(transaction, item))
-                    .map_err(self.list_error(line))?;
+                    .map_err(|error| self.list_error(line, &error))?;
             }
             for bin in &bins {
                 if let Some(range) = bin.item(&self, line)? {
@@ -153,7 +153,7 @@ impl Reader<'_, '_, '_> {
                     let item = item.map_err(self.items_error(line))?;
                     entries
                         .push(entry(transaction, item))
-                        .map_err(self.list_error(line))?;
+                        .map_err(|error| self.list_error(line, &error))?;
                 }
             }
             next = self.records.next()?;
@@ -163,7 +163,9 @@ impl Reader<'_, '_, '_> {
         entries.sort_unstable();
         let mut rest = &entries[..];
         for transaction in 0..transactions.len() as u64 {
-            let length = rest.partition_point(|entry| entry >> 32 == transaction);
+            // One after the other: a search would jump about in what may be larger than memory.
+            let of_it = rest.iter().take_while(|&entry| entry >> 32 == transaction);
+            let length = of_it.count();
             let (basket, others) = rest.split_at(length);
             rest = others;
             let basket = basket.iter().map(|&entry| entry as u32);
@@ -571,9 +573,8 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    fn list_error(&self, line: Position) -> impl Fn(io::Error) -> ReadError + use<> {
-        let items_error = self.items_error(line);
-        move |error| items_error(TransactionsError::of_file(&error))
+    fn list_error(&self, line: Position, error: &io::Error) -> ReadError {
+        self.items_error(line)(TransactionsError::of_file(error))
     }
 
     pub(super) fn doubt(

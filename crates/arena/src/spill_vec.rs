@@ -27,7 +27,7 @@ impl Number for u64 {}
 /// A list of numbers, in memory as long as it takes no more than a limit, and beyond that in a file without a name in the
 /// directory for temporary files. The file's pages are mapped: the kernel writes them out and takes their memory when
 /// there is need of it, so that passes over the list in its order take no more memory than there is.
-pub struct Overflow<T: Number> {
+pub struct SpillVec<T: Number> {
     /// In bytes.
     limit: usize,
     held: Held<T>,
@@ -51,7 +51,7 @@ unsafe impl<T: Send> Send for Mapped<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for Mapped<T> {}
 
-impl<T: Number> Overflow<T> {
+impl<T: Number> SpillVec<T> {
     /// An empty list that takes up to `limit` bytes of memory.
     pub fn new(limit: usize) -> Self {
         let held = Held::Memory(Vec::new());
@@ -64,7 +64,7 @@ impl<T: Number> Overflow<T> {
     }
 
     /// Whether the list is in a file.
-    pub fn is_in_file(&self) -> bool {
+    pub fn is_spilled(&self) -> bool {
         matches!(self.held, Held::File(_))
     }
 
@@ -173,14 +173,14 @@ impl<T> Drop for Mapped<T> {
     }
 }
 
-impl<T: Number> Default for Overflow<T> {
+impl<T: Number> Default for SpillVec<T> {
     /// An empty list that stays in memory.
     fn default() -> Self {
         Self::new(usize::MAX)
     }
 }
 
-impl<T: Number> From<Vec<T>> for Overflow<T> {
+impl<T: Number> From<Vec<T>> for SpillVec<T> {
     /// In memory.
     fn from(list: Vec<T>) -> Self {
         let held = Held::Memory(list);
@@ -191,7 +191,7 @@ impl<T: Number> From<Vec<T>> for Overflow<T> {
     }
 }
 
-impl<T: Number> Deref for Overflow<T> {
+impl<T: Number> Deref for SpillVec<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -203,7 +203,7 @@ impl<T: Number> Deref for Overflow<T> {
     }
 }
 
-impl<T: Number> DerefMut for Overflow<T> {
+impl<T: Number> DerefMut for SpillVec<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.held {
             Held::Memory(list) => list,
@@ -213,22 +213,22 @@ impl<T: Number> DerefMut for Overflow<T> {
     }
 }
 
-impl<T: Number> Clone for Overflow<T> {
+impl<T: Number> Clone for SpillVec<T> {
     /// In memory.
     fn clone(&self) -> Self {
         Self::from(self.to_vec())
     }
 }
 
-impl<T: Number + PartialEq> PartialEq for Overflow<T> {
+impl<T: Number + PartialEq> PartialEq for SpillVec<T> {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl<T: Number + Eq> Eq for Overflow<T> {}
+impl<T: Number + Eq> Eq for SpillVec<T> {}
 
-impl<T: Number + fmt::Debug> fmt::Debug for Overflow<T> {
+impl<T: Number + fmt::Debug> fmt::Debug for SpillVec<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
@@ -245,7 +245,7 @@ mod tests {
             runs in prop::collection::vec((prop::collection::vec(any::<u32>(), 0..40_000), any::<u16>()), 1..12),
             limit in 0usize..400_000,
         ) {
-            let mut list = Overflow::new(limit);
+            let mut list = SpillVec::new(limit);
             let mut expected = Vec::new();
             for (numbers, at) in runs {
                 list.extend(numbers.iter().copied()).unwrap();
@@ -264,19 +264,19 @@ mod tests {
             expected.sort_unstable();
             prop_assert_eq!(&*list, &expected[..]);
             prop_assert_eq!(&list.clone(), &list);
-            prop_assert!(list.is_in_file() || 4 * list.len() <= limit);
+            prop_assert!(list.is_spilled() || 4 * list.len() <= limit);
         }
     }
 
     #[test]
     fn beyond_its_limit_it_is_in_a_file() {
-        let mut list = Overflow::new(1000);
+        let mut list = SpillVec::new(1000);
         list.extend(0..60u64).unwrap();
-        assert!(!list.is_in_file());
+        assert!(!list.is_spilled());
         list.extend(60..100_000).unwrap();
-        assert!(list.is_in_file() && list.iter().copied().eq(0..100_000));
-        let mut unlimited = Overflow::default();
+        assert!(list.is_spilled() && list.iter().copied().eq(0..100_000));
+        let mut unlimited = SpillVec::default();
         unlimited.extend(0..100_000u64).unwrap();
-        assert!(!unlimited.is_in_file() && unlimited == list);
+        assert!(!unlimited.is_spilled() && unlimited == list);
     }
 }
