@@ -535,6 +535,7 @@ const HARMLESS: &[(&str, &[&str])] = &[
             "--append-to",
             "--key",
             "--key-command",
+            "--memory",
             "--out",
             "--passphrase-command",
             "--passphrase-file",
@@ -940,6 +941,13 @@ const ITEMSETS: &[(&str, Effect)] = &[
         Refuses {
             what: "rules of itemsets that are not all there",
             test: "crates/cli/tests/cli/results.rs::closed_and_maximal_itemsets_are_kept",
+        },
+    ),
+    (
+        "containing",
+        Refuses {
+            what: "rules of itemsets that are not all there",
+            test: "crates/cli/tests/cli/results.rs::itemsets_are_listed_that_contain_what_was_asked_for",
         },
     ),
     (
