@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use rustix::fs::{self, FallocateFlags};
+use rustix::fs::{self, FallocateFlags, Mode};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -124,6 +124,8 @@ impl<T: Number> SpillVec<T> {
 impl<T> Mapped<T> {
     fn create() -> io::Result<Self> {
         let file = tempfile::tempfile()?;
+        // It has no name, but a process can be asked for what it has open.
+        fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
         Ok(Self {
             file,
             start: NonNull::dangling(),
@@ -238,6 +240,7 @@ impl<T: Number + fmt::Debug> fmt::Debug for SpillVec<T> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::os::unix::fs::PermissionsExt;
 
     proptest! {
         #[test]
@@ -266,6 +269,17 @@ mod tests {
             prop_assert_eq!(&list.clone(), &list);
             prop_assert!(list.is_spilled() || 4 * list.len() <= limit);
         }
+    }
+
+    #[test]
+    fn its_file_is_for_this_user_only() {
+        let mut list = SpillVec::new(0);
+        list.push(1u32).unwrap();
+        let Held::File(mapped) = &list.held else {
+            panic!("it is in memory");
+        };
+        let mode = mapped.file.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600);
     }
 
     #[test]

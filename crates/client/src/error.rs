@@ -85,7 +85,7 @@ pub enum ClientError {
     )]
     NoPairs,
     #[error(
-        "{0:?} is no item of this dataset; give its name as it is, without quotes, and check its spelling, and whether it was left out as rare"
+        "{0:?} is no item of this dataset; give its name as it is, in a list of the command with double quotes around one that has commas or spaces at its ends, and check its spelling, and whether it was left out as rare"
     )]
     UnknownItem(String),
     #[error(

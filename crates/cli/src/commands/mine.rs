@@ -64,7 +64,7 @@ pub struct Arguments {
     #[arg(long)]
     maximal: bool,
     /// List only itemsets that contain all of these items: names separated by commas, in double quotes if they have
-    /// commas. The server learns no less of it.
+    /// commas or spaces at their ends. The server learns no less of it.
     #[arg(long, value_name = "ITEMS", value_parser = names, conflicts_with = "top")]
     containing: Vec<NameList>,
     /// The longest itemsets to search for [default: what the dataset was encrypted for].

@@ -373,14 +373,20 @@ impl ReadOptions {
     }
 }
 
-/// Parses a list as `--drop-columns` takes it: separated by commas, quoted if necessary.
+/// Parses a list as `--drop-columns` takes it: separated by commas, quoted if necessary. Spaces around a name are left out
+/// unless it is quoted.
 ///
 /// # Errors
 /// A quote that is not closed, or that ends within a name.
 pub fn columns_in(list: &str) -> Result<Vec<String>, UnknownOption> {
     let mut cells = Cells::default();
     match cells.split(list, b',') {
-        Split::Whole => Ok(cells.iter().map(str::to_owned).collect()),
+        Split::Whole => Ok((0..cells.len())
+            .map(|place| match cells.is_quoted(place) {
+                true => cells.raw(place).to_owned(),
+                false => cells.cell(place).to_owned(),
+            })
+            .collect()),
         Split::Open | Split::AfterQuote | Split::TooMany => Err(UnknownOption {
             given: list.to_owned(),
             what: "a list of columns",

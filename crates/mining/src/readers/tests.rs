@@ -646,6 +646,12 @@ fn a_header_longer_than_the_sample_is_seen_whole() {
 }
 
 #[test]
+fn a_name_in_quotes_keeps_its_spaces() {
+    let names = columns_in(r#" tea ,"bread ",bread,"a, b""#).unwrap();
+    assert_eq!(names, ["tea", "bread ", "bread", "a, b"]);
+}
+
+#[test]
 fn format_names_read_back() {
     for (name, format) in Format::NAMES {
         assert_eq!(name.parse(), Ok(format));
