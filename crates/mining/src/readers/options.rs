@@ -382,9 +382,12 @@ pub fn columns_in(list: &str) -> Result<Vec<String>, UnknownOption> {
     let mut cells = Cells::default();
     match cells.split(list, b',') {
         Split::Whole => Ok((0..cells.len())
-            .map(|place| match cells.is_quoted(place) {
-                true => cells.raw(place).to_owned(),
-                false => cells.cell(place).to_owned(),
+            .map(|place| {
+                if cells.is_quoted(place) {
+                    cells.raw(place).to_owned()
+                } else {
+                    cells.cell(place).to_owned()
+                }
             })
             .collect()),
         Split::Open | Split::AfterQuote | Split::TooMany => Err(UnknownOption {
