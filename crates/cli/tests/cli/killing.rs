@@ -200,7 +200,7 @@ fn encryption_that_ctrl_c_ends_leaves_nothing() {
     let owner = Home::with_key();
     // Takes longer than a signal takes to arrive.
     owner.write_fimi("rows.dat", &random_baskets(500_000, 40, 96));
-    let encryption = owner.start("encrypt rows.dat --max-len 2 --threads 1");
+    let encryption = owner.start_interruptible("encrypt rows.dat --max-len 2 --threads 1");
     until("it has begun", || is_partly_there(&owner).then_some(()));
     encryption.signal("INT");
     let ended = encryption.ended();

@@ -82,7 +82,7 @@ fn ctrl_c_ends_a_query_and_says_that_it_may_be_asked_again() {
     let (owner, _operator, server) = uploaded();
     let proxy = Proxy::to(server.address());
     proxy.stall_after(Direction::Down, IN_THE_ANSWER);
-    let query = owner.start(&format!("{MINE} --server {}", proxy.url()));
+    let query = owner.start_interruptible(&format!("{MINE} --server {}", proxy.url()));
     proxy.wait_until_stalled(1);
     query.signal("INT");
     let ended = query.ended();

@@ -143,6 +143,17 @@ impl Home {
         self.spawn(command)
     }
 
+    /// As [`start`](Self::start), but Ctrl-C reaches it even if these tests run in the background of a shell, which keeps
+    /// it from what it runs there.
+    pub fn start_interruptible(&self, line: &str) -> Process {
+        let mut command = Command::new("env");
+        command
+            .arg("--default-signal=INT")
+            .arg(&*self.oboro.borrow())
+            .args(line.split_whitespace());
+        self.spawn(command)
+    }
+
     /// Starts a shell script in which `$oboro` is the command.
     pub fn start_shell(&self, script: &str) -> Process {
         let mut command = Command::new("sh");
