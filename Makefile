@@ -30,7 +30,7 @@ PYTEST =
 STEP =
 FORCE =
 
-.PHONY: help demo demo-genome docs bench-smoke bench-full bench-abuse bench-alloc bench-alloc-paper bench-engine bench-genome bench-growth bench-mining bench-numa bench-python bench-ray bench-ring bench-scrape bench-ssd bench-ssd-budgets bench-ssd-latency bench-support bench-table6 bench-tasks packages packages-reproducible test test-abuse test-arm64 test-lab test-rust test-alloc test-alloc-long test-faults test-growth test-numa test-package test-packages test-previous test-python test-ray test-s3 fuzz nightly papers lint lint-rust lint-python lint-shell lint-c fmt build build-lab clean
+.PHONY: help demo demo-genome docs bench-smoke bench-full bench-abuse bench-alloc bench-alloc-paper bench-engine bench-genome bench-growth bench-mining bench-numa bench-python bench-ray bench-ring bench-scrape bench-ssd bench-ssd-budgets bench-ssd-latency bench-support bench-table6 bench-tasks packages packages-reproducible test test-abuse test-arm64 test-lab test-rust test-alloc test-alloc-long test-faults test-growth test-numa test-package test-packages test-previous test-python test-ray test-s3 fuzz nightly papers lint lint-rust lint-elsewhere lint-python lint-shell lint-c fmt build build-lab clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -247,7 +247,7 @@ test-growth: | setup-test ## Ten thousand random histories of a dataset that gro
 test-package: | setup-python ## Install command and package as README.md says, and run its commands
 	scripts/package.sh
 
-packages: .venv-python/installed $(PACKAGE_TOOLS) | setup-packages ## Build wheels, sdist and Debian packages into target/packages; PACKAGES_FOR=amd64 for one
+packages: .venv-python/installed $(PACKAGE_TOOLS) | setup-packages ## Build wheels, sdist, Debian packages and OCI images into target/packages; PACKAGES_FOR=amd64 for one
 	$(PACKAGES) build
 
 test-packages: .venv-python/installed | setup-packages ## Install what make packages built in clean environments, and try it
@@ -272,7 +272,7 @@ nightly: ## Run what takes too long for .ci/run, into docs/verification.md; STEP
 fuzz: $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION) | setup-fuzz ## Give every decoder made-up bytes for a minute
 	CARGO_FUZZ="$(CURDIR)/$(CARGO_FUZZ)" FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(FUZZ_TARGET)
 
-lint: lint-rust lint-python lint-shell lint-c ## Check format, lints, documentation and types
+lint: lint-rust lint-elsewhere lint-python lint-shell lint-c ## Check format, lints, documentation and types
 
 lint-rust: .venv/installed | setup-lint ## Check format, Clippy, documentation and dependencies of the crates
 	cargo fmt --all --check
@@ -285,6 +285,11 @@ lint-rust: .venv/installed | setup-lint ## Check format, Clippy, documentation a
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cd lab && cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
+
+# C is not compiled: for these systems a compiler of it would be needed, and only other packages have some.
+lint-elsewhere: | setup-elsewhere ## Check that the owner's command compiles for macOS and Windows
+	$(foreach target,aarch64-apple-darwin x86_64-pc-windows-gnu,TARGET_CC=true TARGET_AR=true cargo clippy --locked \
+	    -p oboro --no-default-features --features arrow --target $(target) -- -D warnings &&) true
 
 lint-python: $(if $(PYTHON_FILES),.venv/installed .venv-python/installed) | setup-lint ## Check format, ruff and types of the Python files
 ifeq ($(PYTHON_FILES),)
@@ -360,11 +365,12 @@ NEEDS_bench := python venv
 NEEDS_numa := rust cc c++ cmake python venv
 NEEDS_test := rust cc c++ cmake python venv
 NEEDS_python := rust cc python venv
-NEEDS_packages := rust cc python venv git rust-arm64 cc-arm64 qemu-arm64 dpkg-dev mmdebstrap
+NEEDS_packages := rust cc python venv git rust-arm64 cc-arm64 qemu-arm64 dpkg-dev mmdebstrap umoci runc
 NEEDS_arm64 := rust cc c++ cmake rust-arm64 cc-arm64 c++-arm64 qemu-arm64
+NEEDS_elsewhere := rust cc rust-macos rust-windows
 NEEDS_fuzz := rust cc c++
 NEEDS_lint := rust cc rustfmt clippy python venv
-SETUPS := setup-build setup-alloc setup-bench setup-numa setup-test setup-packages setup-arm64 setup-python setup-fuzz setup-lint
+SETUPS := setup-build setup-alloc setup-bench setup-numa setup-test setup-packages setup-arm64 setup-elsewhere setup-python setup-fuzz setup-lint
 
 .PHONY: $(SETUPS)
 $(SETUPS): setup-%:

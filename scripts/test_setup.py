@@ -198,6 +198,8 @@ def test_what_compiles_for_arm64_is_named(machine: Machine) -> None:
     assert " --target aarch64-unknown-linux-gnu\n" in said
     (machine.home / "sysroot/lib/rustlib/aarch64-unknown-linux-gnu").mkdir(parents=True)
     assert machine.setup("rust-arm64", "cc-arm64") == "0: "
+    said = machine.setup("rust-arm64", "rust-macos", "rust-windows")
+    assert " --target aarch64-apple-darwin --target x86_64-pc-windows-gnu\n" in said
 
 
 def test_what_the_benches_measure_is_named_and_installed(machine: Machine) -> None:

@@ -43,6 +43,10 @@ def rows(
     given = options(reading or {})
     if isinstance(data, (str, os.PathLike)):
         return Rows.read(data, like=like, **given)
+    if "memory" in given:
+        raise InputError(
+            "memory is about files, and these data are in memory already; leave it out"
+        )
     has_names = isinstance(data, pd.DataFrame) or _is_arrow(data)
     row_ids = given.get("row_ids")
     if not (has_names and isinstance(row_ids, str)):

@@ -22,6 +22,7 @@ class Reading(TypedDict, total=False):
     row_ids: str | Iterable[str] | Iterable[int]
     bins: str | Sequence[str] | Mapping[str, Sequence[float]]
     taxonomy: str | os.PathLike[str]
+    memory: int
 
 
 def options(reading: Reading) -> dict[str, Any]:

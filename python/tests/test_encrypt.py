@@ -173,6 +173,27 @@ def test_an_interrupt_leaves_nothing(temporary: Path, keys: oboro.Keys) -> None:
         assert list(temporary.iterdir()) == []
 
 
+def test_a_file_is_encrypted_within_memory(
+    temporary: Path, keys: oboro.Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = temporary.parent / "rows.dat"
+    rows.write_text("".join(f"{n % 7} {7 + n % 5}\n" for n in range(40_000)))
+    enc = oboro.encrypt(rows, keys, max_len=2, memory=1 << 20)
+    enc.append(rows, memory=1 << 20)
+    with oboro.local() as server:
+        found = server.upload(enc).apriori(keys, 0.01)
+    both = found.loc[found["itemsets"] == frozenset({0, 7}), "support"]
+    assert len(found) == 7 + 5 + 7 * 5 and both.item() == 1143 / 40_000
+    with pytest.raises(errors.InputError, match=r"too little.* give memory=[0-9]+ or more"):
+        oboro.encrypt(rows, keys, max_len=2, memory=1000)
+    with pytest.raises(errors.InputError, match="memory is about files"):
+        oboro.encrypt(frame(), keys, memory=1 << 30)
+    monkeypatch.setenv("TMPDIR", str(temporary / "nowhere"))
+    with pytest.raises(errors.InputError, match="set TMPDIR to another directory"):
+        oboro.encrypt(rows, keys, max_len=2, path=temporary / "d", memory=1 << 19)
+    assert not list(temporary.iterdir())
+
+
 def test_rows_are_encrypted_once(keys: oboro.Keys) -> None:
     rows = oboro._oboro.Rows.from_baskets([["a"]])
     oboro._oboro.Encrypted.create(rows, keys, max_len=1)

@@ -10,7 +10,6 @@ mod arena;
 mod assignment;
 mod distances;
 mod list;
-mod spill_vec;
 mod sysfs;
 mod topology;
 
@@ -18,5 +17,4 @@ pub use allowed::Allowed;
 pub use arena::{Arena, ArenaBlock, ArenaError, Backing, MemoryPolicy, Pages, page_size};
 pub use assignment::CpuAssignment;
 pub use distances::Distances;
-pub use spill_vec::{Number, SpillVec};
 pub use topology::{Cache, CacheKind, Core, Node, Topology, TopologyError};

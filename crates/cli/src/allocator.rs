@@ -5,6 +5,7 @@
 static ALLOCATOR: fcmalloc::FcMalloc = fcmalloc::FcMalloc;
 
 /// Returns free memory to the kernel.
+#[cfg(feature = "serve")]
 pub fn release_memory() {
     #[cfg(feature = "fcmalloc")]
     fcmalloc::trim();

@@ -4,14 +4,12 @@ use crate::failure::Failure;
 use crate::interrupt::{asking, connect};
 use crate::output::waits;
 use crate::secret_command::{MOST, output_of};
-use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
 use oboro_client::{Connection, Identity, Options};
 use oboro_format::ErrorClass;
 use oboro_mining::readers::{Bin, Encoding, Missing, Separator, Spaces, columns_in};
 use oboro_mining::{Dataset, Format, ReadOptions};
 use oboro_rlwe::{KeyFileError, MasterKey, Passphrase, PrivateFileError, open_private};
-use oboro_store::Location;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read};
 use std::num::NonZeroUsize;
@@ -523,27 +521,4 @@ pub fn dataset_name(name: Option<&String>, bundle: &Path) -> Result<String, Fail
         );
         Failure::of(ErrorClass::Input, sentence)
     })
-}
-
-/// Where a store is, given as a directory or, with a directory for its cache, as a URL.
-pub fn location(
-    data: &Path,
-    cache: Option<&Path>,
-    cache_size: Option<ByteSize>,
-) -> Result<Location, Failure> {
-    let url = data.to_str().filter(|data| data.contains("://"));
-    match (url, cache) {
-        (None, None) => Ok(Location::from(data)),
-        (None, Some(_)) => {
-            Err("--cache is for object storage; give its URL with --data, or leave --cache out".into())
-        }
-        (Some(_), None) => Err(
-            "object storage needs a directory here for uploads in progress and cached data; give one with --cache".into(),
-        ),
-        (Some(url), Some(cache)) => Ok(Location::Objects {
-            url: url.to_owned(),
-            cache: cache.into(),
-            cache_bytes: cache_size.map_or(u64::MAX, |size| size.as_u64()),
-        }),
-    }
 }

@@ -2,11 +2,14 @@
 
 use oboro_client::ClientError;
 use oboro_format::{ErrorClass, FormatError};
+#[cfg(feature = "serve")]
 use oboro_genome_server::GenomeError;
 use oboro_mining::transactions::TransactionsError;
 use oboro_mining::{AprioriError, DatasetError, ItemsetsError, ReadError, RulesError};
 use oboro_rlwe::KeyFileError;
+#[cfg(feature = "serve")]
 use oboro_server::{ServeError, WholeError};
+#[cfg(feature = "serve")]
 use oboro_store::StoreError;
 use std::error::Error;
 use std::fmt;
@@ -74,21 +77,6 @@ impl Failure {
             error.class()
         } else if let Some(error) = self.as_a::<FormatError>() {
             error.kind().into()
-        } else if let Some(error) = self.as_a::<StoreError>() {
-            error.kind().into()
-        } else if let Some(error) = self.as_a::<GenomeError>() {
-            error.kind().into()
-        } else if let Some(error) = self.as_a::<WholeError>() {
-            match error {
-                WholeError::Store(error) => error.kind().into(),
-                WholeError::Genome(error) => error.kind().into(),
-            }
-        } else if let Some(error) = self.as_a::<ServeError>() {
-            match error {
-                ServeError::Store(error) => error.kind().into(),
-                ServeError::Unprotected(_) => ErrorClass::Input,
-                _ => ErrorClass::Server,
-            }
         } else if self.as_a::<KeyFileError>().is_some() {
             ErrorClass::Keys
         } else if self.as_a::<ReadError>().is_some()
@@ -98,8 +86,34 @@ impl Failure {
         {
             ErrorClass::Input
         } else {
-            ErrorClass::Other
+            self.operators_class().unwrap_or(ErrorClass::Other)
         }
+    }
+
+    /// That of an operator's commands.
+    #[cfg(feature = "serve")]
+    fn operators_class(&self) -> Option<ErrorClass> {
+        if let Some(error) = self.as_a::<StoreError>() {
+            Some(error.kind().into())
+        } else if let Some(error) = self.as_a::<GenomeError>() {
+            Some(error.kind().into())
+        } else if let Some(error) = self.as_a::<WholeError>() {
+            Some(match error {
+                WholeError::Store(error) => error.kind().into(),
+                WholeError::Genome(error) => error.kind().into(),
+            })
+        } else {
+            self.as_a::<ServeError>().map(|error| match error {
+                ServeError::Store(error) => error.kind().into(),
+                ServeError::Unprotected(_) => ErrorClass::Input,
+                _ => ErrorClass::Server,
+            })
+        }
+    }
+
+    #[cfg(not(feature = "serve"))]
+    fn operators_class(&self) -> Option<ErrorClass> {
+        None
     }
 
     /// The exit code of its class; docs/commands.md lists them. 2 is wrong usage, as clap has it.

@@ -2,7 +2,6 @@
 //! once, as the first does anywhere else.
 
 use oboro_client::{ClientError, Connection, Options};
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use std::fs;
 use std::io;
 use std::ops::ControlFlow;
@@ -10,7 +9,6 @@ use std::process;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// As shells have it for a process that SIGINT ends.
@@ -18,8 +16,6 @@ const INTERRUPTED: i32 = 130;
 
 /// Whether somebody is asked on the terminal.
 static IS_ASKING: AtomicBool = AtomicBool::new(false);
-/// How the terminal was before that.
-static TERMINAL: OnceLock<Termios> = OnceLock::new();
 /// Whether there is work that looks at the token.
 static IS_LOOKED_AT: AtomicBool = AtomicBool::new(false);
 
@@ -34,9 +30,7 @@ pub fn watched() -> CancellationToken {
 /// # Errors
 /// Those of `question`.
 pub fn asking<T>(question: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    if let Ok(before) = tcgetattr(io::stdin()) {
-        TERMINAL.get_or_init(|| before);
-    }
+    terminal::remember();
     IS_ASKING.store(true, Ordering::SeqCst);
     watch();
     let answer = question();
@@ -65,17 +59,13 @@ fn watch() -> CancellationToken {
             // Here, and not on that thread: from now on no Ctrl-C is missed.
             let interrupts = {
                 let _within = runtime.enter();
-                signal(SignalKind::interrupt())
+                interrupts()
             };
             if let Ok(mut interrupts) = interrupts {
                 thread::spawn(move || {
                     runtime.block_on(async {
                         while interrupts.recv().await.is_some() {
-                            if IS_ASKING.load(Ordering::SeqCst)
-                                && let Some(before) = TERMINAL.get()
-                            {
-                                // Best effort: there is nobody else to put it right.
-                                let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+                            if IS_ASKING.load(Ordering::SeqCst) && terminal::restore() {
                                 process::exit(INTERRUPTED);
                             }
                             if cancelled.is_cancelled() || !IS_LOOKED_AT.load(Ordering::SeqCst) {
@@ -90,6 +80,50 @@ fn watch() -> CancellationToken {
         token
     };
     TOKEN.get_or_init(watch).clone()
+}
+
+#[cfg(unix)]
+fn interrupts() -> io::Result<tokio::signal::unix::Signal> {
+    use tokio::signal::unix::{SignalKind, signal};
+    signal(SignalKind::interrupt())
+}
+
+#[cfg(windows)]
+use tokio::signal::windows::ctrl_c as interrupts;
+
+/// How the terminal was before something was asked there.
+#[cfg(unix)]
+mod terminal {
+    use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+    use std::io;
+    use std::sync::OnceLock;
+
+    static BEFORE: OnceLock<Termios> = OnceLock::new();
+
+    pub fn remember() {
+        if let Ok(before) = tcgetattr(io::stdin()) {
+            BEFORE.get_or_init(|| before);
+        }
+    }
+
+    /// Whether there is something to restore. Best effort: there is nobody else to put it right.
+    pub fn restore() -> bool {
+        let Some(before) = BEFORE.get() else {
+            return false;
+        };
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        true
+    }
+}
+
+/// The console belongs to nobody there after the process.
+#[cfg(windows)]
+mod terminal {
+    pub fn remember() {}
+
+    pub fn restore() -> bool {
+        true
+    }
 }
 
 /// Whether Ctrl-C is not for this process, as for one that a shell started in the background.

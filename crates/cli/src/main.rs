@@ -14,6 +14,8 @@ mod output;
 mod profile;
 mod results;
 mod secret_command;
+// Of all commands, `serve` has settings.
+#[cfg_attr(not(feature = "serve"), allow(dead_code))]
 mod settings;
 
 use clap::{Parser, Subcommand};
@@ -57,7 +59,7 @@ enum Command {
     /// Make a lost dataset directory again, without ciphertext, of the record kept at the server.
     Recover(commands::recover::Arguments),
     /// Find the frequent itemsets of an uploaded dataset.
-    Mine(commands::mine::Arguments),
+    Mine(Box<commands::mine::Arguments>),
     /// Count itemsets of an uploaded dataset that you name.
     Count(commands::count::Arguments),
     /// Count the pairs of one item with each other item of an uploaded dataset.
@@ -71,11 +73,6 @@ enum Command {
     Rules(commands::rules::Arguments),
     /// Make a page about mined itemsets and their rules that any browser shows.
     Report(commands::report::Arguments),
-    /// Store and count encrypted datasets for others.
-    Serve(commands::serve::Arguments),
-    /// Make, list and revoke the tokens of which callers of a server must present one.
-    #[command(subcommand)]
-    Token(commands::token::Command),
     /// List the datasets on a server.
     Datasets(commands::datasets::Arguments),
     /// Delete a dataset from a server, which keeps it for some time in case it is wanted back.
@@ -93,16 +90,12 @@ enum Command {
     Inspect(commands::inspect::Arguments),
     /// Check what a store or a server holds, genomes included, against its digests.
     Scrub(commands::scrub::Arguments),
-    /// Sum up what the owners on a server used: calls, bytes, computing, storage.
-    Usage(commands::usage::Arguments),
-    /// Copy what a store has published, its genomes too, even while a server has it open.
-    Backup(commands::backup::Arguments),
-    /// Look after the store of a server that is stopped.
-    #[command(subcommand)]
-    Store(commands::store::Command),
     /// Search genomes on a server with queries that it cannot read.
     #[command(subcommand)]
     Genome(commands::genome::Command),
+    #[cfg(feature = "serve")]
+    #[command(flatten)]
+    Operating(commands::operating::Command),
     /// Print the script that completes this command in a shell.
     Completions(commands::shell::CompletionsArguments),
     /// Write a manual page for each command.
@@ -124,6 +117,7 @@ fn main() -> ExitCode {
     }
 }
 
+#[cfg_attr(not(feature = "serve"), allow(unused_variables))]
 fn run(command: Command, settings: &Settings, output: Output) -> Outcome {
     match command {
         Command::Keygen(arguments) => commands::keygen::run(&arguments, output),
@@ -142,8 +136,6 @@ fn run(command: Command, settings: &Settings, output: Output) -> Outcome {
         Command::RowIds(arguments) => commands::row_ids::run(&arguments, output),
         Command::Rules(arguments) => commands::rules::run(&arguments, output),
         Command::Report(arguments) => commands::report::run(&arguments, output),
-        Command::Serve(arguments) => commands::serve::run(&arguments, settings, output),
-        Command::Token(command) => commands::token::run(&command, output),
         Command::Datasets(arguments) => commands::datasets::list(&arguments, output),
         Command::Delete(arguments) => commands::datasets::delete(&arguments, output),
         Command::Undelete(arguments) => commands::datasets::undelete(&arguments, output),
@@ -151,10 +143,9 @@ fn run(command: Command, settings: &Settings, output: Output) -> Outcome {
         Command::Queries(arguments) => commands::queries::run(&arguments, output),
         Command::Inspect(arguments) => commands::inspect::run(&arguments, output),
         Command::Scrub(arguments) => commands::scrub::run(&arguments, output),
-        Command::Usage(arguments) => commands::usage::run(&arguments, output),
-        Command::Backup(arguments) => commands::backup::run(&arguments, output),
-        Command::Store(command) => commands::store::run(&command, output),
         Command::Genome(command) => commands::genome::run(&command, output),
+        #[cfg(feature = "serve")]
+        Command::Operating(command) => commands::operating::run(&command, settings, output),
         Command::Completions(arguments) => commands::shell::completions(&arguments),
         Command::Man(arguments) => commands::shell::man(&arguments, output),
     }

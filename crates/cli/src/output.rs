@@ -6,12 +6,12 @@ use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, Prog
 use oboro_client::Wait;
 use oboro_format::{Bundle, ErrorClass};
 use oboro_mining::{escaped, escaped_lines};
+use oboro_system::{sync_directory, with_mode};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -452,14 +452,13 @@ impl OutputFile {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         // Removed unless it is renamed.
-        let mut file = tempfile::Builder::new()
-            .prefix(&format!(".{name}."))
-            .permissions(Permissions::from_mode(self.mode))
+        let prefix = format!(".{name}.");
+        let mut file = with_mode(self.mode, tempfile::Builder::new().prefix(&prefix))
             .tempfile_in(directory)?;
         file.write_all(content)?;
         file.as_file().sync_all()?;
         file.persist(&self.path)?;
-        File::open(directory)?.sync_all()
+        sync_directory(directory)
     }
 }
 

@@ -3,11 +3,11 @@
 
 use crate::failure::Failure;
 use oboro_format::ErrorClass;
+use oboro_system::can_be_anybodys;
 use std::collections::BTreeMap;
 use std::env;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -253,17 +253,10 @@ fn settings(name: Option<String>) -> Result<Option<BTreeMap<String, String>>, Fa
 
 /// A path that begins with `~/`, or is relative to the file.
 fn resolved(value: &str, config: &Path) -> PathBuf {
-    let home = env::var_os("HOME").map(PathBuf::from);
-    match (value.strip_prefix("~/"), home) {
+    match (value.strip_prefix("~/"), env::home_dir()) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => config.parent().unwrap_or(Path::new("")).join(value),
     }
-}
-
-/// Whether others than its owner, this user or the system's administrator, can write it.
-fn can_be_anybodys(file: &Metadata) -> bool {
-    let own = rustix::process::geteuid().as_raw();
-    file.mode() & 0o022 != 0 || ![0, own].contains(&file.uid())
 }
 
 /// The file: `OBORO_CONFIG`, or where programs of one's own have theirs.
@@ -272,8 +265,13 @@ fn path() -> Option<PathBuf> {
     if let Some(path) = given("OBORO_CONFIG") {
         return Some(path.into());
     }
-    let folder = given("XDG_CONFIG_HOME").map(PathBuf::from);
-    let folder = folder.or_else(|| Some(PathBuf::from(given("HOME")?).join(".config")))?;
+    let own = if cfg!(windows) {
+        "APPDATA"
+    } else {
+        "XDG_CONFIG_HOME"
+    };
+    let folder = given(own).map(PathBuf::from);
+    let folder = folder.or_else(|| Some(env::home_dir()?.join(".config")))?;
     Some(folder.join("oboro").join("config.toml"))
 }
 

@@ -5,7 +5,6 @@
 
 use crate::failure::Failure;
 use std::io::Read;
-use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use zeroize::Zeroizing;
 
@@ -22,8 +21,13 @@ pub fn output_of(command: &str, setting: &str) -> Result<Zeroizing<Vec<u8>>, Fai
             "the command of {setting} {problem}; run it by itself to see what it does"
         ))
     };
-    let mut child = Command::new("sh")
-        .args(["-c", command])
+    let [shell, option] = if cfg!(windows) {
+        ["cmd", "/C"]
+    } else {
+        ["sh", "-c"]
+    };
+    let mut child = Command::new(shell)
+        .args([option, command])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -50,11 +54,8 @@ pub fn output_of(command: &str, setting: &str) -> Result<Zeroizing<Vec<u8>>, Fai
 }
 
 fn how(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit status {code}"),
-        (None, Some(signal)) => format!("ended by signal {signal}"),
-        (None, None) => "ended".to_owned(),
-    }
+    // "exit status: 3", "signal: 9 (SIGKILL)"
+    status.to_string().replacen(": ", " ", 1)
 }
 
 #[cfg(test)]
@@ -75,7 +76,7 @@ mod tests {
             ("yes secret", "printed more than 4096 bytes"),
             ("true", "printed nothing"),
             ("echo secret; exit 3", "failed (exit status 3)"),
-            ("echo secret; kill -9 $$", "failed (ended by signal 9)"),
+            ("echo secret; kill -9 $$", "failed (signal 9 (SIGKILL))"),
         ] {
             let message = refused(command);
             assert!(message.contains(problem), "{message}");

@@ -205,7 +205,12 @@ impl Source {
 
 /// The definition of all commands, with the variables of the one that has settings.
 fn command() -> clap::Command {
-    Cli::command().mut_subcommand(SERVE, |serve| {
+    let command = Cli::command();
+    // A build without it has no settings.
+    if command.find_subcommand(SERVE).is_none() {
+        return command;
+    }
+    command.mut_subcommand(SERVE, |serve| {
         serve.mut_args(|flag| {
             // A variable must not turn each start into a check.
             let long = flag.get_long().filter(|it| *it != CHECK_CONFIG);

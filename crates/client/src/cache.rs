@@ -10,10 +10,10 @@ use oboro_format::codec::{Reader, Writer};
 use oboro_format::files::{io_error, names, remove_if_there};
 use oboro_format::{Bundle, Corruption, DatasetId, FormatError, Manifest};
 use oboro_ring::Column;
-use std::fs::{self, DirBuilder, File};
+use oboro_system::{private_directories, read_exact_at};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::NamedTempFile;
@@ -126,9 +126,8 @@ impl Cache {
             return None;
         }
         let begin = || -> io::Result<NamedTempFile> {
-            DirBuilder::new()
+            private_directories()
                 .recursive(true)
-                .mode(0o700)
                 .create(&self.directory)?;
             let mut file = tempfile::Builder::new()
                 .prefix(PARTIAL)
@@ -157,7 +156,7 @@ impl Held {
         for (part, bytes) in self.has.parts(manifest) {
             if wanted(part) {
                 let mut sealed = vec![0; bytes];
-                file.read_exact_at(&mut sealed, offset)?;
+                read_exact_at(&file, &mut sealed, offset)?;
                 take(part, sealed);
             }
             offset += bytes as u64;

@@ -6,9 +6,9 @@
 use oboro_format::Manifest;
 use oboro_format::files::{names, remove_if_there};
 use oboro_ring::Column;
-use std::fs::{self, DirBuilder};
+use oboro_system::private_directories;
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The directory in a bundle's.
@@ -68,10 +68,8 @@ impl KeptMoments {
             if most == 0 {
                 return Ok(());
             }
-            let mut directory = DirBuilder::new();
-            directory
+            private_directories()
                 .recursive(true)
-                .mode(0o700)
                 .create(&self.version)?;
             for version in names(&self.directory).unwrap_or_default() {
                 let version = self.directory.join(version);

@@ -15,11 +15,11 @@ use crate::id::Digest;
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
 use crate::recovery::RecoveryContent;
 use crate::segment::{Segment, SegmentDescription, SegmentWriter};
+use oboro_system::with_mode;
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
@@ -170,9 +170,7 @@ impl Bundle {
     /// Starts a temporary bundle: a directory of its own below `within`, which is removed when the bundle, and every
     /// later version of it, has been dropped.
     pub fn create_temporary(within: &Path) -> Result<BundleWriter, FormatError> {
-        let directory = tempfile::Builder::new()
-            .prefix("oboro-")
-            .permissions(Permissions::from_mode(0o700))
+        let directory = with_mode(0o700, tempfile::Builder::new().prefix("oboro-"))
             .tempdir_in(within)
             .map_err(io_error("create a temporary directory in", within))?;
         let path = directory.path().to_path_buf();

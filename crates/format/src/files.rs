@@ -4,12 +4,14 @@
 //! does that. Errors name the path; a full disk is reported as such.
 
 use crate::error::FormatError;
-use rustix::io::Errno;
+pub use oboro_system::is_out_of_descriptors;
+use oboro_system::{
+    FileId, changed_at, file_id, keep_owner, open_directory, private_directories, privately,
+};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// Turns an I/O error into one that names the operation and the path.
@@ -28,12 +30,6 @@ pub fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> 
     }
 }
 
-/// Whether this process, or the system, has as many files open as it may: that passes, and says nothing about the file.
-pub fn is_out_of_descriptors(error: &io::Error) -> bool {
-    let exhausted = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
-    exhausted.contains(&error.raw_os_error())
-}
-
 /// Whether files in `directory` can be made, written and removed, durably: tries it with one named `.probe`.
 ///
 /// # Errors
@@ -41,12 +37,7 @@ pub fn is_out_of_descriptors(error: &io::Error) -> bool {
 pub fn try_writing(directory: &Path) -> Result<(), FormatError> {
     let probe = directory.join(".probe");
     let write = || {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&probe)?;
+        let mut file = new_file().open(&probe)?;
         file.write_all(b"writable")?;
         file.sync_all()
     };
@@ -60,8 +51,14 @@ pub fn try_writing(directory: &Path) -> Result<(), FormatError> {
 pub fn free_bytes(path: &Path) -> Option<u64> {
     let there = path.ancestors().find(|it| it.exists());
     let there = there.unwrap_or(Path::new("."));
-    let about = rustix::fs::statvfs(there).ok()?;
-    (about.f_blocks > 0).then(|| about.f_bavail.saturating_mul(about.f_frsize))
+    oboro_system::free_bytes(there)
+}
+
+/// Options that make a file for this user only, or empty the one that is there.
+fn new_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    privately(options.write(true).create(true).truncate(true));
+    options
 }
 
 /// Whether written data survive a power cut.
@@ -100,9 +97,7 @@ pub fn partial_path(path: &Path) -> PathBuf {
 
 /// Makes renames, creations and removals in `directory` durable.
 pub fn sync_directory(directory: &Path) -> Result<(), FormatError> {
-    File::open(directory)
-        .and_then(|file| file.sync_all())
-        .map_err(io_error("sync the directory", directory))
+    oboro_system::sync_directory(directory).map_err(io_error("sync the directory", directory))
 }
 
 /// Renames within one directory and makes that durable.
@@ -137,13 +132,7 @@ pub fn replace_keeping(
     durability: Durability,
     before: &fs::Metadata,
 ) -> Result<(), FormatError> {
-    replace_after(path, bytes, durability, |file| {
-        let made = file.metadata()?;
-        if (made.uid(), made.gid()) != (before.uid(), before.gid()) {
-            fchown(file, Some(before.uid()), Some(before.gid()))?;
-        }
-        file.set_permissions(before.permissions())
-    })
+    replace_after(path, bytes, durability, |file| keep_owner(file, before))
 }
 
 fn replace_after(
@@ -154,12 +143,7 @@ fn replace_after(
 ) -> Result<(), FormatError> {
     let partial = partial_path(path);
     let write = || {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&partial)?;
+        let mut file = new_file().open(&partial)?;
         file.write_all(bytes)?;
         prepare(&file)?;
         durability.sync_file(&file)
@@ -170,14 +154,13 @@ fn replace_after(
 
 /// Creates a directory that only its owner may enter. It must not exist.
 pub fn create_private_directory(path: &Path) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).create(path)
+    private_directories().create(path)
 }
 
 /// Creates such a directory unless it exists, and makes that durable.
 pub fn ensure_directory(path: &Path) -> Result<(), FormatError> {
-    DirBuilder::new()
+    private_directories()
         .recursive(true)
-        .mode(0o700)
         .create(path)
         .map_err(io_error("create", path))?;
     sync_directory(parent(path))
@@ -193,7 +176,7 @@ pub fn ensure_directories(path: &Path) -> Result<(), FormatError> {
 /// A directory that no other process may have, until this is dropped.
 #[derive(Debug)]
 pub struct Lock {
-    _directory: File,
+    _directory: Option<File>,
     _file: File,
 }
 
@@ -212,21 +195,19 @@ pub fn lock(path: &Path, holder: &Path, what: &str) -> Result<Lock, FormatError>
         Err(TryLockError::WouldBlock) => Err(taken()),
         Err(TryLockError::Error(source)) => Err(io_error("lock", path)(source)),
     };
-    let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     let within = parent(path);
-    let directory = File::open(within).map_err(io_error("open", within))?;
-    try_lock(within, &directory)?;
-    // Whoever had it may have removed it, and made another one of the name.
-    let locked = directory.metadata().map(inode);
-    let named = fs::metadata(within).map(inode);
-    if !matches!((locked, named), (Ok(locked), Ok(named)) if locked == named) {
-        return Err(taken());
+    let directory = open_directory(within).map_err(io_error("open", within))?;
+    if let Some(directory) = &directory {
+        try_lock(within, directory)?;
+        // Whoever had it may have removed it, and made another one of the name.
+        let locked = directory.metadata().map(|it| file_id(&it));
+        let named = fs::metadata(within).map(|it| file_id(&it));
+        if !matches!((locked, named), (Ok(locked), Ok(named)) if locked == named) {
+            return Err(taken());
+        }
     }
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
+    let file = new_file()
         .truncate(false)
-        .mode(0o600)
         .open(path)
         .map_err(io_error("open the lock file", path))?;
     try_lock(path, &file)?;
@@ -239,8 +220,7 @@ pub fn lock(path: &Path, holder: &Path, what: &str) -> Result<Lock, FormatError>
 /// What a file has while it is the same one with the same bytes: another file, or a change, gives another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    device: u64,
-    inode: u64,
+    file: FileId,
     changed: (i64, i64),
     length: u64,
 }
@@ -270,9 +250,8 @@ impl Identity {
 impl From<&fs::Metadata> for Identity {
     fn from(metadata: &fs::Metadata) -> Self {
         Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            file: file_id(metadata),
+            changed: changed_at(metadata),
             length: metadata.len(),
         }
     }
@@ -344,6 +323,7 @@ pub fn sweep(
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
+    use rustix::io::Errno;
 
     #[test]
     fn a_directory_is_taken_once_whatever_is_removed_from_it() {

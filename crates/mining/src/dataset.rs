@@ -433,6 +433,7 @@ impl Dataset {
         progress: Progress<'_>,
     ) -> Result<Self, DatasetError> {
         let plan = DatasetPlan::of(&rows, max_len)?;
+        rows.check_memory(plan.parameters.degree())?;
         check_free_bytes(target.path(), plan.bytes, free_bytes(target.path()))?;
         let focus = focus(&rows, max_len)?;
         let key = DatasetKey::fresh(master, plan.parameters)?;
@@ -636,6 +637,7 @@ impl Dataset {
         let columns: Vec<Column> = rows.names().iter().filter_map(column).collect();
         let items = self.record.items().leaving_out(&new).with(&rows, &columns);
         let directory = self.bundle.directory();
+        rows.check_memory(self.manifest().parameters.degree())?;
         let needed = self.appended_bytes(rows.len() as u64)?;
         check_free_bytes(directory, needed, free_bytes(directory))?;
         let mut writer = self.bundle.change()?;

@@ -39,8 +39,8 @@ pub struct Shuffled {
     /// Every item with at least this support is present.
     min_item_support: u64,
     focus: Vec<String>,
-    /// For the bits of a part, in bytes.
-    part_bytes: u64,
+    /// The memory to be used in all, in bytes, if that is limited.
+    memory: Option<u64>,
 }
 
 /// In which form transactions wait to be encrypted.
@@ -134,14 +134,14 @@ impl Shuffled {
                 baskets: transactions,
             },
             focus: Vec::new(),
-            part_bytes: PART_BYTES,
+            memory: None,
         }
     }
 
-    /// Sets the memory that bits may take at a time. Where one segment's take more, it is that.
+    /// Limits the memory to be used in all, in bytes, of which a quarter is for the bits of a part; `None` without a limit.
     #[must_use]
-    pub fn with_part_bytes(self, part_bytes: u64) -> Self {
-        Self { part_bytes, ..self }
+    pub fn within(self, memory: Option<u64>) -> Self {
+        Self { memory, ..self }
     }
 
     /// Marks the names of the items as numbers.
@@ -293,12 +293,27 @@ impl Shuffled {
         (self.names.len() + 32 + 2 * 8 * row_id) as u64
     }
 
-    /// The bytes of the smallest part that can be encrypted at a time, in a ring of this degree: of one segment, or of all
-    /// transactions if they are fewer.
-    pub fn least_part_bytes(&self, degree: usize) -> u64 {
+    /// The bytes that the bits of a part may take.
+    fn part_bytes(&self) -> u64 {
+        self.memory.map_or(PART_BYTES, |memory| memory / 4)
+    }
+
+    /// Checks that the smallest part that can be encrypted at a time, in a ring of this degree, finds room: one segment, or
+    /// all transactions if they are fewer.
+    ///
+    /// # Errors
+    /// It takes more than its share of the memory.
+    pub fn check_memory(&self, degree: usize) -> Result<(), TransactionsError> {
         let segment = degree * BLOCKS_PER_SEGMENT as usize;
         let rows = segment.min(64 * words(self.transactions));
-        self.row_bits() * rows as u64 / 8
+        let least = self.row_bits() * rows as u64 / 8;
+        match self.memory {
+            Some(_) if least > self.part_bytes() => Err(TransactionsError::TooLittleMemory {
+                least,
+                with_row_ids: self.longest_row_id().is_some(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Calls `encrypt` with part after part, each in random order and, but for the last, of the same multiple of `unit`
@@ -323,7 +338,7 @@ impl Shuffled {
             Held::Baskets { baskets, places } => (baskets, places),
         };
         let width = self.longest_row_id();
-        let units = self.part_bytes.saturating_mul(8) / (self.row_bits() * unit as u64);
+        let units = self.part_bytes().saturating_mul(8) / (self.row_bits() * unit as u64);
         let most_units = u32::MAX as usize / unit;
         let units = usize::try_from(units).map_or(most_units, |it| it.clamp(1, most_units));
         let fewest = self.transactions.div_ceil(u16::MAX.into());
@@ -470,7 +485,7 @@ impl Shuffling {
             },
             min_item_support: 1,
             focus: Vec::new(),
-            part_bytes: PART_BYTES,
+            memory: None,
         })
     }
 }
@@ -690,7 +705,7 @@ mod tests {
             let ids = (0..transactions.len()).map(|row| format!("{row}{:?}", transactions.basket(row)));
             let transactions = transactions.clone().with_row_ids(ids.collect()).unwrap();
             let whole = Shuffled::of(transactions.clone()).restrict(MinSupport::Count(least));
-            let shuffled = Shuffled::of(transactions.clone()).with_part_bytes(part_bytes);
+            let shuffled = Shuffled::of(transactions.clone()).within(Some(4 * part_bytes));
             let shuffled = shuffled.restrict(MinSupport::Count(least));
             prop_assert_eq!(shuffled.supports(), whole.supports());
             prop_assert_eq!(shuffled.min_item_support(), whole.min_item_support());

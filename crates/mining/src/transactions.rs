@@ -4,8 +4,9 @@
 //! index the list of names; each basket is strictly ascending. The number of transactions never changes when items are
 //! dropped.
 
-use oboro_arena::SpillVec;
 use oboro_format::MAX_ROW_ID_BYTES;
+use oboro_format::wording::{MEMORY, MIN_ITEM_SUPPORT};
+use oboro_system::SpillVec;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
@@ -278,6 +279,18 @@ pub enum TransactionsError {
     NoFile {
         /// What the operating system said.
         reason: String,
+    },
+    /// Not even the bits of one segment find room.
+    #[error(
+        "the memory is too little: a quarter of it is for the bits of a part, and those of one segment take {least} bytes{}; give {} or more, or leave rare items out of a new dataset ({MIN_ITEM_SUPPORT})",
+        if *with_row_ids { ", row ids included" } else { "" },
+        MEMORY.to((4 * least).next_multiple_of(1024) as usize),
+    )]
+    TooLittleMemory {
+        /// The bytes of a segment's bits.
+        least: u64,
+        /// Whether row ids are among them.
+        with_row_ids: bool,
     },
     /// More distinct items than item numbers.
     #[error(

@@ -99,10 +99,12 @@ impl Rows {
         }
     }
 
-    /// Reads further rows of a dataset with `read`, which is told how its first file was read.
+    /// Reads further rows of a dataset with `read`, which is told how its first file was read; to be encrypted within so many
+    /// bytes of memory.
     fn like(
         py: Python<'_>,
         like: Option<&Encrypted>,
+        memory: Option<u64>,
         read: impl FnOnce(Option<&HowRead>) -> Result<(Transactions, HowRead), ReadError> + Send,
     ) -> PyResult<Self> {
         let like = like.map(Encrypted::dataset);
@@ -115,7 +117,7 @@ impl Rows {
                 }
                 read => {
                     let (transactions, how) = read?;
-                    Shuffled::of(transactions).with_how_read(how)
+                    Shuffled::of(transactions).with_how_read(how).within(memory)
                 }
             })
         });
@@ -132,7 +134,7 @@ impl Rows {
         like: Option<&Encrypted>,
     ) -> PyResult<Self> {
         const NAME: &str = "the table";
-        Self::like(py, like, |before| {
+        Self::like(py, like, None, |before| {
             next_after(NAME, options, before, |options| {
                 let rows = batches.batches.into_iter().map(Ok);
                 read_batches(batches.schema, rows, NAME, options)
@@ -291,7 +293,8 @@ impl Rows {
         reading: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let options = read_options(reading)?;
-        Self::like(py, like, |before| read_next(&path, options, before))
+        let memory = options.memory;
+        Self::like(py, like, memory, |before| read_next(&path, options, before))
     }
 
     /// The rows of an object that has `__arrow_c_stream__`: its columns as items if they can be nothing else and no
@@ -401,6 +404,7 @@ fn read_options(given: Option<&Bound<'_, PyDict>>) -> PyResult<ReadOptions> {
             "drop_columns" => options.drop_columns = value.extract()?,
             "spaces" => options.spaces = Some(parsed(&value)?),
             "missing" => options.missing = Some(parsed(&value)?),
+            "memory" => options.memory = Some(value.extract()?),
             "row_ids" => options.row_ids = Some(value.extract()?),
             "taxonomy" => options.taxonomy = Some(value.extract()?),
             "bins" => {

@@ -7,9 +7,9 @@ use crate::key::MasterKey;
 use crate::passphrase::{COST, Cost, Passphrase, wrapping_key};
 use crate::private_file::{PrivateFileError, open_private};
 use crate::seal::{NONCE_BYTES, TAG_BYTES, decrypt, encrypt};
-use std::fs::{self, File, OpenOptions};
+use oboro_system::{privately, sync_directory};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use zeroize::{Zeroize, Zeroizing};
@@ -226,19 +226,14 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<(), KeyFileError> {
     temporary.push(format!(".{:016x}", u64::from_le_bytes(suffix)));
     let temporary = directory.join(temporary);
     let written = (|| {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&temporary)?;
+        let mut options = OpenOptions::new();
+        let mut file = privately(options.write(true).create_new(true)).open(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         // A link, unlike a rename, refuses to replace an existing file.
         fs::hard_link(&temporary, path)?;
         // Sync the directory, so that success means durability.
-        File::open(directory)?
-            .sync_all()
-            .inspect_err(|_| drop(fs::remove_file(path)))
+        sync_directory(directory).inspect_err(|_| drop(fs::remove_file(path)))
     })();
     // The temporary name is always removed; the key, if linked, keeps its own.
     let _ = fs::remove_file(&temporary);

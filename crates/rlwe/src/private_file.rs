@@ -1,8 +1,8 @@
 //! Files that only their owner may read or write: keys and passphrases.
 
+use oboro_system::{NotPrivate, check_private};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -26,30 +26,18 @@ pub enum PrivateFileError {
 }
 
 /// Opens a file that belongs to this process's effective user and that nobody else can read or write. Devices, such as
-/// a terminal, are not checked.
+/// a terminal, are not checked; nothing is on Windows, where a file has no mode.
 ///
 /// # Errors
 /// No such file, or one that others can read, write or replace.
 pub fn open_private(path: &Path) -> Result<File, PrivateFileError> {
     let file = File::open(path)?;
-    let metadata = file.metadata()?;
-    if metadata.file_type().is_char_device() {
-        return Ok(file);
+    let path = path.to_owned();
+    match check_private(&file.metadata()?) {
+        Ok(()) => Ok(file),
+        Err(NotPrivate::Owner { owner, user }) => {
+            Err(PrivateFileError::Owner { path, owner, user })
+        }
+        Err(NotPrivate::Mode(mode)) => Err(PrivateFileError::Permissions { path, mode }),
     }
-    let user = rustix::process::geteuid().as_raw();
-    if metadata.uid() != user {
-        return Err(PrivateFileError::Owner {
-            path: path.to_owned(),
-            owner: metadata.uid(),
-            user,
-        });
-    }
-    let mode = metadata.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
-        return Err(PrivateFileError::Permissions {
-            path: path.to_owned(),
-            mode,
-        });
-    }
-    Ok(file)
 }

@@ -100,7 +100,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let input = &arguments.input.input;
     let memory = arguments.memory.map(|it| it.as_u64());
     let options = ReadOptions {
-        memory: memory.map(|it| it / 2),
+        memory,
         ..arguments.input.reading.options()
     };
     let (transactions, how) = match read_next(input, options, before) {
@@ -114,7 +114,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         Some(dataset) => dataset.count_new_items(transactions.names()),
         None => 0,
     };
-    let mut rows = Shuffled::of(transactions);
+    let mut rows = Shuffled::of(transactions).within(memory);
     let items_read = rows.names().len();
     if let (None, Some(min_support)) = (&appended_to, arguments.min_item_support) {
         rows = rows.restrict(min_support);
@@ -143,25 +143,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             (plan.bytes, plan.parameters)
         }
     };
-    if let Some(memory) = memory {
-        let part = memory / 4;
-        let least = rows.least_part_bytes(parameters.degree());
-        if least > part {
-            let fewer = if appended_to.is_none() {
-                ", or leave out rare items (--min-item-support)"
-            } else {
-                ""
-            };
-            return Err(format!(
-                "--memory {} is too little: a quarter of it is for the bits of a part, and those of one segment with their row ids take {}; give {}KiB or more{fewer}",
-                bytes(memory),
-                bytes(least),
-                (4 * least).div_ceil(1024)
-            )
-            .into());
-        }
-        rows = rows.with_part_bytes(part);
-    }
+    rows.check_memory(parameters.degree())?;
     let free_bytes = free_bytes(&directory);
     let announcement = || {
         let free = free_bytes.map_or_else(String::new, |free| format!(", {} free", bytes(free)));

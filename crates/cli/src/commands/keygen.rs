@@ -5,7 +5,7 @@ use crate::arguments::{PassphraseArguments, prompt};
 use crate::failure::Failure;
 use crate::output::Output;
 use oboro_rlwe::{MasterKey, Passphrase};
-use rustix::fs::{FileType, fstat};
+use oboro_system::{is_pipe, unbuffered_stdout};
 use serde_json::json;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -56,18 +56,13 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
 /// # Errors
 /// Not a pipe: a terminal shows what is written to it, and a file would have whatever mode the shell gave it.
 fn print(key: &MasterKey, passphrase: Option<&Passphrase>) -> Outcome {
-    let out = io::stdout().lock();
-    let kind = FileType::from_raw_mode(fstat(&out)?.st_mode);
-    if !matches!(kind, FileType::Fifo | FileType::Socket) {
+    // Not through the buffer of standard output, which is not wiped.
+    let mut out = unbuffered_stdout()?;
+    if !is_pipe(&out)? {
         return Err("standard output is not a pipe, and a key must not be shown or lie in a file that others may read; pipe it into the command that stores it, or give a file with --key".into());
     }
-    // Not through the buffer of standard output, which is not wiped.
     let bytes = key.to_file_bytes(passphrase)?;
-    let mut rest = &bytes[..];
-    while !rest.is_empty() {
-        let written = rustix::io::retry_on_intr(|| rustix::io::write(&out, rest))?;
-        rest = &rest[written..];
-    }
+    out.write_all(&bytes[..])?;
     // The key is written, whether this can be read or not.
     let _ = writeln!(
         io::stderr(),

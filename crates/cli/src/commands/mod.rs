@@ -1,7 +1,6 @@
 //! One module per command: its arguments, its work, its output.
 
 pub mod access;
-pub mod backup;
 pub mod count;
 pub mod datasets;
 pub mod encrypt;
@@ -10,6 +9,8 @@ pub mod genome;
 pub mod inspect;
 pub mod keygen;
 pub mod mine;
+#[cfg(feature = "serve")]
+pub mod operating;
 pub mod pairs;
 pub mod plan;
 pub mod queries;
@@ -19,10 +20,6 @@ pub mod rewriting;
 pub mod row_ids;
 pub mod rules;
 pub mod scrub;
-pub mod serve;
 pub mod shell;
-pub mod store;
-pub mod token;
 pub mod trust;
 pub mod upload;
-pub mod usage;

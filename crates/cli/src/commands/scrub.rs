@@ -8,12 +8,15 @@ use bytesize::ByteSize;
 use oboro_client::Scrubbing;
 use oboro_format::{Damage, ErrorClass, Scrubbed};
 use oboro_mining::escaped;
+#[cfg(feature = "serve")]
 use oboro_server::WholeScrub;
+#[cfg(feature = "serve")]
 use oboro_store::Pace;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::num::NonZero;
 use std::path::PathBuf;
+#[cfg(feature = "serve")]
 use std::thread;
 
 /// The default read rate on a server, in bytes a second.
@@ -107,6 +110,7 @@ fn scrub_server(
     Ok(server.connect()?.scrub(name, Some(rate), tell)?)
 }
 
+#[cfg(feature = "serve")]
 fn scrub_directory(
     directory: &str,
     rate: Option<NonZero<u64>>,
@@ -125,6 +129,18 @@ fn scrub_directory(
         thread::sleep(pace.rest(read));
     }
     Ok(scrub.scrubbed())
+}
+
+#[cfg(not(feature = "serve"))]
+fn scrub_directory(
+    _directory: &str,
+    _rate: Option<NonZero<u64>>,
+    _tell: impl FnMut(Scrubbing),
+) -> Result<Scrubbed, Failure> {
+    Err(Failure::of(
+        ErrorClass::Input,
+        "this build of oboro is without the commands of servers; ask one with --server".to_owned(),
+    ))
 }
 
 fn json_of(damage: &Damage) -> Value {

@@ -15,7 +15,13 @@ use serde::Deserialize;
 
 /// The crates from lowest to highest; those of one row do not depend on each other.
 const LAYERS: &[&[&str]] = &[
-    &["fcmalloc", "oboro-arena", "oboro-ring", "oboro-faults"],
+    &[
+        "fcmalloc",
+        "oboro-arena",
+        "oboro-ring",
+        "oboro-system",
+        "oboro-faults",
+    ],
     &["oboro-rlwe", "oboro-genome", "oboro-format"],
     &["oboro-store"],
     &["oboro-engine", "oboro-genome-server"],
@@ -42,7 +48,8 @@ const MOST_PACKAGES: usize = 270
     // codecs snap and lz4_flex: Parquet and Arrow
     + 5 // toml, toml_parser, toml_datetime, serde_spanned, winnow: the file with a server's settings
     + 3 // clap_complete, clap_mangen with roff: completion and manual pages
-    + 2; // csv with csv-core: results as tables
+    + 2 // csv with csv-core: results as tables
+    + 2; // oboro-system, memmap2: files on Linux, macOS and Windows
 
 /// The only crate whose code touches secrets.
 const SECRETS: &str = "oboro-rlwe";
@@ -52,6 +59,7 @@ const WITHOUT_SECRETS: &[&str] = &[
     "fcmalloc",
     "oboro-arena",
     "oboro-ring",
+    "oboro-system",
     "oboro-genome",
     "oboro-genome-server",
     "oboro-format",

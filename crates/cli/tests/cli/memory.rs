@@ -337,7 +337,7 @@ fn what_takes_more_memory_than_given_is_encrypted_in_parts() {
     let refused = owner.refused("encrypt rows.dat --max-len 2 --memory 5631KiB --out other.oboro");
     says(
         &refused,
-        &["--memory", "take 1.38 MiB", "give 5632KiB or more"],
+        &["the memory is too little", "give --memory 5767168 or more"],
     );
     owner.set("TMPDIR", "nowhere");
     let refused = owner.refused("encrypt rows.dat --max-len 2 --memory 5632KiB --out other.oboro");

@@ -4,13 +4,9 @@ use super::open_files::{OpenFiles, Opening};
 use crate::error::{Corruption, FormatError};
 use crate::files::io_error;
 use crate::id::Digest;
-use rustix::fs::{Advice, OFlags, fadvise};
-use rustix::io::Errno;
+use oboro_system::{FileId, file_id, is_of_the_disk, open_past_the_cache, read_exact_at};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::num::NonZero;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -29,8 +25,8 @@ pub struct PartExtent {
 pub struct SegmentFile {
     path: PathBuf,
     length: u64,
-    /// Its device and inode.
-    place: (u64, u64),
+    /// Which file it is.
+    file: FileId,
     /// The length and the digest of its header, once that is known.
     header: OnceLock<(u64, Digest)>,
     /// Whether it may go while it is read, so that this is no damage.
@@ -54,7 +50,7 @@ impl SegmentFile {
         Ok(Self {
             path: path.into(),
             length: found.len(),
-            place: (found.dev(), found.ino()),
+            file: file_id(&found),
             header: OnceLock::new(),
             may_go: AtomicBool::new(false),
             files: Arc::clone(files),
@@ -83,7 +79,8 @@ impl SegmentFile {
     /// # Errors
     /// A file that cannot be read, or is gone.
     pub fn read_exact_at(&self, out: &mut [u8], offset: u64) -> Result<(), ReadError> {
-        Ok(self.file()?.read_exact_at(out, offset)?)
+        let file = self.file()?;
+        Ok(read_exact_at(&file, out, offset)?)
     }
 
     /// Drops a part from the system's cache.
@@ -115,10 +112,7 @@ impl SegmentFile {
                 Some(file) => file,
                 None => Arc::new(self.open_again()?),
             };
-            let path = format!("/proc/self/fd/{}", cached.as_raw_fd());
-            let flags = OFlags::DIRECT.bits() as i32;
-            let opened = File::options().read(true).custom_flags(flags).open(path);
-            opened.map_err(ReadError::Refused)
+            open_past_the_cache(&cached).map_err(ReadError::Refused)
         };
         self.files.take((self.number, Opening::Direct), open)
     }
@@ -167,13 +161,13 @@ impl SegmentFile {
 
     fn check_is_the_same(&self, file: &File) -> Result<(), ReadError> {
         let found = file.metadata()?;
-        if (found.dev(), found.ino()) == self.place {
+        if file_id(&found) == self.file {
             return Ok(());
         }
         // Somebody may have put a copy in its place.
         let is_copy = self.header.get().is_some_and(|&(bytes, digest)| {
             let mut header = vec![0; bytes as usize];
-            let read = file.read_exact_at(&mut header, 0);
+            let read = read_exact_at(file, &mut header, 0);
             found.len() == self.length && read.is_ok() && Digest::of(&header) == digest
         });
         if is_copy {
@@ -190,11 +184,9 @@ impl Drop for SegmentFile {
     }
 }
 
-/// Asks the system to drop a file from its cache, so that the next reader asks the disk. Systems may decline, and one
-/// that does reads the same bytes sooner.
-pub fn forget_cached(file: &File, start: u64, bytes: u64) {
-    let _ = fadvise(file, start, NonZero::new(bytes), Advice::DontNeed);
-}
+/// Asks the system to drop bytes of a file from its cache, so that the next reader asks the disk. Systems may decline, and
+/// one that does reads the same bytes sooner.
+pub use oboro_system::forget_cached;
 
 /// A read that failed.
 #[derive(Debug)]
@@ -225,7 +217,7 @@ impl ReadError {
     fn of_opening(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Corruption::Missing.into(),
-            _ if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => Self::Io(error),
+            _ if is_of_the_disk(&error) => Self::Io(error),
             _ => Self::Refused(error),
         }
     }

@@ -4,12 +4,10 @@
 //! is opened again by the next who reads. So however many segments are in use, descriptors are left for connections.
 
 use super::file::ReadError;
+use oboro_system::{descriptor_limit, is_out_of_descriptors};
 use parking_lot::Mutex;
-use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -127,8 +125,7 @@ impl OpenFiles {
     /// The present limit is asked for each time: the command raises it when it starts to serve.
     fn capacity(&self) -> usize {
         self.capacity.unwrap_or_else(|| {
-            let limit = getrlimit(Resource::Nofile).current;
-            let limit = limit.map_or(usize::MAX, |limit| limit as usize);
+            let limit = descriptor_limit().map_or(usize::MAX, |limit| limit as usize);
             share(limit, CONNECTIONS.load(Ordering::Relaxed))
         })
     }
@@ -167,7 +164,7 @@ impl OpenFiles {
         loop {
             let opened = open();
             match &opened {
-                Err(ReadError::Refused(error)) if lacks_descriptors(error) => {
+                Err(ReadError::Refused(error)) if is_out_of_descriptors(error) => {
                     let mut state = self.state.lock();
                     let fewer = state.by_use.len() / 2 + state.held;
                     let closed = state.shrink_to(fewer);
@@ -233,14 +230,10 @@ impl OpenFiles {
     }
 }
 
-fn lacks_descriptors(error: &io::Error) -> bool {
-    let errors = [Errno::MFILE, Errno::NFILE].map(|it| Some(it.raw_os_error()));
-    errors.contains(&error.raw_os_error())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::io::Errno;
 
     #[test]
     fn connections_come_first_and_a_part_is_always_left() {

@@ -8,9 +8,9 @@ use crate::files::io_error;
 use crate::id::Digest;
 use crate::manifest::{Manifest, SegmentEntry};
 use oboro_ring::{Column, Limb, pack};
+use oboro_system::read_exact_at;
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// A complete segment, for reading from any number of threads. Its file is open as long as descriptors suffice, and is
@@ -217,7 +217,7 @@ impl Segment {
         for end in [bytes, layout.stride(part)] {
             while offset < end {
                 let chunk = &mut buffer[..(end - offset).min(CHUNK_BYTES as u64) as usize];
-                file.read_exact_at(chunk, place.offset + offset)
+                read_exact_at(&file, chunk, place.offset + offset)
                     .map_err(|error| damaged(error.into()))?;
                 if end == bytes {
                     hasher.update(chunk);

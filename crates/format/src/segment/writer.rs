@@ -7,9 +7,9 @@ use crate::files::{Durability, io_error, parent, partial_path};
 use crate::id::Digest;
 use crate::manifest::SegmentEntry;
 use oboro_ring::{Column, Limb, pack, vector};
+use oboro_system::write_all_at;
 use parking_lot::Mutex;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Writes one segment file: parts in any order and from any number of threads, then
@@ -129,8 +129,7 @@ impl SegmentWriter {
                 return Err(self.misuse(part, "was written twice"));
             }
         }
-        self.file
-            .write_all_at(bytes, self.layout.offset(part))
+        write_all_at(&self.file, bytes, self.layout.offset(part))
             .map_err(io_error("write", &self.partial))?;
         self.state(part, PartState::Written(Digest::of(bytes)));
         Ok(())
@@ -160,8 +159,7 @@ impl SegmentWriter {
             })
             .collect::<Result<Vec<Digest>, _>>()?;
         let header = self.description.encode_header(&self.layout, &digests);
-        self.file
-            .write_all_at(&header, 0)
+        write_all_at(&self.file, &header, 0)
             .and_then(|()| self.durability.sync_file(&self.file))
             .map_err(io_error("write", &self.partial))?;
         fs::rename(&self.partial, &self.path).map_err(io_error("rename to", &self.path))?;

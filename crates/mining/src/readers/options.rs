@@ -292,8 +292,8 @@ pub struct ReadOptions {
     /// Whether a file of the same dataset was read before.
     #[serde(skip)]
     pub is_further: bool,
-    /// The memory for transactions, in bytes: what takes more lies in a file without a name in the directory for temporary
-    /// files. Names and row ids stay in memory.
+    /// The memory that reading and [encrypting](crate::Shuffled::within) may take together, in bytes: transactions that take more than half
+    /// of it lie in a file without a name in the directory for temporary files. Names and row ids stay in memory.
     #[serde(skip)]
     pub memory: Option<u64>,
 }
@@ -340,7 +340,7 @@ impl ReadOptions {
 
     /// No transactions yet.
     pub(super) fn builder(&self) -> TransactionsBuilder {
-        TransactionsBuilder::within(self.memory)
+        TransactionsBuilder::within(self.memory.map(|it| it / 2))
     }
 
     /// The columns whose cells are no items: those to be left out, those of numbers, and that of row ids unless it

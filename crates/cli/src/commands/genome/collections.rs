@@ -1,18 +1,46 @@
-//! Operator commands for panels and references.
+//! The panels and references in a server's data directory: commands of its operator.
 
+use super::listing::{json_of, sentence};
 use super::search::{GenomicPosition, place};
 use crate::Outcome;
-use crate::arguments::ServerArguments;
 use crate::failure::Failure;
-use crate::output::{Output, bytes};
+use crate::output::Output;
+use clap::Subcommand;
 use oboro_client::{GenomeInfo, GenomeListing, GenomeShape};
 use oboro_genome_server::{
-    Alphabet, Budgets, Collections, Duplicates, Existing, Generated, Imported, Info, Kind, LeftOut,
-    PanelOptions, Region, Shape, generate_panel, import_panel, import_reference,
+    Alphabet, Budgets, Collections, Duplicates, Existing, Generated, GenomeError, Imported, Info,
+    Kind, LeftOut, PanelOptions, Region, Shape, generate_panel, import_panel, import_reference,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Load a panel from phased VCF or aligned FASTA, or a reference from FASTA; a server may be running.
+    Load(LoadArguments),
+    /// Generate a synthetic panel and load it.
+    Generate(GenerateArguments),
+    /// Show a piece of one haplotype of a panel in a data directory.
+    Show(ShowArguments),
+    /// Remove a panel or a reference from a data directory.
+    Remove(RemoveArguments),
+    /// Give clients a new budget of searches.
+    Reset(ResetArguments),
+    /// Say whether the counts of searches were restored from a backup, and go on from them.
+    Budget(BudgetArguments),
+}
+
+pub fn run(command: &Command, output: Output) -> Outcome {
+    match command {
+        Command::Load(arguments) => load(arguments, output),
+        Command::Generate(arguments) => generate(arguments, output),
+        Command::Show(arguments) => show(arguments, output),
+        Command::Remove(arguments) => remove(arguments, output),
+        Command::Reset(arguments) => reset(arguments, output),
+        Command::Budget(arguments) => budget(arguments, output),
+    }
+}
 
 /// The data directory of a server, and one of its collections.
 #[derive(clap::Args)]
@@ -85,15 +113,6 @@ pub struct GenerateArguments {
 }
 
 #[derive(clap::Args)]
-pub struct ListArguments {
-    /// A data directory; without it, a server is asked.
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
-    #[command(flatten)]
-    server: ServerArguments,
-}
-
-#[derive(clap::Args)]
 pub struct ShowArguments {
     /// The server's data directory.
     #[arg(long, value_name = "DIR")]
@@ -146,7 +165,7 @@ fn existing(replace: bool) -> Existing {
     }
 }
 
-pub fn load(arguments: &LoadArguments, output: Output) -> Outcome {
+fn load(arguments: &LoadArguments, output: Output) -> Outcome {
     let collections = Collections::open(&arguments.collection.data);
     let existing = existing(arguments.replace);
     let file = &arguments.file;
@@ -171,7 +190,7 @@ pub fn load(arguments: &LoadArguments, output: Output) -> Outcome {
     }
 }
 
-pub fn generate(arguments: &GenerateArguments, output: Output) -> Outcome {
+fn generate(arguments: &GenerateArguments, output: Output) -> Outcome {
     let collections = Collections::open(&arguments.data);
     let parameters = Generated {
         haplotypes: arguments.haplotypes,
@@ -213,6 +232,15 @@ fn loaded_panel(
     })
 }
 
+/// What a data directory has.
+pub fn listing(data: &Path) -> Result<GenomeListing, GenomeError> {
+    let listing = Collections::open(data).list()?;
+    Ok(GenomeListing {
+        genomes: listing.collections.into_iter().map(listed).collect(),
+        damaged: listing.damaged.iter().map(ToString::to_string).collect(),
+    })
+}
+
 /// Formatted as in a server's listing.
 fn listed(info: Info) -> GenomeInfo {
     let shape = match info.shape {
@@ -237,86 +265,7 @@ fn listed(info: Info) -> GenomeInfo {
     }
 }
 
-pub fn list(arguments: &ListArguments, output: Output) -> Outcome {
-    let GenomeListing { genomes, damaged } = match &arguments.data {
-        Some(data) => {
-            let listing = Collections::open(data).list()?;
-            GenomeListing {
-                genomes: listing.collections.into_iter().map(listed).collect(),
-                damaged: listing.damaged.iter().map(ToString::to_string).collect(),
-            }
-        }
-        None => arguments.server.connect()?.genomes()?,
-    };
-    let unsound = damaged.iter().map(|problem| json!({ "damaged": problem }));
-    let value: Vec<Value> = genomes.iter().map(json_of).chain(unsound).collect();
-    output.result(&value, || {
-        if value.is_empty() {
-            return "no panels and no references\n".to_owned();
-        }
-        let mut text = String::new();
-        for info in &genomes {
-            let _ = writeln!(text, "{}", sentence(info));
-        }
-        for problem in &damaged {
-            let _ = writeln!(text, "damaged: {problem}");
-        }
-        text
-    })
-}
-
-fn json_of(info: &GenomeInfo) -> Value {
-    let GenomeInfo {
-        name,
-        shape,
-        stored_bytes,
-    } = info;
-    match shape {
-        GenomeShape::Panel {
-            haplotypes,
-            sites,
-            largest_allele,
-        } => json!({
-            "name": name,
-            "kind": "panel",
-            "haplotypes": haplotypes,
-            "sites": sites,
-            "symbols": if largest_allele.is_some() { "alleles" } else { "bases" },
-            "largest_allele": largest_allele,
-            "stored_bytes": stored_bytes,
-        }),
-        GenomeShape::Reference { sequences, bases } => json!({
-            "name": name,
-            "kind": "reference",
-            "sequences": sequences,
-            "bases": bases,
-            "stored_bytes": stored_bytes,
-        }),
-    }
-}
-
-fn sentence(info: &GenomeInfo) -> String {
-    let name = &info.name;
-    let stored = bytes(info.stored_bytes);
-    match info.shape {
-        GenomeShape::Panel {
-            haplotypes,
-            sites,
-            largest_allele,
-        } => {
-            let symbols = match largest_allele {
-                Some(largest) => format!("alleles 0 to {largest}"),
-                None => "bases".to_owned(),
-            };
-            format!("panel {name}: {haplotypes} haplotypes × {sites} sites, {symbols}, {stored}")
-        }
-        GenomeShape::Reference { sequences, bases } => {
-            format!("reference {name}: {bases} bases in {sequences} sequences, {stored}")
-        }
-    }
-}
-
-pub fn show(arguments: &ShowArguments, output: Output) -> Outcome {
+fn show(arguments: &ShowArguments, output: Output) -> Outcome {
     let panel = Collections::open(&arguments.data).panel(&arguments.panel)?;
     if arguments.haplotype >= panel.haplotypes() {
         return Err(format!(
@@ -352,14 +301,14 @@ pub fn show(arguments: &ShowArguments, output: Output) -> Outcome {
     output.result(&value, || format!("{place} {letters}\n"))
 }
 
-pub fn remove(arguments: &RemoveArguments, output: Output) -> Outcome {
+fn remove(arguments: &RemoveArguments, output: Output) -> Outcome {
     let (kind, name) = arguments.collection.name.get();
     Collections::open(&arguments.collection.data).remove(kind, name)?;
     let value = json!({ "name": name, "kind": kind.to_string(), "removed": true });
     output.result(&value, || format!("removed {kind} {name}\n"))
 }
 
-pub fn reset(arguments: &ResetArguments, output: Output) -> Outcome {
+fn reset(arguments: &ResetArguments, output: Output) -> Outcome {
     let client = arguments.client.as_deref();
     Budgets::open(&arguments.data).reset(client)?;
     output.result(
@@ -371,7 +320,7 @@ pub fn reset(arguments: &ResetArguments, output: Output) -> Outcome {
     )
 }
 
-pub fn budget(arguments: &BudgetArguments, output: Output) -> Outcome {
+fn budget(arguments: &BudgetArguments, output: Output) -> Outcome {
     let budgets = Budgets::open(&arguments.data);
     let restored = if arguments.accept_restored {
         budgets.accept_restored()?

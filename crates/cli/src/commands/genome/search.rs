@@ -10,10 +10,9 @@ use oboro_client::{Decoys, GenomeSearch, Symbols, Where};
 use oboro_format::Digest;
 use oboro_genome::Kind;
 use oboro_genome_client::{Found, Pattern};
-use oboro_genome_server::{Collections, Rows};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::io::{self, BufRead};
+#[cfg(feature = "serve")]
 use std::path::PathBuf;
 use zeroize::Zeroizing;
 
@@ -82,10 +81,36 @@ pub struct FindArguments {
 #[derive(clap::Args)]
 struct AskingArguments {
     /// Search the plaintext as well, in this data directory of a server, and fail if the answers differ.
+    #[cfg(feature = "serve")]
     #[arg(long, value_name = "DIR")]
     verify: Option<PathBuf>,
     #[command(flatten)]
     server: ServerArguments,
+}
+
+impl AskingArguments {
+    /// Whether the plaintext has the same answer, if it is to be searched.
+    ///
+    /// # Errors
+    /// It has another one, or cannot be read.
+    #[cfg(feature = "serve")]
+    fn verified(&self, search: &GenomeSearch, found: &Found) -> Result<Option<bool>, Failure> {
+        let Some(data) = &self.verify else {
+            return Ok(None);
+        };
+        if super::plaintext::search(data, search)? != *found {
+            return Err(
+                "the answer differs from that of the plaintext; check that --verify names the data directory of this server"
+                    .into(),
+            );
+        }
+        Ok(Some(true))
+    }
+
+    #[cfg(not(feature = "serve"))]
+    fn verified(&self, _search: &GenomeSearch, _found: &Found) -> Result<Option<bool>, Failure> {
+        Ok(None)
+    }
 }
 
 /// Parses a position. A chromosome may contain colons.
@@ -164,17 +189,7 @@ fn ask(search: &GenomeSearch, asking: &AskingArguments, output: Output) -> Outco
     let outcome = connection.search(search, |done, of| bar.set(done, of));
     bar.finish();
     let outcome = outcome?;
-    let verified = asking.verify.as_ref().map(|data| {
-        let expected = search_plaintext(&Collections::open(data), search)?;
-        if expected == outcome.found {
-            Ok(true)
-        } else {
-            Err(Failure::from(
-            "the answer differs from that of the plaintext; check that --verify names the data directory of this server",
-        ))
-        }
-    });
-    let verified = verified.transpose()?;
+    let verified = asking.verified(search, &outcome.found)?;
     let pinned = matches!(
         search.r#where,
         Where::Panel {
@@ -264,52 +279,4 @@ fn search_of(search: &GenomeSearch, sites_digest: Option<Digest>) -> Value {
         Where::Reference { name } => value["reference"] = json!(name),
     }
     value
-}
-
-/// The result of a search of the plaintext.
-fn search_plaintext(collections: &Collections, search: &GenomeSearch) -> Result<Found, Failure> {
-    let symbols = search.pattern.symbols();
-    let rows = match &search.r#where {
-        Where::Panel { name, place, .. } => {
-            let panel = collections.panel(name)?;
-            let chromosome = place.chromosome.as_deref();
-            panel.window(panel.sites_from(chromosome, place.position, symbols.len())?)?
-        }
-        Where::Reference { name } => collections.reference(name)?.windows(symbols.len()),
-    };
-    let rows = unpack(&rows);
-    Ok(match search.kind {
-        Kind::Match { within } => {
-            let matches = |row: &&Vec<u8>| mismatches(symbols, row).count() <= within.into();
-            let found = rows.iter().filter(matches);
-            Found::Matches(if search.count {
-                found.count() as u64
-            } else {
-                found.collect::<BTreeSet<_>>().len() as u64
-            })
-        }
-        Kind::Longest => {
-            let first = |row| mismatches(symbols, row).next().unwrap_or(symbols.len());
-            Found::Longest(rows.iter().map(|row| first(row)).max().unwrap_or(0) as u32)
-        }
-    })
-}
-
-fn unpack(rows: &Rows) -> Vec<Vec<u8>> {
-    let read = |number| {
-        let mut symbols = vec![0; rows.length()];
-        rows.read(number, &mut symbols);
-        symbols
-    };
-    (0..rows.len()).map(read).collect()
-}
-
-/// The positions at which a row differs from a pattern.
-fn mismatches(pattern: &[Option<u8>], row: &[u8]) -> impl Iterator<Item = usize> {
-    let pairs = pattern.iter().zip(row).enumerate();
-    pairs.filter_map(|(place, (symbol, other))| {
-        symbol
-            .is_some_and(|symbol| symbol != *other)
-            .then_some(place)
-    })
 }

@@ -2,12 +2,13 @@
 
 #![allow(unsafe_code)]
 
-use rustix::fs::{self, FallocateFlags, Mode};
+use crate::{make_private, preallocate};
+use memmap2::MmapMut;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::ptr::{self, NonNull};
 use std::slice;
 
 /// The least size of a file.
@@ -41,15 +42,11 @@ enum Held<T> {
 /// A file's pages, of which the first `len` numbers are used.
 struct Mapped<T> {
     file: File,
-    start: NonNull<T>,
+    /// `None` as long as the file is empty.
+    pages: Option<MmapMut>,
     len: usize,
-    capacity: usize,
+    numbers: PhantomData<T>,
 }
-
-// SAFETY: the pages belong to this value alone, as a vector's memory does.
-unsafe impl<T: Send> Send for Mapped<T> {}
-// SAFETY: as above.
-unsafe impl<T: Sync> Sync for Mapped<T> {}
 
 impl<T: Number> SpillVec<T> {
     /// An empty list that takes up to `limit` bytes of memory.
@@ -77,8 +74,8 @@ impl<T: Number> SpillVec<T> {
         match &mut self.held {
             Held::Memory(list) => list.push(number),
             Held::File(file) => {
-                // SAFETY: `reserve` made room for a number after the last one, in pages of this value.
-                unsafe { file.start.add(file.len).write(number) };
+                let len = file.len;
+                file.all_mut()[len] = number;
                 file.len += 1;
             }
         }
@@ -109,69 +106,58 @@ impl<T: Number> SpillVec<T> {
             Held::Memory(list) => {
                 let mut file = Mapped::create()?;
                 file.grow(2 * bytes)?;
-                // SAFETY: both have room for as many numbers, and the pages were mapped just now.
-                unsafe { ptr::copy_nonoverlapping(list.as_ptr(), file.start.as_ptr(), list.len()) };
+                file.all_mut()[..list.len()].copy_from_slice(list);
                 file.len = list.len();
                 self.held = Held::File(file);
                 Ok(())
             }
-            Held::File(file) if file.len + more > file.capacity => file.grow(2 * bytes),
+            Held::File(file) if file.len + more > file.all().len() => file.grow(2 * bytes),
             Held::File(_) => Ok(()),
         }
     }
 }
 
-impl<T> Mapped<T> {
+impl<T: Number> Mapped<T> {
     fn create() -> io::Result<Self> {
         let file = tempfile::tempfile()?;
         // It has no name, but a process can be asked for what it has open.
-        fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+        make_private(&file)?;
         Ok(Self {
             file,
-            start: NonNull::dangling(),
+            pages: None,
             len: 0,
-            capacity: 0,
+            numbers: PhantomData,
         })
     }
 
     /// Makes the file larger, and maps it anew.
     fn grow(&mut self, bytes: usize) -> io::Result<()> {
-        let bytes = bytes.max(LEAST_BYTES).next_multiple_of(super::page_size());
+        let bytes = bytes.max(LEAST_BYTES).next_multiple_of(size_of::<T>());
         // Space is taken now: without it, writing to a page would end the process.
-        fs::fallocate(&self.file, FallocateFlags::empty(), 0, bytes as u64)?;
-        // SAFETY: a new mapping, of a file without a name that is as long and that this value alone makes longer. What was
-        // mapped before stays until this one is there, so that a failure changes nothing.
-        let start = unsafe {
-            rustix::mm::mmap(
-                ptr::null_mut(),
-                bytes,
-                rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE,
-                rustix::mm::MapFlags::SHARED,
-                &self.file,
-                0,
-            )?
-        };
-        self.unmap();
-        self.start = NonNull::new(start.cast()).expect("no mapping is at 0");
-        self.capacity = bytes / size_of::<T>();
+        preallocate(&self.file, bytes as u64)?;
+        // SAFETY: the file has no name, is as long, and is made longer through this value alone. What was mapped before stays
+        // until this mapping is there, so that a failure changes nothing.
+        self.pages = Some(unsafe { MmapMut::map_mut(&self.file)? });
         Ok(())
     }
 
-    fn unmap(&mut self) {
-        let bytes = self.capacity * size_of::<T>();
-        if bytes > 0 {
-            // SAFETY: this mapping was made by `grow`, and no reference into it outlives the borrow of this value.
-            let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), bytes) };
-            debug_assert!(unmapped.is_ok());
-        }
-        self.start = NonNull::dangling();
-        self.capacity = 0;
+    /// All numbers for which there is room.
+    fn all(&self) -> &[T] {
+        let Some(pages) = &self.pages else {
+            return &[];
+        };
+        // SAFETY: pages begin at a multiple of their size, and every pattern of bits is a number.
+        unsafe { slice::from_raw_parts(pages.as_ptr().cast(), pages.len() / size_of::<T>()) }
     }
-}
 
-impl<T> Drop for Mapped<T> {
-    fn drop(&mut self) {
-        self.unmap();
+    fn all_mut(&mut self) -> &mut [T] {
+        let Some(pages) = &mut self.pages else {
+            return &mut [];
+        };
+        // SAFETY: as above, and this borrow is the only one.
+        unsafe {
+            slice::from_raw_parts_mut(pages.as_mut_ptr().cast(), pages.len() / size_of::<T>())
+        }
     }
 }
 
@@ -199,8 +185,7 @@ impl<T: Number> Deref for SpillVec<T> {
     fn deref(&self) -> &[T] {
         match &self.held {
             Held::Memory(list) => list,
-            // SAFETY: the first `len` numbers of the mapping were written, and it changes through this value only.
-            Held::File(file) => unsafe { slice::from_raw_parts(file.start.as_ptr(), file.len) },
+            Held::File(file) => &file.all()[..file.len],
         }
     }
 }
@@ -209,8 +194,10 @@ impl<T: Number> DerefMut for SpillVec<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.held {
             Held::Memory(list) => list,
-            // SAFETY: as above, and this borrow is the only one.
-            Held::File(file) => unsafe { slice::from_raw_parts_mut(file.start.as_ptr(), file.len) },
+            Held::File(file) => {
+                let len = file.len;
+                &mut file.all_mut()[..len]
+            }
         }
     }
 }

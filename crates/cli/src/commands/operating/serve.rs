@@ -1,7 +1,8 @@
 //! `oboro serve`
 
+use super::location;
 use crate::Outcome;
-use crate::arguments::{ThreadArguments, location};
+use crate::arguments::ThreadArguments;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::settings::Settings;
