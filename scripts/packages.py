@@ -1,8 +1,10 @@
 """Builds what a release offers, tries it where nothing else is installed, and builds it again.
 
-`make packages` puts into target/packages, for each processor, a wheel and a Debian package; besides
-the source distribution, SBOMs (CycloneDX), the licences of what is compiled in, and SHA256SUMS. All
-dates in them are those of the commit, and no path in them is one of this machine.
+`make packages` puts into target/packages, for each processor, a wheel, a Debian package and OCI
+images; besides the source distribution, SBOMs (CycloneDX), the licences of what is compiled in, and
+SHA256SUMS. All dates in them are those of the commit, and no path in them is one of this machine.
+
+`scripts/images.py` puts the command into OCI images of server and owner.
 
 Nothing here is uploaded or signed. `make test-packages` installs every package for this processor
 in an environment of its own and runs there what README.md says; `make packages-reproducible` builds
@@ -31,6 +33,8 @@ from pathlib import Path
 from typing import Any
 
 import tomllib
+
+import images
 
 ROOT = Path(__file__).resolve().parents[1]
 # Below the root that is built from: crates/cli/Cargo.toml names what goes into the Debian package.
@@ -128,6 +132,25 @@ class Packages:
         options = ["--quiet", "-p", "oboro", "--locked", "--no-build", "--no-strip"]
         debian = ["cargo", "deb", *options, "--target", processor.triple, "--output", str(self.out)]
         self._run(debian, settings)
+        self._write_images(processor)
+
+    def _write_images(self, processor: Processor) -> None:
+        """Writes an OCI archive with the command."""
+        image = images.Image(
+            command=self.root / BUILD / processor.triple / "release" / "oboro",
+            version=self._version(),
+            revision=run(["git", "rev-parse", "HEAD"], self.root).strip(),
+            date=int(self.environment["SOURCE_DATE_EPOCH"]),
+            processor=processor.debian,
+            release=release(),
+            licences=self.stage / f"{LICENCES}.oboro",
+        )
+        image.write(self.out / f"oboro-{image.version}.{processor.debian}.oci.tar")
+
+    def _version(self) -> str:
+        told = tomllib.loads((self.root / "Cargo.toml").read_text())
+        version: str = told["workspace"]["package"]["version"]
+        return version
 
     def _write_manual(self, command: Path) -> None:
         """Has the command write what else is in the Debian package."""
@@ -154,9 +177,7 @@ class Packages:
             *self.root.glob(f"fcmalloc/rust/{bom}.json"),
         ]:
             left.unlink()
-        version = tomllib.loads((self.root / "Cargo.toml").read_text())["workspace"]["package"][
-            "version"
-        ]
+        version = self._version()
         (self.out / f"{name}-{version}.cdx.json").write_text(
             listed.replace(f"file://{self.root}/", "file:///")
         )
@@ -286,6 +307,9 @@ def contents(package: Path) -> Iterator[tuple[str, bytes]]:
             yield from ((name, wheel.read(name)) for name in wheel.namelist())
         return
     raw = package.read_bytes()
+    if package.suffix == ".tar":
+        yield from images.contents(package)
+        return
     if package.suffix == ".deb":
         raw = subprocess.check_output(["dpkg-deb", "--fsys-tarfile", str(package)])
     with tarfile.open(fileobj=io.BytesIO(raw)) as archive:
@@ -317,6 +341,7 @@ class Trial:
             machine = PROCESSORS[name].triple.partition("-")[0]
             self._python("wheel", one(self.out, f"*_{machine}.whl"), ["--only-binary=:all:"])
             self._debian(one(self.out, f"*_{name}.deb"))
+            self._images(one(self.out, f"*.{name}.oci.tar"))
         for processor in processors:
             if processor.debian not in own:
                 self._emulated(processor)
@@ -339,7 +364,7 @@ class Trial:
             )
         private = [str(ROOT).encode(), self.packages.environment["HOME"].encode()]
         for package in files(self.out):
-            if package.suffix not in {".whl", ".deb", ".gz"}:
+            if package.suffix not in {".whl", ".deb", ".gz", ".tar"}:
                 inside = [(package.name, package.read_bytes())]
             else:
                 inside = list(contents(package))
@@ -395,6 +420,32 @@ class Trial:
             self.work,
             os.environ,
         )
+
+    def _images(self, archive: Path) -> None:
+        """Runs the images: not as root, and with nothing to write to but a folder."""
+        folder = self.work / "images"
+        folder.mkdir()
+        images.unpack(archive, folder)
+        programs = self.work / "images-programs"
+        programs.mkdir()
+        script = ROOT / "scripts" / "images.py"
+        inside = shlex.join([sys.executable, str(script), str(folder)])
+        (programs / "oboro").write_text(f'#!/bin/sh\nexec {inside} "$@" </dev/null\n')
+        (programs / "oboro").chmod(0o755)
+        there = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
+        here = self.work / "images-work"
+        here.mkdir()
+        os.chown(here, images.USER, images.USER)
+        run(["bash", str(self.script), "command"], here, there)
+        refused = subprocess.run(
+            ["oboro", "keygen", "--key", "/tmp/elsewhere.key"],
+            cwd=here,
+            env=there,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        assert refused.returncode != 0 and "Read-only file system" in refused.stderr, refused
 
     def _emulated(self, processor: Processor) -> None:
         """Tries packages for another processor on an emulated one, in folders of its system."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import images
 import packages
 from packages import Processor
 
@@ -102,3 +103,33 @@ def test_licences_are_found_wherever_a_crate_has_them(tmp_path: Path) -> None:
     (tmp_path / "UNLICENSE").write_text("another")
     (tmp_path / "NOTICE.md").write_text("a notice")
     assert packages.licence_texts(tmp_path) == ["a notice", "another", "a text"]
+
+
+def test_links_in_another_system_stay_there(tmp_path: Path) -> None:
+    (tmp_path / "lib/real").mkdir(parents=True)
+    (tmp_path / "lib/real/loader").write_text("its own")
+    (tmp_path / "absolute").symlink_to("/lib/next")
+    (tmp_path / "lib/next").symlink_to("real/loader")
+    assert images.within(tmp_path, tmp_path / "absolute").read_text() == "its own"
+
+
+def test_a_layer_depends_on_nothing_but_what_is_in_it(tmp_path: Path) -> None:
+    for name in ("first.tar", "second.tar"):
+        with tarfile.open(tmp_path / name, "w") as layer:
+            images.add(layer, "data", 1_700_000_000, mode=0o700, user=images.USER)
+            images.add(layer, "data/file", 1_700_000_000, data=b"1")
+    assert (tmp_path / "first.tar").read_bytes() == (tmp_path / "second.tar").read_bytes()
+    with tarfile.open(tmp_path / "first.tar") as layer:
+        folder, file = layer.getmembers()
+    assert (folder.isdir(), folder.mode, folder.uid) == (True, 0o700, images.USER)
+    assert (file.isfile(), file.mode, file.uid, file.size) == (True, 0o644, 0, 1)
+
+
+def test_files_in_layers_are_found(tmp_path: Path) -> None:
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w:gz") as inside:
+        images.add(inside, "usr/bin/oboro", 0, data=b"command")
+    with tarfile.open(tmp_path / "a.oci.tar", "w") as archive:
+        images.add(archive, "blobs/sha256/1", 0, data=layer.getvalue())
+        images.add(archive, "index.json", 0, data=b"{}")
+    assert list(packages.contents(tmp_path / "a.oci.tar")) == [("usr/bin/oboro", b"command")]
