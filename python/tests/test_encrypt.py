@@ -178,8 +178,8 @@ def test_a_file_is_encrypted_within_memory(
 ) -> None:
     rows = temporary.parent / "rows.dat"
     rows.write_text("".join(f"{n % 7} {7 + n % 5}\n" for n in range(40_000)))
-    enc = oboro.encrypt(rows, keys, max_len=2, memory=1 << 20)
-    enc.append(rows, memory=1 << 20)
+    enc = oboro.encrypt(rows, keys, max_len=2, path=rows.parent / "d", memory=1_500_000)
+    enc.append(rows, memory=1_500_000)
     with oboro.local() as server:
         found = server.upload(enc).apriori(keys, 0.01)
     both = found.loc[found["itemsets"] == frozenset({0, 7}), "support"]

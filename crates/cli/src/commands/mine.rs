@@ -189,7 +189,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             .find(|it| containing_all(&found, &[(*it).clone()], &mined.names).is_empty())
     {
         let sentence = format!(
-            "no itemset with {} may be shown, so a result for release does not name it; leave it out of --containing",
+            "no frequent itemset with {} is in the result for release, which must not name it then; leave it out of --containing",
             Name(hidden)
         );
         return Err(Failure::of(ErrorClass::Input, sentence));

@@ -7,7 +7,7 @@ use crate::arguments::{ReadArguments, ThreadArguments};
 use crate::failure::Failure;
 use crate::output::{Output, bytes};
 use oboro_client::{LevelForecast, Prospect, RouteForecast};
-use oboro_format::{BLOCKS_PER_SEGMENT, MAX_ROW_ID_BYTES};
+use oboro_format::{BLOCKS_PER_SEGMENT, ErrorClass, MAX_ROW_ID_BYTES};
 use oboro_mining::{DatasetPlan, HowRead, MinSupport, read_path};
 use oboro_ring::{pack, security_bound};
 use oboro_rlwe::{Alternative, Verdict, alternatives};
@@ -149,10 +149,19 @@ impl Arguments {
             });
         };
         let (mut transactions, how) = read_path(input, &self.reading.options())?;
+        let count = transactions.len() as u64;
+        let of = |min_support: Option<MinSupport>| min_support.map(|it| it.threshold(count));
+        if let (Some(left_out), Some(mined)) = (of(self.min_item_support), of(self.min_support))
+            && left_out > mined
+        {
+            let sentence = format!(
+                "items in fewer than {left_out} transactions would be left out, and a minimum support of {mined} is then refused; lower --min-item-support, or raise --min-support"
+            );
+            return Err(Failure::of(ErrorClass::Input, sentence));
+        }
         if let Some(min_support) = self.min_item_support {
             transactions = transactions.restrict(min_support);
         }
-        let count = transactions.len() as u64;
         let frequent = self.min_support.map(|min_support| {
             let threshold = min_support.threshold(count);
             let supports = transactions.item_supports();

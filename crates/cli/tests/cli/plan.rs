@@ -78,6 +78,14 @@ fn numbers_and_files_give_the_same_plan() {
         (&rare["items"], &rare["read"]["items"]),
         (&2.into(), &3.into())
     );
+    let refused = owner.refused("plan rare.dat --min-item-support 2 --min-support 0.1");
+    says(
+        &refused,
+        &[
+            "items in fewer than 2",
+            "a minimum support of 1 is then refused",
+        ],
+    );
     let fewer = owner.json("plan rows.dat --max-len 3 --frequent-items 4 --itemsets 3");
     let itemsets: Vec<_> = fewer["levels"]
         .as_array()
