@@ -2,8 +2,8 @@
 
 Both images have one layer: the command, the shared libraries of Debian that it needs, and the
 certificates of authorities. There is no shell and no package manager in it, nothing that runs as
-root, and nothing that has to be written: they run with a read-only root. The same command, date and
-packages of Debian make the same bytes.
+root, and nothing that has to be written: they can run with a read-only root. The same command, date
+and packages of Debian make the same bytes.
 
     scripts/images.py FOLDER ARGUMENT...
 
@@ -14,6 +14,7 @@ folder.
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -29,10 +30,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parents[1]
 # Who the processes run as: nobody that a system has.
 USER = 10001
 # What is unpacked of Debian, to take files from.
-PACKAGES = ("ca-certificates", "libc6", "libgcc-s1")
+PACKAGES = ("base-files", "ca-certificates", "libc6", "libgcc-s1")
 SERVER, OWNER = "server", "owner"
 # What a compressed layer begins with.
 GZIP = b"\x1f\x8b"
@@ -47,7 +49,7 @@ SETTINGS = {
             "--config.exposedports=7171/tcp",
         ],
     ),
-    OWNER: (["/usr/bin/oboro"], "/work", ["--config.env=HOME=/work"]),
+    OWNER: (["/usr/bin/oboro"], "/work", ["--config.env=HOME=/work", "--config.env=TMPDIR=/work"]),
 }
 
 
@@ -93,7 +95,6 @@ class Image:
             "title": f"oboro-{image}",
             "version": self.version,
             "revision": self.revision,
-            "licenses": "Apache-2.0",
         }
         settings = {
             "os": "linux",
@@ -124,17 +125,21 @@ class Image:
                 file.read_bytes() for file in authorities
             ),
             "usr/bin/oboro": self.command.read_bytes(),
+            "usr/share/doc/oboro/LICENSE": (ROOT / "LICENSE").read_bytes(),
             "usr/share/doc/oboro/THIRD-PARTY.txt": self.licences.read_bytes(),
         }
         data |= {
             str(path.relative_to(debian)): within(debian, path).read_bytes()
             for path in libraries(self.command, debian)
         }
-        data |= {
-            str(path.relative_to(debian)): path.read_bytes()
-            for path in debian.glob("usr/share/doc/*/copyright")
-            if re.match("ca-certificates|gcc-.*-base|libc6|libgcc-s1", path.parent.name)
-        }
+        # The licences of these packages, and which ones they are.
+        texts = [*debian.glob("usr/share/common-licenses/*"), debian / "usr/lib/os-release"]
+        for documents in debian.glob("usr/share/doc/*"):
+            if re.fullmatch("base-files|ca-certificates|gcc-.*-base|libc6", documents.name):
+                texts.append(documents / "copyright")
+                name = f"var/lib/dpkg/status.d/{documents.name}"
+                data[name] = status(documents, self.processor).encode()
+        data |= {str(path.relative_to(debian)): within(debian, path).read_bytes() for path in texts}
         own = {"data", "work"}
         folders = (
             {str(above) for path in data for above in Path(path).parents} - {"."} | own | {"tmp"}
@@ -182,10 +187,29 @@ def libraries(program: Path, root: Path) -> Iterator[Path]:
             if name not in seen:
                 seen.add(name)
                 found = [folder / name for folder in folders if (folder / name).is_file()]
-                # The loader is one of them.
-                if found:
+                # The loader is there already.
+                if not name.startswith("ld-linux"):
+                    assert found, f"{program} needs {name}, which no package here has"
                     yield found[0]
                     ahead.append(found[0])
+
+
+def status(folder: Path, processor: str) -> str:
+    """What dpkg would say of a package, by the folder of its documents; scanners look for it."""
+    # Packages that Debian itself makes have the second only.
+    logs = [folder / "changelog.Debian.gz", folder / "changelog.gz"]
+    log = next(log for log in logs if log.exists())
+    with gzip.open(log, "rt", errors="replace") as lines:
+        told = re.match(r"(\S+) \((\S+)\)", next(lines))
+    assert told is not None, f"{log} begins with no version"
+    fields = {
+        "Package": folder.name,
+        "Status": "install ok installed",
+        "Architecture": processor,
+        "Source": told[1],
+        "Version": told[2],
+    }
+    return "".join(f"{name}: {value}\n" for name, value in fields.items())
 
 
 def within(root: Path, path: Path) -> Path:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
+from oboro.errors import InputError
+
 
 class Reading(TypedDict, total=False):
     """The options for a file or a table; documented in `oboro.encrypt`."""
@@ -30,11 +32,15 @@ def options(reading: Reading) -> dict[str, Any]:
 
     Raises:
         TypeError: an unknown option.
+        InputError: memory that is no number of bytes.
     """
     for name in reading:
         if name not in Reading.__annotations__:
             raise TypeError(f"{name!r} is no argument of this call")
     given: dict[str, Any] = {name: value for name, value in reading.items() if value is not None}
+    memory = given.get("memory", 1)
+    if not isinstance(memory, int) or isinstance(memory, bool) or not 0 < memory < 1 << 64:
+        raise InputError(f"memory is {memory!r}; give a number of bytes")
     bins = given.get("bins")
     if isinstance(bins, Mapping):
         given["bins"] = [

@@ -186,6 +186,16 @@ def test_a_file_is_encrypted_within_memory(
     assert len(found) == 7 + 5 + 7 * 5 and both.item() == 1143 / 40_000
     with pytest.raises(errors.InputError, match=r"too little.* give memory=[0-9]+ or more"):
         oboro.encrypt(rows, keys, max_len=2, memory=1000)
+    for memory in (0, -1, True, "4GiB"):
+        with pytest.raises(errors.InputError, match="give a number of bytes"):
+            oboro.encrypt(rows, keys, memory=memory)  # type: ignore[arg-type]
+    before = enc.transactions
+    wider = rows.with_name("wider.dat")
+    wider.write_text("0 99\n")
+    with pytest.raises(errors.InputError, match="too little"):
+        enc.append(wider, new_items="re-encrypt", memory=100)
+    assert enc.transactions == before and enc.path is not None
+    assert oboro.Encrypted.open(enc.path, keys).transactions == before
     with pytest.raises(errors.InputError, match="memory is about files"):
         oboro.encrypt(frame(), keys, memory=1 << 30)
     monkeypatch.setenv("TMPDIR", str(temporary / "nowhere"))

@@ -116,7 +116,7 @@ mod terminal {
     }
 }
 
-/// The console belongs to nobody there after the process.
+/// Not done: who started this process sets the console as it needs it.
 #[cfg(windows)]
 mod terminal {
     pub fn remember() {}

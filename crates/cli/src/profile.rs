@@ -253,10 +253,17 @@ fn settings(name: Option<String>) -> Result<Option<BTreeMap<String, String>>, Fa
 
 /// A path that begins with `~/`, or is relative to the file.
 fn resolved(value: &str, config: &Path) -> PathBuf {
-    match (value.strip_prefix("~/"), env::home_dir()) {
+    match (value.strip_prefix("~/"), home()) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => config.parent().unwrap_or(Path::new("")).join(value),
     }
+}
+
+/// The directory of this user, if the environment has it.
+fn home() -> Option<PathBuf> {
+    let name = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+    let home = env::var_os(name).filter(|it| !it.is_empty());
+    home.map(PathBuf::from)
 }
 
 /// The file: `OBORO_CONFIG`, or where programs of one's own have theirs.
@@ -271,7 +278,7 @@ fn path() -> Option<PathBuf> {
         "XDG_CONFIG_HOME"
     };
     let folder = given(own).map(PathBuf::from);
-    let folder = folder.or_else(|| Some(env::home_dir()?.join(".config")))?;
+    let folder = folder.or_else(|| Some(home()?.join(".config")))?;
     Some(folder.join("oboro").join("config.toml"))
 }
 

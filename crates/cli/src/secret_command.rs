@@ -21,13 +21,7 @@ pub fn output_of(command: &str, setting: &str) -> Result<Zeroizing<Vec<u8>>, Fai
             "the command of {setting} {problem}; run it by itself to see what it does"
         ))
     };
-    let [shell, option] = if cfg!(windows) {
-        ["cmd", "/C"]
-    } else {
-        ["sh", "-c"]
-    };
-    let mut child = Command::new(shell)
-        .args([option, command])
+    let mut child = in_a_shell(command)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -56,6 +50,22 @@ pub fn output_of(command: &str, setting: &str) -> Result<Zeroizing<Vec<u8>>, Fai
 fn how(status: ExitStatus) -> String {
     // "exit status: 3", "signal: 9 (SIGKILL)"
     status.to_string().replacen(": ", " ", 1)
+}
+
+#[cfg(unix)]
+fn in_a_shell(command: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]);
+    shell
+}
+
+/// `cmd` takes all between the first quote and the last one as it is.
+#[cfg(windows)]
+fn in_a_shell(command: &str) -> Command {
+    use std::os::windows::process::CommandExt;
+    let mut shell = Command::new("cmd");
+    shell.raw_arg(format!("/S /C \"{command}\""));
+    shell
 }
 
 #[cfg(test)]

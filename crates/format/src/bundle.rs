@@ -155,7 +155,7 @@ impl Bundle {
         let lock = lock(&lock_path(&staging), directory, "name for the bundle")?;
         let writer = BundleWriter {
             directory: staging.clone(),
-            _lock: lock,
+            lock: Some(lock),
             target: Target::New {
                 published: directory.into(),
             },
@@ -177,7 +177,7 @@ impl Bundle {
         let lock = lock(&lock_path(&path), &path, "directory for temporary files")?;
         let writer = BundleWriter {
             directory: path,
-            _lock: lock,
+            lock: Some(lock),
             target: Target::Temporary,
             temporary: Some(Arc::new(OwnTempDir::new(directory))),
             written: Vec::new(),
@@ -336,7 +336,7 @@ impl Bundle {
         sweep_segments(&self.directory, &present.manifest)?;
         Ok(BundleWriter {
             directory: self.directory.clone(),
-            _lock: lock,
+            lock: Some(lock),
             target: Target::Next {
                 older: Box::new(present.manifest),
                 sealed: present.sealed,
@@ -577,7 +577,8 @@ enum Target {
 /// one is unchanged.
 pub struct BundleWriter {
     directory: PathBuf,
-    _lock: Lock,
+    /// Let go before a directory gets its name, where systems rename none with open files.
+    lock: Option<Lock>,
     target: Target,
     temporary: Option<Arc<OwnTempDir>>,
     /// Ranges that were written.
@@ -686,6 +687,9 @@ impl BundleWriter {
                 sync_directory(&self.directory)?;
                 sync_directory(&segments_path(&self.directory))?;
                 refuse_existing(published)?;
+                if cfg!(windows) {
+                    self.lock = None;
+                }
                 rename(&self.directory, published)?;
                 (published.clone(), parent(published))
             }

@@ -220,7 +220,7 @@ pub fn lock(path: &Path, holder: &Path, what: &str) -> Result<Lock, FormatError>
 /// What a file has while it is the same one with the same bytes: another file, or a change, gives another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    file: FileId,
+    file: Option<FileId>,
     changed: (i64, i64),
     length: u64,
 }

@@ -433,7 +433,7 @@ impl Dataset {
         progress: Progress<'_>,
     ) -> Result<Self, DatasetError> {
         let plan = DatasetPlan::of(&rows, max_len)?;
-        rows.check_memory(plan.parameters.degree())?;
+        rows.check_memory(plan.parameters.degree(), 0)?;
         check_free_bytes(target.path(), plan.bytes, free_bytes(target.path()))?;
         let focus = focus(&rows, max_len)?;
         let key = DatasetKey::fresh(master, plan.parameters)?;
@@ -593,6 +593,11 @@ impl Dataset {
             let items = self.record.items().leaving_out(&new);
             items.check_left_out(&new, below.threshold(transactions))?;
         }
+        let left_out = match new_items {
+            NewItems::Drop { .. } => new.len(),
+            NewItems::Refuse | NewItems::Reencrypt => 0,
+        };
+        rows.check_memory(self.manifest().parameters.degree(), left_out)?;
         Ok(())
     }
 
@@ -637,7 +642,6 @@ impl Dataset {
         let columns: Vec<Column> = rows.names().iter().filter_map(column).collect();
         let items = self.record.items().leaving_out(&new).with(&rows, &columns);
         let directory = self.bundle.directory();
-        rows.check_memory(self.manifest().parameters.degree())?;
         let needed = self.appended_bytes(rows.len() as u64)?;
         check_free_bytes(directory, needed, free_bytes(directory))?;
         let mut writer = self.bundle.change()?;

@@ -299,14 +299,14 @@ impl Shuffled {
     }
 
     /// Checks that the smallest part that can be encrypted at a time, in a ring of this degree, finds room: one segment, or
-    /// all transactions if they are fewer.
+    /// all transactions if they are fewer. So many items are left out before.
     ///
     /// # Errors
     /// It takes more than its share of the memory.
-    pub fn check_memory(&self, degree: usize) -> Result<(), TransactionsError> {
+    pub fn check_memory(&self, degree: usize, left_out: usize) -> Result<(), TransactionsError> {
         let segment = degree * BLOCKS_PER_SEGMENT as usize;
         let rows = segment.min(64 * words(self.transactions));
-        let least = self.row_bits() * rows as u64 / 8;
+        let least = (self.row_bits() - left_out as u64) * rows as u64 / 8;
         match self.memory {
             Some(_) if least > self.part_bytes() => Err(TransactionsError::TooLittleMemory {
                 least,

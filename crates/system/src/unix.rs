@@ -67,12 +67,12 @@ pub fn keep_owner(file: &File, before: &Metadata) -> io::Result<()> {
     file.set_permissions(before.permissions())
 }
 
-/// Which file this is.
-pub fn file_id(file: &Metadata) -> FileId {
-    FileId {
+/// Which file this is; `None` if the system does not say.
+pub fn file_id(file: &Metadata) -> Option<FileId> {
+    Some(FileId {
         volume: file.dev(),
         number: file.ino(),
-    }
+    })
 }
 
 /// When a file was changed, or what is known of it: seconds and nanoseconds.

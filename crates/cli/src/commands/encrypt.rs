@@ -143,7 +143,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             (plan.bytes, plan.parameters)
         }
     };
-    rows.check_memory(parameters.degree())?;
+    if appended_to.is_none() {
+        rows.check_memory(parameters.degree(), 0)?;
+    }
     let free_bytes = free_bytes(&directory);
     let announcement = || {
         let free = free_bytes.map_or_else(String::new, |free| format!(", {} free", bytes(free)));

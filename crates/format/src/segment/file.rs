@@ -25,8 +25,8 @@ pub struct PartExtent {
 pub struct SegmentFile {
     path: PathBuf,
     length: u64,
-    /// Which file it is.
-    file: FileId,
+    /// Which file it is, if the system says.
+    file: Option<FileId>,
     /// The length and the digest of its header, once that is known.
     header: OnceLock<(u64, Digest)>,
     /// Whether it may go while it is read, so that this is no damage.
@@ -161,7 +161,7 @@ impl SegmentFile {
 
     fn check_is_the_same(&self, file: &File) -> Result<(), ReadError> {
         let found = file.metadata()?;
-        if file_id(&found) == self.file {
+        if self.file.is_some() && file_id(&found) == self.file {
             return Ok(());
         }
         // Somebody may have put a copy in its place.
