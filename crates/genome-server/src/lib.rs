@@ -20,6 +20,7 @@ mod generate;
 mod import;
 mod packing;
 mod panel;
+mod plaintext;
 mod reference;
 mod rows;
 mod sites;

@@ -1,0 +1,75 @@
+//! Searches for patterns that are no secret, with which encrypted ones are compared.
+
+use crate::rows::Rows;
+use std::collections::BTreeSet;
+
+impl Rows {
+    /// How many rows differ from a pattern in at most `within` symbols; with `once`, equal ones count once. `None` in a
+    /// pattern is any symbol.
+    pub fn count_matches(&self, pattern: &[Option<u8>], within: usize, once: bool) -> usize {
+        let rows = self.unpacked();
+        let matching = rows.filter(|row| mismatches(pattern, row).count() <= within);
+        if once {
+            matching.collect::<BTreeSet<_>>().len()
+        } else {
+            matching.count()
+        }
+    }
+
+    /// The length of the longest prefix of a pattern that some row has.
+    pub fn longest_match(&self, pattern: &[Option<u8>]) -> usize {
+        let first = |row: Vec<u8>| mismatches(pattern, &row).next().unwrap_or(pattern.len());
+        self.unpacked().map(first).max().unwrap_or(0)
+    }
+
+    fn unpacked(&self) -> impl Iterator<Item = Vec<u8>> {
+        (0..self.len()).map(|number| {
+            let mut symbols = vec![0; self.length()];
+            self.read(number, &mut symbols);
+            symbols
+        })
+    }
+}
+
+/// The positions at which a row differs from a pattern.
+fn mismatches(pattern: &[Option<u8>], row: &[u8]) -> impl Iterator<Item = usize> {
+    let pairs = pattern.iter().zip(row).enumerate();
+    pairs.filter_map(|(place, (symbol, other))| {
+        symbol
+            .is_some_and(|symbol| symbol != *other)
+            .then_some(place)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of four bits a symbol, so that a row is a word.
+    fn rows(rows: &[&[u8]]) -> Rows {
+        let word = |row: &&[u8]| row.iter().rfold(0, |word, &it| word << 4 | u64::from(it));
+        Rows::new([0; 32], rows[0].len(), 4, rows.iter().map(word).collect())
+    }
+
+    #[test]
+    fn rows_match_within_mismatches_and_equal_ones_may_count_once() {
+        let rows = rows(&[&[1, 2, 3], &[1, 2, 3], &[1, 0, 3], &[0, 0, 0]]);
+        let pattern = [Some(1), Some(2), None];
+        for (within, all, once) in [(0, 2, 1), (1, 3, 2), (2, 4, 3)] {
+            assert_eq!(rows.count_matches(&pattern, within, false), all);
+            assert_eq!(rows.count_matches(&pattern, within, true), once);
+        }
+    }
+
+    #[test]
+    fn the_longest_match_ends_before_the_first_mismatch() {
+        let rows = rows(&[&[1, 2, 3], &[0, 2, 3]]);
+        for (pattern, longest) in [
+            ([Some(1), Some(2), Some(3)], 3),
+            ([Some(1), None, Some(0)], 2),
+            ([Some(5), Some(2), Some(3)], 0),
+        ] {
+            assert_eq!(rows.longest_match(&pattern), longest);
+        }
+    }
+}
