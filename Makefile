@@ -30,7 +30,7 @@ PYTEST =
 STEP =
 FORCE =
 
-.PHONY: help demo demo-genome docs bench-smoke bench-full bench-abuse bench-alloc bench-alloc-paper bench-engine bench-genome bench-growth bench-mining bench-numa bench-python bench-ray bench-ring bench-scrape bench-ssd bench-ssd-budgets bench-ssd-latency bench-support bench-table6 bench-tasks packages packages-reproducible test test-abuse test-arm64 test-lab test-rust test-alloc test-alloc-long test-faults test-growth test-numa test-package test-packages test-previous test-python test-ray test-s3 fuzz nightly papers lint lint-rust lint-elsewhere lint-python lint-shell lint-c fmt build build-lab clean
+.PHONY: help demo demo-genome docs bench-smoke bench-full bench-abuse bench-alloc bench-alloc-paper bench-engine bench-genome bench-growth bench-mining bench-numa bench-python bench-ray bench-ring bench-scrape bench-ssd bench-ssd-budgets bench-ssd-latency bench-support bench-table6 bench-tasks packages packages-reproducible test test-abuse test-arm64 test-lab test-rust test-alloc test-alloc-long test-faults test-growth test-numa test-package test-packages test-previous test-python test-ray test-s3 fuzz nightly papers lint lint-rust lint-cross lint-python lint-shell lint-c fmt build build-lab clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -53,7 +53,9 @@ S3_SERVER := scripts/s3-server.sh
 DOCS ?= $(or $(CARGO_TARGET_DIR),target)/docs
 # Runs a program of the package's environment.
 IN_VENV_PYTHON := VIRTUAL_ENV="$(CURDIR)/.venv-python" PATH="$(CURDIR)/.venv-python/bin:$$PATH"
-OBORO := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release/oboro
+# Cargo's profile of what is built, but for tests and packages; with their profile, as .ci/run has it, `dev`, nothing is built twice.
+PROFILE ?= release
+OBORO := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/$(PROFILE:dev=debug)/oboro
 LAB := $(OBORO)-lab
 FCMALLOC := fcmalloc/build/libfcmalloc.so
 # Programs and peers of make bench-alloc and make bench-numa.
@@ -137,16 +139,16 @@ bench-numa: build-lab .venv-bench/installed | setup-numa ## The NUMA paper's tab
 	    | $(PYTHON) lab/bench/numa_model.py --ends numa "numa copies" "numa emulated"
 
 bench-engine: | setup-build ## Time the engine alone, and reading the same residues
-	cd lab && cargo bench --quiet --locked --bench engine -- $(BENCH)
+	cd lab && cargo bench --quiet --locked --profile $(PROFILE) --bench engine -- $(BENCH)
 
 bench-ray: build python-develop .venv-python/ray-installed ## Count on one and on two nodes of one core each; BENCH=--quick for minutes
 	.venv-python/bin/python lab/bench/scaling.py --oboro "$(OBORO)" $(BENCH)
 
 bench-ring: | setup-build ## Time the transform and the vector kernels
-	cd lab && cargo bench --quiet --locked --features fhe-math --bench ring -- $(BENCH)
+	cd lab && cargo bench --quiet --locked --profile $(PROFILE) --features fhe-math --bench ring -- $(BENCH)
 
 bench-tasks: | setup-build ## Time the NUMA paper's scheduler, and show what its orders are worth
-	cd lab && cargo bench --quiet --locked -p oboro-lab -p oboro-tasks --bench tasks -- $(BENCH)
+	cd lab && cargo bench --quiet --locked --profile $(PROFILE) -p oboro-lab -p oboro-tasks --bench tasks -- $(BENCH)
 
 bench-genome: build-lab .venv-bench/installed ## Search genomes privately, also on SEAL; BENCH=--quick for a minute
 	.venv-bench/bin/python lab/bench/genome.py --lab "$(LAB)" --data "$(BENCH_DATA)" \
@@ -202,7 +204,7 @@ test-ray: build python-develop .venv-python/ray-installed ## Run the tests about
 # The same profile as the command, whose build it shares.
 .PHONY: python-develop
 python-develop: .venv-python/installed | setup-python
-	$(IN_VENV_PYTHON) maturin develop --quiet --locked --release >&2
+	$(IN_VENV_PYTHON) maturin develop --quiet --locked --profile $(PROFILE) >&2
 
 docs: build python-develop ## Make the documentation site in target/docs; its notebook runs meanwhile
 	OBORO_BIN="$(OBORO)" .venv-python/bin/sphinx-build -W --keep-going --quiet --builder html docs "$(DOCS)"
@@ -272,7 +274,7 @@ nightly: ## Run what takes too long for .ci/run, into docs/verification.md; STEP
 fuzz: $(CARGO_FUZZ)-$(CARGO_FUZZ_VERSION) | setup-fuzz ## Give every decoder made-up bytes for a minute
 	CARGO_FUZZ="$(CURDIR)/$(CARGO_FUZZ)" FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(FUZZ_TARGET)
 
-lint: lint-rust lint-elsewhere lint-python lint-shell lint-c ## Check format, lints, documentation and types
+lint: lint-rust lint-cross lint-python lint-shell lint-c ## Check format, lints, documentation and types
 
 lint-rust: .venv/installed | setup-lint ## Check format, Clippy, documentation and dependencies of the crates
 	cargo fmt --all --check
@@ -286,8 +288,8 @@ lint-rust: .venv/installed | setup-lint ## Check format, Clippy, documentation a
 	cd lab && cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
 
-# C is not compiled: for these systems a compiler of it would be needed, and only other packages have some.
-lint-elsewhere: | setup-elsewhere ## Check that the owner's command compiles for macOS and Windows
+# No C is compiled (TARGET_CC=true): only crates of others have some, and it would take compilers for these systems.
+lint-cross: | setup-cross ## Check that the owner's command compiles for macOS and Windows
 	$(foreach target,aarch64-apple-darwin x86_64-pc-windows-gnu,TARGET_CC=true TARGET_AR=true cargo clippy --locked \
 	    -p oboro --no-default-features --features arrow --target $(target) -- -D warnings &&) true
 
@@ -318,10 +320,10 @@ fmt: .venv/installed | setup-lint ## Format the sources
 	$(MAKE) --directory lab/alloc format $(C_TOOLS)
 
 build: | setup-build ## Build the oboro command with optimisation
-	cargo build --release --locked -p oboro
+	cargo build --profile $(PROFILE) --locked -p oboro
 
 build-lab: build ## Build the laboratory, which measures the command beside it
-	cd lab && cargo build --release --locked
+	cd lab && cargo build --profile $(PROFILE) --locked
 
 clean: ## Remove everything that the other targets made
 	cargo clean
@@ -367,10 +369,10 @@ NEEDS_test := rust cc c++ cmake python venv
 NEEDS_python := rust cc python venv
 NEEDS_packages := rust cc python venv git rust-arm64 cc-arm64 qemu-arm64 dpkg-dev mmdebstrap umoci runc
 NEEDS_arm64 := rust cc c++ cmake rust-arm64 cc-arm64 c++-arm64 qemu-arm64
-NEEDS_elsewhere := rust cc rust-macos rust-windows
+NEEDS_cross := rust cc rust-macos rust-windows
 NEEDS_fuzz := rust cc c++
 NEEDS_lint := rust cc rustfmt clippy python venv
-SETUPS := setup-build setup-alloc setup-bench setup-numa setup-test setup-packages setup-arm64 setup-elsewhere setup-python setup-fuzz setup-lint
+SETUPS := setup-build setup-alloc setup-bench setup-numa setup-test setup-packages setup-arm64 setup-cross setup-python setup-fuzz setup-lint
 
 .PHONY: $(SETUPS)
 $(SETUPS): setup-%:

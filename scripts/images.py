@@ -1,7 +1,7 @@
 """Makes OCI images of a server and of an owner's command, and runs them without a container engine.
 
 Both images have one layer: the command, the shared libraries of Debian that it needs, and the
-certificates of authorities. There is no shell and no package manager in it, nothing that runs as
+certificate authorities. There is no shell and no package manager in it, nothing that runs as
 root, and nothing that has to be written: they can run with a read-only root. The same command, date
 and packages of Debian make the same bytes.
 
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-# Who the processes run as: nobody that a system has.
+# The user and the group of the processes; no account of Debian's.
 USER = 10001
 # What is unpacked of Debian, to take files from.
 PACKAGES = ("base-files", "ca-certificates", "libc6", "libgcc-s1")
@@ -129,7 +129,7 @@ class Image:
             "usr/share/doc/oboro/THIRD-PARTY.txt": self.licences.read_bytes(),
         }
         data |= {
-            str(path.relative_to(debian)): within(debian, path).read_bytes()
+            str(path.relative_to(debian)): resolve_in(debian, path).read_bytes()
             for path in libraries(self.command, debian)
         }
         # The licences of these packages, and which ones they are.
@@ -139,7 +139,9 @@ class Image:
                 texts.append(documents / "copyright")
                 name = f"var/lib/dpkg/status.d/{documents.name}"
                 data[name] = status(documents, self.processor).encode()
-        data |= {str(path.relative_to(debian)): within(debian, path).read_bytes() for path in texts}
+        data |= {
+            str(path.relative_to(debian)): resolve_in(debian, path).read_bytes() for path in texts
+        }
         own = {"data", "work"}
         folders = (
             {str(above) for path in data for above in Path(path).parents} - {"."} | own | {"tmp"}
@@ -212,8 +214,8 @@ def status(folder: Path, processor: str) -> str:
     return "".join(f"{name}: {value}\n" for name, value in fields.items())
 
 
-def within(root: Path, path: Path) -> Path:
-    """The file at the end of links that mean paths below a root."""
+def resolve_in(root: Path, path: Path) -> Path:
+    """The file that a path names, with the targets of links below a root."""
     while path.is_symlink():
         target = str(path.readlink())
         path = root / target.lstrip("/") if target.startswith("/") else path.parent / target
@@ -257,8 +259,8 @@ def unpack(archive: Path, folder: Path) -> None:
         umoci("unpack", "--image", f"{folder / 'layout'}:{image}", folder / image)
 
 
-def container(folder: Path, arguments: Sequence[str]) -> Any:
-    """What runc is to run: nothing can be gained in it, nor written but in the current folder."""
+def runtime_config(folder: Path, arguments: Sequence[str]) -> Any:
+    """What runc reads: no capabilities, a read-only root, the current folder mounted at /work."""
     image = SERVER if arguments[:1] == ["serve"] else OWNER
     told = json.loads((folder / image / "config.json").read_text())
     told["root"] = {"path": str((folder / image / "rootfs").resolve()), "readonly": True}
@@ -283,7 +285,7 @@ def main() -> None:
     """Runs the command in its image."""
     folder = Path(sys.argv[1])
     bundle = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
-    (bundle / "config.json").write_text(json.dumps(container(folder, sys.argv[2:])))
+    (bundle / "config.json").write_text(json.dumps(runtime_config(folder, sys.argv[2:])))
     runc = shutil.which("runc", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") or "runc"
     os.execv(runc, [runc, "run", "--bundle", str(bundle), bundle.name])
 

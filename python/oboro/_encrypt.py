@@ -354,8 +354,9 @@ def encrypt(
             `bins`, columns of numbers whose ranges become items, as in
             `bins={"age": [0, 18, 65]}`; `taxonomy`, the path of a file that says on each line what
             an item belongs to, what that belongs to, and so on: transactions get these as items,
-            too; `memory`, the most bytes of it to use for a file, but for names, row ids and what
-            threads work with: transactions that take more than half of it lie in a temporary file;
+            too; `memory`, the most bytes to use for reading and encrypting a file (names of items,
+            row ids and what threads work with come on top): transactions that take more than half
+            of it lie in a temporary file;
             and `row_ids`: the column with a unique id of each transaction, which is sealed
             with it: `Dataset.row_ids` lists them. For tables of 0 and 1 and for baskets, `row_ids`
             may be the ids themselves, text or integers, one for each transaction, as in

@@ -90,7 +90,7 @@ impl Failure {
         }
     }
 
-    /// That of an operator's commands.
+    /// The class of an error that only an operator's commands have; `None` for any other.
     #[cfg(feature = "serve")]
     fn operators_class(&self) -> Option<ErrorClass> {
         if let Some(error) = self.as_a::<StoreError>() {

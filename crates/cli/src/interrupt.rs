@@ -9,6 +9,8 @@ use std::process;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+#[cfg(unix)]
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// As shells have it for a process that SIGINT ends.
@@ -42,6 +44,23 @@ pub fn asking<T>(question: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     IS_ASKING.store(false, Ordering::SeqCst);
     answer
 }
+
+/// Has a file that grows beyond a limit (`ulimit -f`) be an error of writing, and not the end of the process.
+#[cfg(unix)]
+pub fn outlive_file_limits() {
+    let limit = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build();
+    if let Ok(runtime) = runtime {
+        let _within = runtime.enter();
+        // What it hears is not asked for; that it listens is enough.
+        let _ = signal(limit);
+    }
+}
+
+#[cfg(windows)]
+pub fn outlive_file_limits() {}
 
 fn watch() -> CancellationToken {
     static TOKEN: OnceLock<CancellationToken> = OnceLock::new();
@@ -84,7 +103,6 @@ fn watch() -> CancellationToken {
 
 #[cfg(unix)]
 fn interrupts() -> io::Result<tokio::signal::unix::Signal> {
-    use tokio::signal::unix::{SignalKind, signal};
     signal(SignalKind::interrupt())
 }
 
@@ -106,7 +124,7 @@ mod terminal {
         }
     }
 
-    /// Whether there is something to restore. Best effort: there is nobody else to put it right.
+    /// Restores what was remembered, as far as possible; false if nothing was.
     pub fn restore() -> bool {
         let Some(before) = BEFORE.get() else {
             return false;
@@ -116,7 +134,7 @@ mod terminal {
     }
 }
 
-/// Not done: who started this process sets the console as it needs it.
+/// Not done: the console may be left without echo.
 #[cfg(windows)]
 mod terminal {
     pub fn remember() {}

@@ -95,7 +95,7 @@ enum Command {
     Genome(commands::genome::Command),
     #[cfg(feature = "serve")]
     #[command(flatten)]
-    Operating(commands::operating::Command),
+    Operator(commands::operator::Command),
     /// Print the script that completes this command in a shell.
     Completions(commands::shell::CompletionsArguments),
     /// Write a manual page for each command.
@@ -103,6 +103,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    interrupt::outlive_file_limits();
     let words = Words::of_this_process();
     let output = Output::new(words.json());
     let parsed = words.parse();
@@ -145,7 +146,7 @@ fn run(command: Command, settings: &Settings, output: Output) -> Outcome {
         Command::Scrub(arguments) => commands::scrub::run(&arguments, output),
         Command::Genome(command) => commands::genome::run(&command, output),
         #[cfg(feature = "serve")]
-        Command::Operating(command) => commands::operating::run(&command, settings, output),
+        Command::Operator(command) => commands::operator::run(&command, settings, output),
         Command::Completions(arguments) => commands::shell::completions(&arguments),
         Command::Man(arguments) => commands::shell::man(&arguments, output),
     }

@@ -3,7 +3,7 @@
 
 use crate::failure::Failure;
 use oboro_format::ErrorClass;
-use oboro_system::can_be_anybodys;
+use oboro_system::others_can_write;
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
@@ -202,7 +202,7 @@ fn settings(name: Option<String>) -> Result<Option<BTreeMap<String, String>>, Fa
             )));
         }
     };
-    if can_be_anybodys(&metadata) {
+    if others_can_write(&metadata) {
         return Err(refused(format!(
             "others can write {shown}, and so could have commands run; run chmod go-w on it, and check what it says"
         )));
@@ -262,11 +262,11 @@ fn resolved(value: &str, config: &Path) -> PathBuf {
 /// The directory of this user, if the environment has it.
 fn home() -> Option<PathBuf> {
     let name = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
-    let home = env::var_os(name).filter(|it| !it.is_empty());
-    home.map(PathBuf::from)
+    let home = env::var_os(name).map(PathBuf::from);
+    home.filter(|it| it.is_absolute())
 }
 
-/// The file: `OBORO_CONFIG`, or where programs of one's own have theirs.
+/// The file: `OBORO_CONFIG`, or `oboro/config.toml` where this user's programs have their settings.
 fn path() -> Option<PathBuf> {
     let given = |name| env::var_os(name).filter(|it| !it.is_empty());
     if let Some(path) = given("OBORO_CONFIG") {
@@ -277,7 +277,8 @@ fn path() -> Option<PathBuf> {
     } else {
         "XDG_CONFIG_HOME"
     };
-    let folder = given(own).map(PathBuf::from);
+    // One that is relative is none, as the XDG specification has it: the current directory may be anybody's.
+    let folder = given(own).map(PathBuf::from).filter(|it| it.is_absolute());
     let folder = folder.or_else(|| Some(home()?.join(".config")))?;
     Some(folder.join("oboro").join("config.toml"))
 }

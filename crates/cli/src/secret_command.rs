@@ -48,8 +48,11 @@ pub fn output_of(command: &str, setting: &str) -> Result<Zeroizing<Vec<u8>>, Fai
 }
 
 fn how(status: ExitStatus) -> String {
-    // "exit status: 3", "signal: 9 (SIGKILL)"
-    status.to_string().replacen(": ", " ", 1)
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return format!("ended by signal {signal}");
+    }
+    format!("exit status {}", status.code().unwrap_or_default())
 }
 
 #[cfg(unix)]
@@ -59,7 +62,7 @@ fn in_a_shell(command: &str) -> Command {
     shell
 }
 
-/// `cmd` takes all between the first quote and the last one as it is.
+/// With `/S`, `cmd` strips the outer quotes and takes the rest as it is.
 #[cfg(windows)]
 fn in_a_shell(command: &str) -> Command {
     use std::os::windows::process::CommandExt;
@@ -86,7 +89,7 @@ mod tests {
             ("yes secret", "printed more than 4096 bytes"),
             ("true", "printed nothing"),
             ("echo secret; exit 3", "failed (exit status 3)"),
-            ("echo secret; kill -9 $$", "failed (signal 9 (SIGKILL))"),
+            ("echo secret; kill -9 $$", "failed (ended by signal 9)"),
         ] {
             let message = refused(command);
             assert!(message.contains(problem), "{message}");

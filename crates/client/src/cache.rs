@@ -10,7 +10,7 @@ use oboro_format::codec::{Reader, Writer};
 use oboro_format::files::{io_error, names, remove_if_there};
 use oboro_format::{Bundle, Corruption, DatasetId, FormatError, Manifest};
 use oboro_ring::Column;
-use oboro_system::{private_directories, read_exact_at};
+use oboro_system::{private_dir_builder, read_exact_at};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -126,7 +126,7 @@ impl Cache {
             return None;
         }
         let begin = || -> io::Result<NamedTempFile> {
-            private_directories()
+            private_dir_builder()
                 .recursive(true)
                 .create(&self.directory)?;
             let mut file = tempfile::Builder::new()

@@ -6,7 +6,7 @@
 use oboro_format::Manifest;
 use oboro_format::files::{names, remove_if_there};
 use oboro_ring::Column;
-use oboro_system::private_directories;
+use oboro_system::private_dir_builder;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ impl KeptMoments {
             if most == 0 {
                 return Ok(());
             }
-            private_directories()
+            private_dir_builder()
                 .recursive(true)
                 .create(&self.version)?;
             for version in names(&self.directory).unwrap_or_default() {

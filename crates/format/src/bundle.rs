@@ -577,7 +577,7 @@ enum Target {
 /// one is unchanged.
 pub struct BundleWriter {
     directory: PathBuf,
-    /// Let go before a directory gets its name, where systems rename none with open files.
+    /// `None` once it is released: on Windows, which renames no directory with open files.
     lock: Option<Lock>,
     target: Target,
     temporary: Option<Arc<OwnTempDir>>,

@@ -6,7 +6,8 @@
 use crate::error::FormatError;
 pub use oboro_system::is_out_of_descriptors;
 use oboro_system::{
-    FileId, changed_at, file_id, keep_owner, open_directory, private_directories, privately,
+    FileId, changed_at, copy_owner_and_mode, file_id, open_directory, owner_only,
+    private_dir_builder,
 };
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -37,7 +38,7 @@ pub fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> 
 pub fn try_writing(directory: &Path) -> Result<(), FormatError> {
     let probe = directory.join(".probe");
     let write = || {
-        let mut file = new_file().open(&probe)?;
+        let mut file = for_writing().open(&probe)?;
         file.write_all(b"writable")?;
         file.sync_all()
     };
@@ -54,10 +55,10 @@ pub fn free_bytes(path: &Path) -> Option<u64> {
     oboro_system::free_bytes(there)
 }
 
-/// Options that make a file for this user only, or empty the one that is there.
-fn new_file() -> OpenOptions {
+/// Options that open a file for writing, or make it for this user only; what is in it goes.
+fn for_writing() -> OpenOptions {
     let mut options = OpenOptions::new();
-    privately(options.write(true).create(true).truncate(true));
+    owner_only(options.write(true).create(true).truncate(true));
     options
 }
 
@@ -132,7 +133,9 @@ pub fn replace_keeping(
     durability: Durability,
     before: &fs::Metadata,
 ) -> Result<(), FormatError> {
-    replace_after(path, bytes, durability, |file| keep_owner(file, before))
+    replace_after(path, bytes, durability, |file| {
+        copy_owner_and_mode(file, before)
+    })
 }
 
 fn replace_after(
@@ -143,7 +146,7 @@ fn replace_after(
 ) -> Result<(), FormatError> {
     let partial = partial_path(path);
     let write = || {
-        let mut file = new_file().open(&partial)?;
+        let mut file = for_writing().open(&partial)?;
         file.write_all(bytes)?;
         prepare(&file)?;
         durability.sync_file(&file)
@@ -154,12 +157,12 @@ fn replace_after(
 
 /// Creates a directory that only its owner may enter. It must not exist.
 pub fn create_private_directory(path: &Path) -> io::Result<()> {
-    private_directories().create(path)
+    private_dir_builder().create(path)
 }
 
 /// Creates such a directory unless it exists, and makes that durable.
 pub fn ensure_directory(path: &Path) -> Result<(), FormatError> {
-    private_directories()
+    private_dir_builder()
         .recursive(true)
         .create(path)
         .map_err(io_error("create", path))?;
@@ -173,7 +176,7 @@ pub fn ensure_directories(path: &Path) -> Result<(), FormatError> {
     missing.into_iter().rev().try_for_each(ensure_directory)
 }
 
-/// A directory that no other process may have, until this is dropped.
+/// A directory that no other process may have, until this is dropped. On Windows only its lock file is locked.
 #[derive(Debug)]
 pub struct Lock {
     _directory: Option<File>,
@@ -206,7 +209,7 @@ pub fn lock(path: &Path, holder: &Path, what: &str) -> Result<Lock, FormatError>
             return Err(taken());
         }
     }
-    let file = new_file()
+    let file = for_writing()
         .truncate(false)
         .open(path)
         .map_err(io_error("open the lock file", path))?;

@@ -4,16 +4,20 @@ use crate::rows::Rows;
 use std::collections::BTreeSet;
 
 impl Rows {
-    /// How many rows differ from a pattern in at most `within` symbols; with `once`, equal ones count once. `None` in a
-    /// pattern is any symbol.
-    pub fn count_matches(&self, pattern: &[Option<u8>], within: usize, once: bool) -> usize {
-        let rows = self.unpacked();
-        let matching = rows.filter(|row| mismatches(pattern, row).count() <= within);
-        if once {
-            matching.collect::<BTreeSet<_>>().len()
-        } else {
-            matching.count()
-        }
+    /// How many rows differ from a pattern in at most `within` symbols. `None` in a pattern is any symbol.
+    pub fn count_matches(&self, pattern: &[Option<u8>], within: usize) -> usize {
+        self.matching(pattern, within).count()
+    }
+
+    /// The same, with equal rows counted once.
+    pub fn count_distinct_matches(&self, pattern: &[Option<u8>], within: usize) -> usize {
+        let distinct: BTreeSet<_> = self.matching(pattern, within).collect();
+        distinct.len()
+    }
+
+    fn matching(&self, pattern: &[Option<u8>], within: usize) -> impl Iterator<Item = Vec<u8>> {
+        self.unpacked()
+            .filter(move |row| mismatches(pattern, row).count() <= within)
     }
 
     /// The length of the longest prefix of a pattern that some row has.
@@ -56,8 +60,8 @@ mod tests {
         let rows = rows(&[&[1, 2, 3], &[1, 2, 3], &[1, 0, 3], &[0, 0, 0]]);
         let pattern = [Some(1), Some(2), None];
         for (within, all, once) in [(0, 2, 1), (1, 3, 2), (2, 4, 3)] {
-            assert_eq!(rows.count_matches(&pattern, within, false), all);
-            assert_eq!(rows.count_matches(&pattern, within, true), once);
+            assert_eq!(rows.count_matches(&pattern, within), all);
+            assert_eq!(rows.count_distinct_matches(&pattern, within), once);
         }
     }
 

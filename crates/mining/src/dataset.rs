@@ -153,6 +153,11 @@ pub enum DatasetError {
     Range(#[from] RangeError),
     #[error("encryption was interrupted; nothing is left of it, run it again")]
     Interrupted,
+    /// Only the first half of an append that re-encrypts was done.
+    #[error(
+        "the dataset was encrypted again and has the new columns, but the new transactions were not appended: {0}"
+    )]
+    NotAppended(Box<DatasetError>),
 }
 
 impl DatasetError {
@@ -169,6 +174,7 @@ impl DatasetError {
             Self::Record(RecordError::Newer(_) | RecordError::Older(_)) => ErrorClass::Version,
             Self::Record(_) | Self::Range(_) => ErrorClass::Damaged,
             Self::Interrupted => ErrorClass::Interrupted,
+            Self::NotAppended(error) => error.class(),
             Self::Encrypt(_) | Self::Randomness(_) => ErrorClass::Other,
             Self::NoSpace { .. } => ErrorClass::Storage,
             Self::Transactions(_)
@@ -614,7 +620,7 @@ impl Dataset {
     ///
     /// # Errors
     /// New items, unless they are dropped; with a bound, one that is left out and may reach it; rows restricted before;
-    /// otherwise as [`Dataset::create`]. The bundle is unchanged.
+    /// otherwise as [`Dataset::create`]. The bundle is unchanged, but for [`DatasetError::NotAppended`].
     pub fn append(
         &self,
         mut rows: Shuffled,
@@ -628,7 +634,8 @@ impl Dataset {
             let mut names: Vec<String> = new.into_iter().map(|it| it.0).collect();
             names.sort_unstable();
             let wider = self.with_items(&names, rows.len() as u64, threads, progress)?;
-            return wider.append(rows, NewItems::Refuse, threads, progress);
+            let appended = wider.append(rows, NewItems::Refuse, threads, progress);
+            return appended.map_err(|error| DatasetError::NotAppended(Box::new(error)));
         }
         let by_name: HashMap<&str, Column> = self
             .record
@@ -1320,6 +1327,33 @@ mod tests {
         assert_eq!(segments.count(), 1);
         made.append(rows(31), NewItems::Refuse, threads(), &go_on)
             .unwrap();
+    }
+
+    #[test]
+    fn an_append_that_ends_after_encrypting_again_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("d.oboro");
+        let master = MasterKey::generate().unwrap();
+        let made = create(&path, &master, 100).unwrap();
+        let new = || Shuffled::of(Transactions::from_named([["new"]]).unwrap());
+        let is_wider = || {
+            let now = Dataset::open(&path, &master).unwrap();
+            now.count_new_items(&["new".to_owned()]) == 0
+        };
+        // Only the second half is interrupted.
+        let progress = |_, _| match is_wider() {
+            false => ControlFlow::Continue(()),
+            true => ControlFlow::Break(()),
+        };
+        let error = made
+            .append(new(), NewItems::Reencrypt, threads(), &progress)
+            .unwrap_err();
+        assert!(matches!(error, DatasetError::NotAppended(_)), "{error}");
+        assert_eq!(error.class(), ErrorClass::Interrupted);
+        let wider = Dataset::open(&path, &master).unwrap();
+        assert_eq!(wider.record().transactions, 100);
+        let appended = wider.append(new(), NewItems::Reencrypt, threads(), &go_on);
+        assert_eq!(appended.unwrap().record().transactions, 101);
     }
 
     #[test]

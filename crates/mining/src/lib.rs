@@ -26,6 +26,7 @@ mod rewrite;
 pub mod rules;
 pub mod run_record;
 pub mod shuffled;
+mod spill_vec;
 pub mod tables;
 pub mod text;
 pub mod transactions;

@@ -21,7 +21,7 @@ const GROUP: usize = 8;
 const TILE: usize = 4096;
 
 /// The rows of a part that are taken between two looks at whether to go on.
-const ROWS_AT_ONCE: usize = 1 << 16;
+const ROWS_BETWEEN_CHECKS: usize = 1 << 16;
 
 /// The bits of one item, 64 slots per word, least significant first, zero after the last transaction.
 pub(crate) type Bits = Zeroizing<Vec<u64>>;
@@ -298,11 +298,11 @@ impl Shuffled {
         self.memory.map_or(PART_BYTES, |memory| memory / 4)
     }
 
-    /// Checks that the smallest part that can be encrypted at a time, in a ring of this degree, finds room: one segment, or
-    /// all transactions if they are fewer. So many items are left out before.
+    /// Checks that one segment, or all transactions if they are fewer, fits a quarter of the memory, in a ring of this degree.
+    /// `left_out` of the items get no column.
     ///
     /// # Errors
-    /// It takes more than its share of the memory.
+    /// [`TransactionsError::TooLittleMemory`].
     pub fn check_memory(&self, degree: usize, left_out: usize) -> Result<(), TransactionsError> {
         let segment = degree * BLOCKS_PER_SEGMENT as usize;
         let rows = segment.min(64 * words(self.transactions));
@@ -354,7 +354,7 @@ impl Shuffled {
                 bytes: Zeroizing::new(vec![0; width * rows]),
             });
             for (row, basket) in baskets.iter().enumerate() {
-                if row % ROWS_AT_ONCE == 0 {
+                if row % ROWS_BETWEEN_CHECKS == 0 {
                     go_on()?;
                 }
                 if !assigned.is_in(row, number) {
@@ -595,6 +595,7 @@ mod tests {
     use super::*;
     use crate::testing::arbitrary_transactions;
     use proptest::prelude::*;
+    use std::cell::Cell;
 
     struct Rows(Vec<bool>);
 
@@ -792,10 +793,19 @@ mod tests {
 
     #[test]
     fn making_a_part_can_be_ended() {
-        let baskets = Transactions::from_named([["a", "b"]]).unwrap();
+        let baskets = Transactions::from_named(vec![["a"]; ROWS_BETWEEN_CHECKS + 1]).unwrap();
         let ended = || TransactionsError::TooManyItems { limit: 0 };
-        let made = Shuffled::of(baskets).each_part(UNIT, || Err(ended()), |_| panic!("no part"));
-        assert_eq!(made, Err(ended()));
+        let checks = Cell::new(0);
+        let go_on = || {
+            checks.set(checks.get() + 1);
+            if checks.get() < 2 {
+                Ok(())
+            } else {
+                Err(ended())
+            }
+        };
+        let made = Shuffled::of(baskets).each_part(UNIT, go_on, |_| panic!("no part"));
+        assert_eq!((made, checks.get()), (Err(ended()), 2));
     }
 
     #[test]

@@ -4,9 +4,9 @@
 //! index the list of names; each basket is strictly ascending. The number of transactions never changes when items are
 //! dropped.
 
+use crate::spill_vec::SpillVec;
 use oboro_format::MAX_ROW_ID_BYTES;
-use oboro_format::wording::{MEMORY, MIN_ITEM_SUPPORT};
-use oboro_system::SpillVec;
+use oboro_format::wording::{MEMORY, MIN_ITEM_SUPPORT, Value};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
@@ -282,9 +282,9 @@ pub enum TransactionsError {
     },
     /// Not even the bits of one segment find room.
     #[error(
-        "the memory is too little: a quarter of it is for the bits of a part, and those of one segment take {least} bytes{}; give {} or more, or leave rare items out of a new dataset ({MIN_ITEM_SUPPORT})",
+        "the memory is too little: a quarter of it is for the bits that are encrypted at a time, at least {least} bytes{}; give {} or more, or leave rare items out of a new dataset ({MIN_ITEM_SUPPORT})",
         if *with_row_ids { ", row ids included" } else { "" },
-        MEMORY.to((4 * least).next_multiple_of(1024) as usize),
+        MEMORY.to(Value::Mebibytes((4 * least).div_ceil(1 << 20))),
     )]
     TooLittleMemory {
         /// The bytes of a segment's bits.

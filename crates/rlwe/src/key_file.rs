@@ -7,7 +7,7 @@ use crate::key::MasterKey;
 use crate::passphrase::{COST, Cost, Passphrase, wrapping_key};
 use crate::private_file::{PrivateFileError, open_private};
 use crate::seal::{NONCE_BYTES, TAG_BYTES, decrypt, encrypt};
-use oboro_system::{privately, sync_directory};
+use oboro_system::{owner_only, sync_directory};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -227,7 +227,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<(), KeyFileError> {
     let temporary = directory.join(temporary);
     let written = (|| {
         let mut options = OpenOptions::new();
-        let mut file = privately(options.write(true).create_new(true)).open(&temporary)?;
+        let mut file = owner_only(options.write(true).create_new(true)).open(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         // A link, unlike a rename, refuses to replace an existing file.

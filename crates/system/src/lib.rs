@@ -1,16 +1,13 @@
-//! What programs ask of an operating system about files, where systems differ: who may use one, which one it is, what is
-//! known of its disk; and lists that are in files where memory does not suffice. Owners have Linux, macOS or Windows;
-//! servers have Linux.
+//! Files where operating systems differ: permissions, identity, positioned I/O, durability. Owners have Linux, macOS or
+//! Windows; servers have Linux.
 //!
 //! Windows has no modes: a file there is for those whom its directory is for, such as the user whose profile it is in.
 
-mod spill_vec;
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]
 mod windows;
 
-pub use spill_vec::{Number, SpillVec};
 // Either has the same functions.
 #[cfg(unix)]
 pub use unix::*;
@@ -38,9 +35,9 @@ pub struct FileId {
     number: u64,
 }
 
-/// Makes a file as long, by writing zeros, where a system does not promise space otherwise.
+/// Extends a file to `bytes` bytes by writing zeros, so that space for them is taken; a longer one is unchanged.
 #[cfg(not(target_os = "linux"))]
-fn fill_up(file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
+fn extend_with_zeros(file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
     const ZEROS: &[u8] = &[0; 1 << 16];
     let mut length = file.metadata()?.len();
     while length < bytes {

@@ -12,12 +12,12 @@ use std::os::unix::fs::{
 use std::path::Path;
 
 /// Has files made with these options be for this user only.
-pub fn privately(options: &mut OpenOptions) -> &mut OpenOptions {
+pub fn owner_only(options: &mut OpenOptions) -> &mut OpenOptions {
     options.mode(0o600)
 }
 
 /// Makes directories that are for this user only.
-pub fn private_directories() -> DirBuilder {
+pub fn private_dir_builder() -> DirBuilder {
     let mut directories = DirBuilder::new();
     directories.mode(0o700);
     directories
@@ -31,7 +31,10 @@ pub fn with_mode<'a, 'b>(
     temporary.permissions(Permissions::from_mode(mode))
 }
 
-/// Has an open file be for this user only.
+/// Has an open file be for this user only; on Windows nothing.
+///
+/// # Errors
+/// It belongs to another user.
 pub fn make_private(file: &File) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(0o600))
 }
@@ -53,13 +56,17 @@ pub fn check_private(file: &Metadata) -> Result<(), NotPrivate> {
     }
 }
 
-/// Whether others than its owner, this user or the system's administrator, can write a file.
-pub fn can_be_anybodys(file: &Metadata) -> bool {
+/// Whether anyone but this user and root may write a file: its group or the world may, or a third user owns it. Never on
+/// Windows.
+pub fn others_can_write(file: &Metadata) -> bool {
     file.mode() & 0o022 != 0 || ![0, geteuid().as_raw()].contains(&file.uid())
 }
 
-/// Gives a file the owner, the group and the mode of another one.
-pub fn keep_owner(file: &File, before: &Metadata) -> io::Result<()> {
+/// Gives a file the owner, the group and the mode of another one; on Windows nothing.
+///
+/// # Errors
+/// This user may not give the file away.
+pub fn copy_owner_and_mode(file: &File, before: &Metadata) -> io::Result<()> {
     let made = file.metadata()?;
     if (made.uid(), made.gid()) != (before.uid(), before.gid()) {
         fchown(file, Some(before.uid()), Some(before.gid()))?;
@@ -75,7 +82,8 @@ pub fn file_id(file: &Metadata) -> Option<FileId> {
     })
 }
 
-/// When a file was changed, or what is known of it: seconds and nanoseconds.
+/// A stamp to compare for equality: the time of the last change of the inode, in seconds and nanoseconds; on Windows that of the last
+/// write, in 100 ns, and 0.
 pub fn changed_at(file: &Metadata) -> (i64, i64) {
     (file.ctime(), file.ctime_nsec())
 }
@@ -85,7 +93,7 @@ pub fn unbuffered_stdout() -> io::Result<File> {
     Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
 }
 
-/// Whether a program reads what is written to a file.
+/// Whether this is a pipe or a socket.
 pub fn is_pipe(file: &File) -> io::Result<bool> {
     let kind = file.metadata()?.file_type();
     Ok(kind.is_fifo() || kind.is_socket())
@@ -101,7 +109,10 @@ pub fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     file.write_all_at(bytes, offset)
 }
 
-/// Has renames, creations and removals in a directory last.
+/// Makes renames, creations and removals in a directory durable; on Windows nothing, where the file system's journal keeps their order.
+///
+/// # Errors
+/// No such directory, a disk that fails.
 pub fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
@@ -123,8 +134,8 @@ pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     exhausted.contains(&error.raw_os_error())
 }
 
-/// Whether a disk failed.
-pub fn is_of_the_disk(error: &io::Error) -> bool {
+/// Whether a device failed.
+pub fn is_device_error(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::IO.raw_os_error())
 }
 
@@ -149,7 +160,7 @@ pub fn forget_cached(file: &File, start: u64, bytes: u64) {
 /// # Errors
 /// A system or a file system without such reads.
 #[cfg(target_os = "linux")]
-pub fn open_past_the_cache(file: &File) -> io::Result<File> {
+pub fn open_direct(file: &File) -> io::Result<File> {
     use std::os::fd::AsRawFd;
     let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -158,19 +169,22 @@ pub fn open_past_the_cache(file: &File) -> io::Result<File> {
 
 /// See that of Linux.
 #[cfg(not(target_os = "linux"))]
-pub fn open_past_the_cache(_file: &File) -> io::Result<File> {
+pub fn open_direct(_file: &File) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Takes space for the first `bytes` bytes of a file.
+/// Makes a file at least `bytes` bytes long, with space for all of them.
+///
+/// # Errors
+/// There is no space.
 #[cfg(target_os = "linux")]
 pub fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
     rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes)?;
     Ok(())
 }
 
-/// Takes space for the first `bytes` bytes of a file.
+/// See that of Linux.
 #[cfg(not(target_os = "linux"))]
 pub fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
-    crate::fill_up(file, bytes)
+    crate::extend_with_zeros(file, bytes)
 }

@@ -2,7 +2,7 @@
 
 #![allow(missing_docs, clippy::missing_errors_doc)]
 
-use crate::{FileId, NotPrivate, fill_up};
+use crate::{FileId, NotPrivate, extend_with_zeros};
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, IsTerminal};
 use std::os::windows::fs::{FileExt, MetadataExt};
@@ -14,11 +14,11 @@ const ERROR_TOO_MANY_OPEN_FILES: i32 = 4;
 const ERRORS_OF_DEVICES: std::ops::RangeInclusive<i32> = 19..=31;
 const ERROR_IO_DEVICE: i32 = 1117;
 
-pub fn privately(options: &mut OpenOptions) -> &mut OpenOptions {
+pub fn owner_only(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
 
-pub fn private_directories() -> DirBuilder {
+pub fn private_dir_builder() -> DirBuilder {
     DirBuilder::new()
 }
 
@@ -37,11 +37,11 @@ pub fn check_private(_file: &Metadata) -> Result<(), NotPrivate> {
     Ok(())
 }
 
-pub fn can_be_anybodys(_file: &Metadata) -> bool {
+pub fn others_can_write(_file: &Metadata) -> bool {
     false
 }
 
-pub fn keep_owner(_file: &File, _before: &Metadata) -> io::Result<()> {
+pub fn copy_owner_and_mode(_file: &File, _before: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
@@ -58,7 +58,7 @@ pub fn unbuffered_stdout() -> io::Result<File> {
     Ok(io::stdout().as_handle().try_clone_to_owned()?.into())
 }
 
-/// Only files are described by the system.
+/// Neither a console nor a file whose metadata can be read.
 pub fn is_pipe(file: &File) -> io::Result<bool> {
     Ok(!file.is_terminal() && file.metadata().is_err())
 }
@@ -111,7 +111,7 @@ pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     error.raw_os_error() == Some(ERROR_TOO_MANY_OPEN_FILES)
 }
 
-pub fn is_of_the_disk(error: &io::Error) -> bool {
+pub fn is_device_error(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     code.is_some_and(|it| ERRORS_OF_DEVICES.contains(&it) || it == ERROR_IO_DEVICE)
 }
@@ -122,10 +122,10 @@ pub fn descriptor_limit() -> Option<u64> {
 
 pub fn forget_cached(_file: &File, _start: u64, _bytes: u64) {}
 
-pub fn open_past_the_cache(_file: &File) -> io::Result<File> {
+pub fn open_direct(_file: &File) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
 pub fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
-    fill_up(file, bytes)
+    extend_with_zeros(file, bytes)
 }

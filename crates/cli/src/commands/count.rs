@@ -20,7 +20,7 @@ use std::fmt::Write;
 pub struct Arguments {
     #[command(flatten)]
     uploaded: UploadedArguments,
-    /// An itemset: names separated by commas, in double quotes if they have commas or spaces at their ends. The server learns the columns of all
+    /// An itemset: names separated by commas, in double quotes if they contain a comma or begin or end with a space. The server learns the columns of all
     /// items but those cached by earlier runs.
     #[arg(value_name = "ITEMS", required = true, value_parser = names)]
     itemsets: Vec<NameList>,

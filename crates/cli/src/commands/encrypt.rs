@@ -61,8 +61,8 @@ pub struct Arguments {
     #[arg(long, value_name = "ITEMS", value_parser = names, conflicts_with = "append_to")]
     focus: Vec<NameList>,
     /// The most memory to use, but for the names of items, row ids and what threads work with. Transactions that take more
-    /// than half of it lie in a file without a name in the directory for temporary files (TMPDIR), which must be on a disk
-    /// [default: they stay in memory].
+    /// than half of it lie in a file without a name in TMPDIR, which must be on a disk, or else in /var/tmp [default: they
+    /// stay in memory].
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
     /// Say what would be encrypted and how much space it takes, and write nothing.

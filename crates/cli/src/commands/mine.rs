@@ -63,8 +63,8 @@ pub struct Arguments {
     /// Keep only maximal itemsets, of which no superset is frequent.
     #[arg(long)]
     maximal: bool,
-    /// List only itemsets that contain all of these items: names separated by commas, in double quotes if they have
-    /// commas or spaces at their ends. The server learns no less of it.
+    /// List only itemsets that contain all of these items: names separated by commas, in double quotes if they contain
+    /// a comma, or begin or end with a space. The server learns no less of it.
     #[arg(long, value_name = "ITEMS", value_parser = names, conflicts_with = "top")]
     containing: Vec<NameList>,
     /// The longest itemsets to search for [default: what the dataset was encrypted for].
@@ -189,7 +189,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             .find(|it| containing_all(&found, &[(*it).clone()], &mined.names).is_empty())
     {
         let sentence = format!(
-            "no frequent itemset with {} is in the result for release, which must not name it then; leave it out of --containing",
+            "the result for release has no itemset with {}, and must not name it; leave it out of --containing",
             Name(hidden)
         );
         return Err(Failure::of(ErrorClass::Input, sentence));

@@ -10,7 +10,7 @@ pub mod inspect;
 pub mod keygen;
 pub mod mine;
 #[cfg(feature = "serve")]
-pub mod operating;
+pub mod operator;
 pub mod pairs;
 pub mod plan;
 pub mod queries;

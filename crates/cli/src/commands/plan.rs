@@ -140,6 +140,12 @@ impl Arguments {
     fn size(&self) -> Result<Size, Failure> {
         self.reading.need("INPUT", self.input.is_some())?;
         let Some(input) = &self.input else {
+            if self.min_item_support.is_some() {
+                return Err(Failure::of(
+                    ErrorClass::Input,
+                    "--min-item-support needs a file, whose items it counts; give one, or fewer --items".to_owned(),
+                ));
+            }
             return Ok(Size {
                 transactions: self.transactions.unwrap_or(0),
                 items: self.items.unwrap_or(0),
@@ -150,17 +156,16 @@ impl Arguments {
         };
         let (mut transactions, how) = read_path(input, &self.reading.options())?;
         let count = transactions.len() as u64;
-        let of = |min_support: Option<MinSupport>| min_support.map(|it| it.threshold(count));
-        if let (Some(left_out), Some(mined)) = (of(self.min_item_support), of(self.min_support))
-            && left_out > mined
-        {
-            let sentence = format!(
-                "items in fewer than {left_out} transactions would be left out, and a minimum support of {mined} is then refused; lower --min-item-support, or raise --min-support"
-            );
-            return Err(Failure::of(ErrorClass::Input, sentence));
-        }
         if let Some(min_support) = self.min_item_support {
             transactions = transactions.restrict(min_support);
+        }
+        let least = transactions.min_item_support();
+        let mined = self.min_support.map(|it| it.threshold(count));
+        if let Some(mined) = mined.filter(|it| *it < least) {
+            let sentence = format!(
+                "items in fewer than {least} transactions would be left out, and a minimum support of {mined} is then refused; lower --min-item-support, or raise --min-support"
+            );
+            return Err(Failure::of(ErrorClass::Input, sentence));
         }
         let frequent = self.min_support.map(|min_support| {
             let threshold = min_support.threshold(count);

@@ -139,7 +139,8 @@ fn scrub_directory(
 ) -> Result<Scrubbed, Failure> {
     Err(Failure::of(
         ErrorClass::Input,
-        "this build of oboro is without the commands of servers; ask one with --server".to_owned(),
+        "this build has no server commands and cannot check a directory; give --server URL"
+            .to_owned(),
     ))
 }
 

@@ -164,6 +164,25 @@ fn the_owners_side_builds_without_a_store() {
 }
 
 #[test]
+fn an_owners_build_of_the_command_has_no_server() {
+    let without = ["--no-default-features", "--features", "arrow"];
+    let packages = |options: &[&str]| -> BTreeSet<String> {
+        let tree = tree_with("oboro", "{p}", options);
+        let names = tree.lines().filter_map(|line| line.split(' ').next());
+        names.map(str::to_owned).collect()
+    };
+    let server = [
+        STORE,
+        &["oboro-server", "oboro-genome-server", "oboro-arena"],
+    ]
+    .concat();
+    for name in server {
+        assert!(packages(&[]).contains(name), "a server should have {name}");
+        assert!(!packages(&without).contains(name), "an owner has {name}");
+    }
+}
+
+#[test]
 fn dependencies_between_our_crates_point_downward() {
     let graph = Graph::of_workspace();
     let layer = |name: &str| {
@@ -478,7 +497,12 @@ fn cargo_metadata() -> Metadata {
 
 /// A line of this format for each normal and build dependency of a package on the host.
 fn tree(package: &str, format: &str) -> String {
-    cargo(&[
+    tree_with(package, format, &[])
+}
+
+/// The same with options about features.
+fn tree_with(package: &str, format: &str, options: &[&str]) -> String {
+    let asked = [
         "tree",
         "--offline",
         "--locked",
@@ -488,7 +512,8 @@ fn tree(package: &str, format: &str) -> String {
         format,
         "--package",
         package,
-    ])
+    ];
+    cargo(&[&asked, options].concat())
 }
 
 /// The packages of a separate workspace in a folder of the repository.

@@ -52,6 +52,7 @@ fn only_the_owner_can_read_what_is_the_owners() {
     assert_eq!(mode(&owner.path("oboro.key")), 0o600);
     assert_eq!(mode(&owner.path("rows.oboro")), 0o700);
     assert_eq!(mode(&owner.path("rows.oboro/head")), 0o600);
+    assert_eq!(mode(&owner.path("rows.oboro/segments/00000000.seg")), 0o600);
     let operator = Home::new();
     let _server = operator.serve("");
     assert_eq!(mode(&operator.path("data")), 0o700);

@@ -540,6 +540,7 @@ const PART: usize = 4096 / 8 + 40;
 const ITEMS: usize = 6;
 
 const MINE: &str = "mine rows.oboro --min-support 1 --keep-cells 0 --answers cells";
+const COUNT: &str = "count rows.oboro 0,1 2,3,4,5 --keep-cells 0";
 const ALTERED: &str = "the server sent other cells than were encrypted";
 
 #[test]
@@ -548,12 +549,15 @@ fn cells_that_were_not_sealed_end_the_run() {
     scene.lie(truth());
     scene.owner.json("upload rows.oboro");
     scene.asked();
-    let mined = scene.owner.json(&format!("{MINE} --verify rows.dat"));
-    assert_eq!(mined["answers"], "verified");
-    assert_eq!(mined["received_bytes"], ITEMS * PART);
-    let honest = scene.asked();
-    assert_eq!(honest.len(), 1);
-    assert_eq!(honest[0].0, "fetch_columns");
+    let asking = [MINE, &format!("{MINE} --threads 1"), COUNT].map(|command| {
+        let told = scene.owner.json(command);
+        assert_eq!(told["answers"], "verified");
+        assert_eq!(told["received_bytes"], ITEMS * PART);
+        let asked = scene.asked();
+        assert_eq!(asked.len(), 1);
+        assert_eq!(asked[0].0, "fetch_columns");
+        (command.to_owned(), asked)
+    });
 
     type Lie = (&'static str, fn(&mut Vec<u8>));
     let lies: &[Lie] = &[
@@ -581,14 +585,15 @@ fn cells_that_were_not_sealed_end_the_run() {
             lie(&mut cells);
             *replies = answer(&cells);
         }));
-        for options in ["", "--threads 1"] {
-            let message = scene.ends(&format!("{MINE} {options}"));
-            println!("{what}: {message}");
+        for (command, honest) in &asking {
+            let ended = scene.owner.run(&format!("{command} --json"));
+            println!("{what}: {}", ended.stderr);
+            assert!(ended.has_failed() && ended.stdout.is_empty(), "{ended:?}");
             says(
-                &message,
+                &ended.stderr,
                 &[ALTERED, "nothing is reported", "says so from now on"],
             );
-            assert_eq!(scene.asked(), honest, "{what}");
+            assert_eq!(&scene.asked(), honest, "{what}");
             scene.forgive();
         }
     }

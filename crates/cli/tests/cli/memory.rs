@@ -337,7 +337,14 @@ fn what_takes_more_memory_than_given_is_encrypted_in_parts() {
     let refused = owner.refused("encrypt rows.dat --max-len 2 --memory 5631KiB --out other.oboro");
     says(
         &refused,
-        &["the memory is too little", "give --memory 5767168 or more"],
+        &["the memory is too little", "give --memory 6MiB or more"],
+    );
+    let limited = "ulimit -f 100; exec \"$oboro\" encrypt rows.dat --max-len 2 --memory 5632KiB --out other.oboro";
+    let ended = owner.start_shell(limited).ended();
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    says(
+        &ended.stderr,
+        &["more memory than was given", "File too large"],
     );
     owner.set("TMPDIR", "nowhere");
     let refused = owner.refused("encrypt rows.dat --max-len 2 --memory 5632KiB --out other.oboro");

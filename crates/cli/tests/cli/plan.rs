@@ -86,6 +86,10 @@ fn numbers_and_files_give_the_same_plan() {
             "a minimum support of 1 is then refused",
         ],
     );
+    // No item is left out.
+    owner.json("plan rare.dat --min-item-support 1 --min-support 0.1");
+    let refused = owner.refused("plan --transactions 9 --items 3 --min-item-support 2");
+    says(&refused, &["needs a file"]);
     let fewer = owner.json("plan rows.dat --max-len 3 --frequent-items 4 --itemsets 3");
     let itemsets: Vec<_> = fewer["levels"]
         .as_array()

@@ -139,3 +139,18 @@ fn a_file_that_cannot_be_meant_is_refused() {
         &["others can write", "chmod go-w"],
     );
 }
+
+/// The current directory may be anybody's, and profiles have commands that are run.
+#[test]
+fn no_file_of_the_current_directory_is_taken() {
+    let (owner, _operator, _server) = homes();
+    write(&owner, "nonsense");
+    owner.copy("config", ".config");
+    owner.write_fimi("rows.dat", &[vec![1, 2], vec![1]]);
+    owner.refused("plan rows.dat");
+    for (configuration, home) in [("config", "/"), ("", "."), ("", "")] {
+        owner.set("XDG_CONFIG_HOME", configuration);
+        owner.set("HOME", home);
+        owner.json("plan rows.dat");
+    }
+}

@@ -231,7 +231,10 @@ fn itemsets_are_listed_that_contain_what_was_asked_for() {
     with_rows(&rows, 2, |owner| {
         let mine = "mine rows.oboro --min-support 1 --suppress-below 11 --out some.json";
         let refused = owner.refused(&format!("{mine} --containing 2"));
-        says(&refused, &["is in the result for release", "--containing"]);
+        says(
+            &refused,
+            &["the result for release has no itemset with", "--containing"],
+        );
         assert!(!owner.path("some.json").exists());
         let released = owner.json(&format!("{mine} --containing 1"));
         assert_eq!(

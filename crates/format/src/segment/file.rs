@@ -4,7 +4,7 @@ use super::open_files::{OpenFiles, Opening};
 use crate::error::{Corruption, FormatError};
 use crate::files::io_error;
 use crate::id::Digest;
-use oboro_system::{FileId, file_id, is_of_the_disk, open_past_the_cache, read_exact_at};
+use oboro_system::{FileId, file_id, is_device_error, open_direct, read_exact_at};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -112,7 +112,7 @@ impl SegmentFile {
                 Some(file) => file,
                 None => Arc::new(self.open_again()?),
             };
-            open_past_the_cache(&cached).map_err(ReadError::Refused)
+            open_direct(&cached).map_err(ReadError::Refused)
         };
         self.files.take((self.number, Opening::Direct), open)
     }
@@ -217,7 +217,7 @@ impl ReadError {
     fn of_opening(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Corruption::Missing.into(),
-            _ if is_of_the_disk(&error) => Self::Io(error),
+            _ if is_device_error(&error) => Self::Io(error),
             _ => Self::Refused(error),
         }
     }

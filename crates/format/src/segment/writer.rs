@@ -7,7 +7,7 @@ use crate::files::{Durability, io_error, parent, partial_path};
 use crate::id::Digest;
 use crate::manifest::SegmentEntry;
 use oboro_ring::{Column, Limb, pack, vector};
-use oboro_system::write_all_at;
+use oboro_system::{owner_only, write_all_at};
 use parking_lot::Mutex;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -42,10 +42,8 @@ impl SegmentWriter {
     ) -> Result<Self, FormatError> {
         let layout = description.layout()?;
         let partial = partial_path(path);
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
+        let mut options = OpenOptions::new();
+        let file = owner_only(options.write(true).create(true).truncate(false))
             .open(&partial)
             .map_err(io_error("create", &partial))?;
         match file.try_lock() {

@@ -539,7 +539,7 @@ fn item_type(kind: &DataType) -> Option<Kind> {
     }
 }
 
-/// Whether a row has more than one of CSV may have.
+/// Whether a row exceeds the limits of a record of CSV, [`MAX_LINE_BYTES`] or [`MAX_CELLS`].
 fn is_too_long(cells: &Cells) -> bool {
     cells.bytes() > MAX_LINE_BYTES || cells.len() > MAX_CELLS
 }

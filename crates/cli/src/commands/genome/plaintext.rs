@@ -22,8 +22,11 @@ pub fn search(data: &Path, search: &GenomeSearch) -> Result<Found, GenomeError> 
         Where::Reference { name } => collections.reference(name)?.windows(symbols.len()),
     };
     Ok(match search.kind {
+        Kind::Match { within } if search.count => {
+            Found::Matches(rows.count_matches(symbols, within.into()) as u64)
+        }
         Kind::Match { within } => {
-            Found::Matches(rows.count_matches(symbols, within.into(), !search.count) as u64)
+            Found::Matches(rows.count_distinct_matches(symbols, within.into()) as u64)
         }
         Kind::Longest => Found::Longest(rows.longest_match(symbols) as u32),
     })

@@ -2,13 +2,16 @@
 
 #![allow(unsafe_code)]
 
-use crate::{make_private, preallocate};
 use memmap2::MmapMut;
+use oboro_system::{make_private, preallocate};
+use std::env;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
 use std::slice;
 
 /// The least size of a file.
@@ -21,14 +24,14 @@ mod sealed {
 }
 
 /// What such lists have: numbers, of which every pattern of bits is one.
-pub trait Number: sealed::Number {}
+pub(crate) trait Number: sealed::Number {}
 impl Number for u32 {}
 impl Number for u64 {}
 
-/// A list of numbers, in memory as long as it takes no more than a limit, and beyond that in a file without a name in the
-/// directory for temporary files. The file's pages are mapped: the kernel writes them out and takes their memory when
+/// A list of numbers, in memory as long as it takes no more than a limit, and beyond that in a file without a name in
+/// `TMPDIR` or `/var/tmp`. The file's pages are mapped: the kernel writes them out and takes their memory when
 /// there is need of it, so that passes over the list in its order take no more memory than there is.
-pub struct SpillVec<T: Number> {
+pub(crate) struct SpillVec<T: Number> {
     /// In bytes.
     limit: usize,
     held: Held<T>,
@@ -61,6 +64,7 @@ impl<T: Number> SpillVec<T> {
     }
 
     /// Whether the list is in a file.
+    #[cfg(test)]
     pub fn is_spilled(&self) -> bool {
         matches!(self.held, Held::File(_))
     }
@@ -119,7 +123,7 @@ impl<T: Number> SpillVec<T> {
 
 impl<T: Number> Mapped<T> {
     fn create() -> io::Result<Self> {
-        let file = tempfile::tempfile()?;
+        let file = tempfile::tempfile_in(directory(env::var_os("TMPDIR")))?;
         // It has no name, but a process can be asked for what it has open.
         make_private(&file)?;
         Ok(Self {
@@ -158,6 +162,16 @@ impl<T: Number> Mapped<T> {
         unsafe {
             slice::from_raw_parts_mut(pages.as_mut_ptr().cast(), pages.len() / size_of::<T>())
         }
+    }
+}
+
+/// Where files are that are larger than memory: where `TMPDIR` says, or else not in `/tmp`, which is in memory on many
+/// systems.
+fn directory(told: Option<OsString>) -> PathBuf {
+    match told {
+        Some(told) if !told.is_empty() => told.into(),
+        _ if cfg!(unix) => "/var/tmp".into(),
+        _ => env::temp_dir(),
     }
 }
 
@@ -227,7 +241,6 @@ impl<T: Number + fmt::Debug> fmt::Debug for SpillVec<T> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::os::unix::fs::PermissionsExt;
 
     proptest! {
         #[test]
@@ -258,8 +271,10 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
     #[test]
     fn its_file_is_for_this_user_only() {
+        use std::os::unix::fs::PermissionsExt;
         let mut list = SpillVec::new(0);
         list.push(1u32).unwrap();
         let Held::File(mapped) = &list.held else {
@@ -267,6 +282,15 @@ mod tests {
         };
         let mode = mapped.file.metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o600);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn its_file_is_on_a_disk_unless_told_otherwise() {
+        assert_eq!(directory(Some("there".into())), PathBuf::from("there"));
+        for nothing in [None, Some(OsString::new())] {
+            assert_eq!(directory(nothing), PathBuf::from("/var/tmp"));
+        }
     }
 
     #[test]
