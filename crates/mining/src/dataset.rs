@@ -1341,9 +1341,12 @@ mod tests {
             now.count_new_items(&["new".to_owned()]) == 0
         };
         // Only the second half is interrupted.
-        let progress = |_, _| match is_wider() {
-            false => ControlFlow::Continue(()),
-            true => ControlFlow::Break(()),
+        let progress = |_, _| {
+            if is_wider() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         };
         let error = made
             .append(new(), NewItems::Reencrypt, threads(), &progress)

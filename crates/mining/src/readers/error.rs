@@ -313,6 +313,16 @@ pub enum ReadError {
         /// The line.
         line: Position,
     },
+    /// A taxonomy that is not UTF-8, whatever the encoding of the data.
+    #[error(
+        "{file}, line {line}: the text is not UTF-8, as a taxonomy must be; convert the file, for instance with `iconv -f LATIN1 -t UTF-8`"
+    )]
+    TaxonomyEncoding {
+        /// The file.
+        file: String,
+        /// The line.
+        line: u64,
+    },
     /// A taxonomy whose separator is unclear.
     #[error(
         "{file} has several characters that may separate names; write it with commas, and names that have one in double quotes"

@@ -49,14 +49,11 @@ impl Taxonomy {
     /// Reads a file, named `file` in messages.
     pub(super) fn of(input: impl std::io::Read, file: &str) -> Result<Self, ReadError> {
         let mut lines = Lines::new(compression::open(input, file)?, file);
-        let separator = separator_of_file(&mut lines).map_err(|error| match error {
-            ReadError::Doubtful { file, .. } => ReadError::UnclearTaxonomy { file },
-            error => error,
-        })?;
+        let separator = separator_of_file(&mut lines).map_err(in_taxonomy)?;
         let mut records = Records::new(&mut lines, separator, Encoding::Utf8);
         let file = file.to_owned();
         let mut parents: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        while let Some(line) = records.next()? {
+        while let Some(line) = records.next().map_err(in_taxonomy)? {
             let names: Vec<&str> = records.cells.iter().filter(|it| !it.is_empty()).collect();
             if let Some(name) = names.iter().find(|name| name.contains(is_invisible)) {
                 let name = Excerpt::new(name);
@@ -208,6 +205,15 @@ impl Taxonomy {
     }
 }
 
+/// The remedies for data, of which options speak, are none for a taxonomy.
+fn in_taxonomy(error: ReadError) -> ReadError {
+    match error {
+        ReadError::Doubtful { file, .. } => ReadError::UnclearTaxonomy { file },
+        ReadError::InvalidUtf8 { file, line } => ReadError::TaxonomyEncoding { file, line },
+        error => error,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,6 +303,12 @@ mod tests {
         );
         refused("a,\u{200b}b\n", "line 1");
         refused("a,b;c\n", "write it with commas");
+        let latin1 = Taxonomy::of(&b"a,b\ntea,caf\xe9\n"[..], "codes");
+        let message = latin1.err().unwrap().to_string();
+        assert!(
+            message.contains("line 2: the text is not UTF-8, as a taxonomy"),
+            "{message}"
+        );
         let deep: String = (0..2000).map(|it| format!("{it},{}\n", it + 1)).collect();
         let data = Transactions::from_named([["0"]]).unwrap();
         let message = taxonomy(&deep)
