@@ -6,7 +6,7 @@
 use crate::common::two;
 use oboro_client::{Answers, ClientError, Connection, Mining, forget_kept, upload};
 use oboro_faults::{Image, scratch};
-use oboro_format::Digest;
+use oboro_format::{Digest, ErrorClass};
 use oboro_mining::{
     AprioriError, AprioriOptions, Dataset, DatasetError, MinSupport, NewItems, Shuffled, Target,
     Transactions, eclat,
@@ -200,7 +200,7 @@ impl World {
                 self.seeds.see(&after);
                 true
             }
-            Err(DatasetError::Interrupted) => {
+            Err(error) if error.class() == ErrorClass::Interrupted => {
                 if is_cut {
                     replace(&self.bundle(), &cut.into_inner().unwrap());
                 }
