@@ -67,6 +67,7 @@ STEPS = [
     Step("abuse", ["make", "test-abuse"], 60),
     Step("growth", ["make", "test-growth"], 60),
     Step("fuzz", ["make", "fuzz"], 45),
+    Step("smoke", ["make", "bench-smoke"], 30),
     Step("bench", ["make", "bench-full"], 90),
     Step("faults", ["make", "test-faults"], 180),
     Step("papers", ["make", "papers"], 240, QEMU),
