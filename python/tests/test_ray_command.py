@@ -128,7 +128,7 @@ def test_options_are_those_of_the_command() -> None:
     help = subprocess.run([oboro_command(), "serve", "--help"], capture_output=True, text=True)
     command = set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", help.stdout, flags=re.MULTILINE))
     ours = set(re.findall(r"--[a-z-]+", parser().format_usage()))
-    # It is for owners, and all commands have it.
+    # Profiles are for owners; the option is there because all commands have it.
     profile = {"--profile"}
     assert command - OF_ONE_MACHINE - profile - {"--help", "--version"} == ours
 

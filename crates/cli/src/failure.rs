@@ -79,11 +79,11 @@ impl Failure {
             error.kind().into()
         } else if self.as_a::<KeyFileError>().is_some() {
             ErrorClass::Keys
-        } else if self.as_a::<ReadError>().is_some()
-            || self.as_a::<TransactionsError>().is_some()
-            || self.as_a::<ItemsetsError>().is_some()
-            || self.as_a::<RulesError>().is_some()
-        {
+        } else if let Some(error) = self.as_a::<ReadError>() {
+            error.class()
+        } else if let Some(error) = self.as_a::<TransactionsError>() {
+            error.class()
+        } else if self.as_a::<ItemsetsError>().is_some() || self.as_a::<RulesError>().is_some() {
             ErrorClass::Input
         } else {
             self.operators_class().unwrap_or(ErrorClass::Other)

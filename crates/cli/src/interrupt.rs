@@ -54,7 +54,7 @@ pub fn outlive_file_limits() {
         .build();
     if let Ok(runtime) = runtime {
         let _within = runtime.enter();
-        // What it hears is not asked for; that it listens is enough.
+        // Its handler stays for as long as the process, and takes the place of the action that would end it.
         let _ = signal(limit);
     }
 }

@@ -198,7 +198,7 @@ fn settings(name: Option<String>) -> Result<Option<BTreeMap<String, String>>, Fa
         }
         Err(error) => {
             return Err(refused(format!(
-                "cannot read the profiles in {shown}: {error}; check the path"
+                "cannot read the profiles in {shown}: {error}; check HOME, or set OBORO_CONFIG to another file"
             )));
         }
     };

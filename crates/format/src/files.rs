@@ -55,7 +55,7 @@ pub fn free_bytes(path: &Path) -> Option<u64> {
     oboro_system::free_bytes(there)
 }
 
-/// Options that open a file for writing, or make it for this user only; what is in it goes.
+/// Opens a file for writing and empties it; one that is not there is made, for this user only.
 fn for_writing() -> OpenOptions {
     let mut options = OpenOptions::new();
     owner_only(options.write(true).create(true).truncate(true));

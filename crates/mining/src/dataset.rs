@@ -155,7 +155,7 @@ pub enum DatasetError {
     Interrupted,
     /// Only the first half of an append that re-encrypts was done.
     #[error(
-        "the dataset was encrypted again and has the new columns, but the new transactions were not appended: {0}"
+        "the dataset was encrypted again and has the new columns, but not yet the new transactions: {0}; the same command appends them"
     )]
     NotAppended(Box<DatasetError>),
 }
@@ -177,8 +177,8 @@ impl DatasetError {
             Self::NotAppended(error) => error.class(),
             Self::Encrypt(_) | Self::Randomness(_) => ErrorClass::Other,
             Self::NoSpace { .. } => ErrorClass::Storage,
-            Self::Transactions(_)
-            | Self::Plan(_)
+            Self::Transactions(error) => error.class(),
+            Self::Plan(_)
             | Self::NewItems { .. }
             | Self::ItemsLeftOut(_)
             | Self::ItemsMissing(_)

@@ -29,7 +29,7 @@ impl Number for u32 {}
 impl Number for u64 {}
 
 /// A list of numbers, in memory as long as it takes no more than a limit, and beyond that in a file without a name in
-/// `TMPDIR` or `/var/tmp`. The file's pages are mapped: the kernel writes them out and takes their memory when
+/// [`directory`]. The file's pages are mapped: the kernel writes them out and takes their memory when
 /// there is need of it, so that passes over the list in its order take no more memory than there is.
 pub(crate) struct SpillVec<T: Number> {
     /// In bytes.
@@ -123,7 +123,7 @@ impl<T: Number> SpillVec<T> {
 
 impl<T: Number> Mapped<T> {
     fn create() -> io::Result<Self> {
-        let file = tempfile::tempfile_in(directory(env::var_os("TMPDIR")))?;
+        let file = tempfile::tempfile_in(directory())?;
         // It has no name, but a process can be asked for what it has open.
         make_private(&file)?;
         Ok(Self {
@@ -165,9 +165,13 @@ impl<T: Number> Mapped<T> {
     }
 }
 
-/// Where files are that are larger than memory: where `TMPDIR` says, or else not in `/tmp`, which is in memory on many
-/// systems.
-fn directory(told: Option<OsString>) -> PathBuf {
+/// The directory for files that are larger than memory.
+pub(crate) fn directory() -> PathBuf {
+    directory_for(env::var_os("TMPDIR"))
+}
+
+/// What `TMPDIR` says, or else not `/tmp`, which is in memory on many systems.
+fn directory_for(told: Option<OsString>) -> PathBuf {
     match told {
         Some(told) if !told.is_empty() => told.into(),
         _ if cfg!(unix) => "/var/tmp".into(),
@@ -286,10 +290,10 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn its_file_is_on_a_disk_unless_told_otherwise() {
-        assert_eq!(directory(Some("there".into())), PathBuf::from("there"));
+    fn its_file_is_in_var_tmp_unless_told_otherwise() {
+        assert_eq!(directory_for(Some("there".into())), PathBuf::from("there"));
         for nothing in [None, Some(OsString::new())] {
-            assert_eq!(directory(nothing), PathBuf::from("/var/tmp"));
+            assert_eq!(directory_for(nothing), PathBuf::from("/var/tmp"));
         }
     }
 

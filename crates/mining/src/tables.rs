@@ -155,6 +155,7 @@ mod tests {
     }
 
     proptest! {
+        // Names have no control characters but line breaks: readers refuse others.
         #[test]
         fn names_come_apart_again(list in proptest::collection::vec("( |,|\"|\n|[a-c]|\\PC)*", 1..5)) {
             prop_assert_eq!(columns_in(&names(&list)).unwrap(), list);

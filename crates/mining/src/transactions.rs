@@ -4,14 +4,15 @@
 //! index the list of names; each basket is strictly ascending. The number of transactions never changes when items are
 //! dropped.
 
-use crate::spill_vec::SpillVec;
-use oboro_format::MAX_ROW_ID_BYTES;
+use crate::spill_vec::{self, SpillVec};
 use oboro_format::wording::{MEMORY, MIN_ITEM_SUPPORT, Value};
+use oboro_format::{ErrorClass, MAX_ROW_ID_BYTES};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// A list of transactions over named items.
@@ -274,9 +275,12 @@ pub enum TransactionsError {
     Randomness(#[from] getrandom::Error),
     /// There is no file for what takes too much memory, or no space for it.
     #[error(
-        "the transactions take more memory than was given, and the file for them in the directory for temporary files cannot be written ({reason}); make room there, set TMPDIR to another directory, or give more memory"
+        "the transactions take more memory than was given, and the file for them in {} cannot be written ({reason}); make room there, set TMPDIR to another directory, or give more memory",
+        directory.display()
     )]
     NoFile {
+        /// Where it would be.
+        directory: PathBuf,
         /// What the operating system said.
         reason: String,
     },
@@ -370,8 +374,19 @@ pub enum TransactionsError {
 
 impl TransactionsError {
     pub(crate) fn of_file(error: &io::Error) -> Self {
-        let reason = error.to_string();
-        Self::NoFile { reason }
+        Self::NoFile {
+            directory: spill_vec::directory(),
+            reason: error.to_string(),
+        }
+    }
+
+    /// What it is about.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::NoFile { .. } => ErrorClass::Storage,
+            Self::Randomness(_) => ErrorClass::Other,
+            _ => ErrorClass::Input,
+        }
     }
 }
 
@@ -404,7 +419,7 @@ impl TransactionsBuilder {
     }
 
     /// A builder without items or transactions, whose baskets take so many bytes of memory: what takes more lies in a
-    /// file without a name in the directory for temporary files.
+    /// file without a name.
     pub fn within(memory: Option<u64>) -> Self {
         let each = memory.map(|it| usize::try_from(it / LISTS));
         Self::with_lists_of(each.and_then(Result::ok).unwrap_or(usize::MAX))

@@ -144,13 +144,13 @@ impl From<GenomeError> for Failure {
 
 impl From<TransactionsError> for Failure {
     fn from(error: TransactionsError) -> Self {
-        Self::input(error)
+        Self::of(error.class(), error)
     }
 }
 
 impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Self {
-        Self::input(error)
+        Self::of(error.class(), error)
     }
 }
 

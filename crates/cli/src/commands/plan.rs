@@ -143,7 +143,7 @@ impl Arguments {
             if self.min_item_support.is_some() {
                 return Err(Failure::of(
                     ErrorClass::Input,
-                    "--min-item-support needs a file, whose items it counts; give one, or fewer --items".to_owned(),
+                    "--min-item-support needs a file, whose items it counts; give one".to_owned(),
                 ));
             }
             return Ok(Size {

@@ -303,7 +303,7 @@ fn codes_bring_their_chapters_and_ages_their_ranges() {
         &text,
         &[
             "ranges age=0,18,65",
-            "3 items belong to others by",
+            "3 of 6 items belong to others by",
             "which added 5",
         ],
     );

@@ -2,7 +2,7 @@
 //! ever leak.
 
 use crate::common::proxy::Proxy;
-use crate::common::{Home, flip, says};
+use crate::common::{Home, Server, flip, says};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -56,6 +56,32 @@ fn only_the_owner_can_read_what_is_the_owners() {
     let operator = Home::new();
     let _server = operator.serve("");
     assert_eq!(mode(&operator.path("data")), 0o700);
+}
+
+#[test]
+fn only_the_operator_can_read_what_a_server_and_a_backup_hold() {
+    let owner = encrypted();
+    let operator = Home::new();
+    // In a directory that others may enter, whatever the umask.
+    let serve =
+        "umask 0; mkdir data; exec \"$oboro\" serve --data data --listen 127.0.0.1:0 --json";
+    let server = Server::new(operator.start_shell(serve));
+    owner.talk_to(server.url());
+    owner.json("upload rows.oboro");
+    let backup = "umask 0; \"$oboro\" backup data copy --json";
+    let ended = operator.start_shell(backup).ended();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let mut seen = 0;
+    let mut open = vec![operator.path("data"), operator.path("copy")];
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(fs::read_dir(path).unwrap().map(|it| it.unwrap().path()));
+        } else {
+            assert_eq!(mode(&path) & 0o077, 0, "{}", path.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 4, "{seen}");
 }
 
 #[test]

@@ -174,7 +174,8 @@ impl World {
         }
     }
 
-    /// Makes a change, which at times is interrupted, or has the power cut: then the old version is there.
+    /// Makes a change, which at times is interrupted, or has the power cut: then the old version is there,
+    /// with new columns at most.
     fn change(
         &mut self,
         change: impl Fn(&Dataset, Progress<'_>) -> Result<Dataset, DatasetError>,

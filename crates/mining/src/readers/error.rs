@@ -9,6 +9,7 @@ use super::lines::MAX_LINE_BYTES;
 use super::options::{Container, Format};
 use super::record::MAX_CELLS;
 use crate::transactions::TransactionsError;
+use oboro_format::ErrorClass;
 use oboro_format::wording::{
     Choice, Choices, DROP_COLUMNS, ENCODING, FORMAT, HEADER, SEPARATOR, Setting, TAXONOMY,
     TRANSACTION_COLUMN,
@@ -426,6 +427,15 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// What it is about.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Items { error, .. } => error.class(),
+            Self::Remembered { error, .. } => error.class(),
+            _ => ErrorClass::Input,
+        }
+    }
+
     /// Whether it is only that the file has no transactions.
     pub fn is_of_no_transactions(&self) -> bool {
         match self {

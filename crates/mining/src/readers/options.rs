@@ -293,7 +293,7 @@ pub struct ReadOptions {
     #[serde(skip)]
     pub is_further: bool,
     /// The memory that reading and [encrypting](crate::Shuffled::within) may take together, in bytes: transactions that take more than half
-    /// of it lie in a file without a name in the directory for temporary files. Names and row ids stay in memory.
+    /// of it lie in a file without a name. Names and row ids stay in memory.
     #[serde(skip)]
     pub memory: Option<u64>,
 }
@@ -590,8 +590,9 @@ impl fmt::Display for HowRead {
         if let (Some(path), Some(applied)) = (&options.taxonomy, &self.taxonomy_applied) {
             write!(
                 f,
-                "\n  {} items belong to others by {:?}, which added {}",
+                "\n  {} of {} items belong to others by {:?}, which added {}",
                 applied.items,
+                self.items - applied.added,
                 path.display(),
                 applied.added
             )?;

@@ -205,7 +205,7 @@ impl Taxonomy {
     }
 }
 
-/// The remedies for data, of which options speak, are none for a taxonomy.
+/// An error in a taxonomy, whose remedy is none of the options about data.
 fn in_taxonomy(error: ReadError) -> ReadError {
     match error {
         ReadError::Doubtful { file, .. } => ReadError::UnclearTaxonomy { file },

@@ -941,7 +941,7 @@ fn a_taxonomy_is_that_of_the_first_file_for_all_files_of_a_dataset() {
         [&["E11", "I10", "circulatory"][..], &["I20", "circulatory"]]
     );
     assert!(
-        how.to_string().contains("2 items belong to others by"),
+        how.to_string().contains("2 of 3 items belong to others by"),
         "{how}"
     );
     assert_eq!(how.taxonomy_applied.as_ref().unwrap().added, 1);

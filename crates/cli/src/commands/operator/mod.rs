@@ -13,6 +13,8 @@ use crate::settings::Settings;
 use bytesize::ByteSize;
 use clap::Subcommand;
 use oboro_store::Location;
+use rustix::fs::Mode;
+use rustix::process::umask;
 use std::path::Path;
 
 #[derive(Subcommand)]
@@ -32,6 +34,8 @@ pub enum Command {
 }
 
 pub fn run(command: &Command, settings: &Settings, output: Output) -> Outcome {
+    // Nothing of a store, a backup or a list of tokens is for other users, wherever it is.
+    umask(Mode::RWXG | Mode::RWXO);
     match command {
         Command::Serve(arguments) => serve::run(arguments, settings, output),
         Command::Token(command) => token::run(command, output),

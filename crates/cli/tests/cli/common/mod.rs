@@ -524,7 +524,7 @@ pub struct Server {
 }
 
 impl Server {
-    fn new(mut process: Process) -> Self {
+    pub fn new(mut process: Process) -> Self {
         let line = until("the server listens", || {
             let text = process.stdout.so_far();
             let ended = !process.is_running();
