@@ -451,8 +451,9 @@ class Trial:
         """Tries packages for another processor on an emulated one, in folders of its system."""
         root = self.work / processor.debian
         system = ["--quiet", "--variant=extract", f"--architectures={processor.debian}"]
-        # Nothing is installed there, so that no program of it is run by another.
-        run(["mmdebstrap", *system, "--include=python3", release(), str(root)], self.work)
+        # Nothing is installed there, so that no program of it is run by another. NumPy needs libstdc++6.
+        system.append("--include=python3,libstdc++6")
+        run(["mmdebstrap", *system, release(), str(root)], self.work)
         run(
             ["dpkg-deb", "--extract", str(one(self.out, f"*_{processor.debian}.deb")), str(root)],
             self.work,
