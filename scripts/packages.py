@@ -451,7 +451,8 @@ class Trial:
         """Tries packages for another processor on an emulated one, in folders of its system."""
         root = self.work / processor.debian
         system = ["--quiet", "--variant=extract", f"--architectures={processor.debian}"]
-        # Nothing is installed there, so that no program of it is run by another. NumPy needs libstdc++6.
+        # Nothing is installed there, so that no program of it is run by another. NumPy needs the
+        # library of C++.
         system.append("--include=python3,libstdc++6")
         run(["mmdebstrap", *system, release(), str(root)], self.work)
         run(
