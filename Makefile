@@ -58,6 +58,10 @@ MOST_CRATES := --workspace --exclude oboro-ring --locked
 IN_VENV_PYTHON := VIRTUAL_ENV="$(CURDIR)/.venv-python" PATH="$(CURDIR)/.venv-python/bin:$$PATH"
 # Cargo's profile of what is built, but for tests and packages; with their profile, as .ci/run has it, `dev`, nothing is built twice.
 BUILD_PROFILE ?= release
+ifeq ($(BUILD_PROFILE),dev)
+# What tests enable of packages that the product has.
+BUILD_FEATURES := --features tokio/test-util,oboro-format/testing
+endif
 OBORO := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/$(if $(filter dev,$(BUILD_PROFILE)),debug,$(BUILD_PROFILE))/oboro
 LAB := $(OBORO)-lab
 FCMALLOC := fcmalloc/build/libfcmalloc.so
@@ -208,7 +212,7 @@ test-ray: build python-develop .venv-python/ray-installed ## Run the tests about
 # The same profile as the command, whose build it shares.
 .PHONY: python-develop
 python-develop: .venv-python/installed | setup-python
-	$(IN_VENV_PYTHON) maturin develop --quiet --locked --profile $(BUILD_PROFILE) >&2
+	$(IN_VENV_PYTHON) maturin develop --quiet --locked --profile $(BUILD_PROFILE) $(BUILD_FEATURES) >&2
 
 docs: build python-develop ## Make the documentation site in target/docs; its notebook runs meanwhile
 	OBORO_BIN="$(OBORO)" .venv-python/bin/sphinx-build -W --keep-going --quiet --builder html docs "$(DOCS)"
@@ -325,7 +329,7 @@ fmt: .venv/installed | setup-lint ## Format the sources
 	$(MAKE) --directory lab/alloc format $(C_TOOLS)
 
 build: | setup-build ## Build the oboro command with optimisation
-	cargo build --profile $(BUILD_PROFILE) --locked -p oboro
+	cargo build --profile $(BUILD_PROFILE) $(BUILD_FEATURES) --locked -p oboro
 
 build-lab: build ## Build the laboratory, which measures the command beside it
 	cd lab && cargo build --profile $(BUILD_PROFILE) --locked
