@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import pickle
+import resource
 import subprocess
 import tempfile
 from pathlib import Path
@@ -122,6 +123,23 @@ def test_new_items_can_be_left_out_of_what_is_appended(tmp_path: Path, keys: obo
     assert enc.transactions == 130
     with pytest.raises(errors.InputError, match="there are 0 transactions and 3 items"):
         oboro.encrypt(frame(30).iloc[:0], keys)
+
+
+def test_an_append_that_was_done_by_half_can_go_on(keys: oboro.Keys) -> None:
+    enc = oboro.encrypt([["a"]] * 5000, keys)
+    assert enc.path is not None
+    files = [file.stat().st_size for file in enc.path.rglob("*") if file.is_file()]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Enough to encrypt twice the columns, not for twelve times the transactions as well.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4 * max(files), before[1]))
+    try:
+        with pytest.raises(errors.OboroError, match="has the new columns, but not yet"):
+            enc.append([["new"]] * 60_000, new_items="re-encrypt")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (enc.columns, enc.transactions) == (["a", "new"], 5000)
+    enc.append([["new"]] * 60_000, new_items="re-encrypt")
+    assert enc.transactions == 65_000
 
 
 def test_numbers_stay_numbers(tmp_path: Path, keys: oboro.Keys) -> None:

@@ -25,6 +25,7 @@ use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
@@ -155,9 +156,14 @@ pub enum DatasetError {
     Interrupted,
     /// Only the first half of an append that re-encrypts was done.
     #[error(
-        "the dataset was encrypted again and has the new columns, but not yet the new transactions: {0}; the same command appends them"
+        "the dataset was encrypted again and has the new columns, but not yet the new transactions: {cause}; the same command appends them"
     )]
-    NotAppended(Box<DatasetError>),
+    NotAppended {
+        /// The dataset with the new columns.
+        wider: Arc<Dataset>,
+        /// Why the second half was not done.
+        cause: Box<DatasetError>,
+    },
 }
 
 impl DatasetError {
@@ -174,7 +180,7 @@ impl DatasetError {
             Self::Record(RecordError::Newer(_) | RecordError::Older(_)) => ErrorClass::Version,
             Self::Record(_) | Self::Range(_) => ErrorClass::Damaged,
             Self::Interrupted => ErrorClass::Interrupted,
-            Self::NotAppended(error) => error.class(),
+            Self::NotAppended { cause, .. } => cause.class(),
             Self::Encrypt(_) | Self::Randomness(_) => ErrorClass::Other,
             Self::NoSpace { .. } => ErrorClass::Storage,
             Self::Transactions(error) => error.class(),
@@ -620,7 +626,7 @@ impl Dataset {
     ///
     /// # Errors
     /// New items, unless they are dropped; with a bound, one that is left out and may reach it; rows restricted before;
-    /// otherwise as [`Dataset::create`]. The bundle is unchanged, but for [`DatasetError::NotAppended`].
+    /// otherwise as [`Dataset::create`]. The bundle is unchanged, but for [`DatasetError::NotAppended`], which has the new one.
     pub fn append(
         &self,
         mut rows: Shuffled,
@@ -635,7 +641,10 @@ impl Dataset {
             names.sort_unstable();
             let wider = self.with_items(&names, rows.len() as u64, threads, progress)?;
             let appended = wider.append(rows, NewItems::Refuse, threads, progress);
-            return appended.map_err(|error| DatasetError::NotAppended(Box::new(error)));
+            return appended.map_err(|error| DatasetError::NotAppended {
+                wider: Arc::new(wider),
+                cause: Box::new(error),
+            });
         }
         let by_name: HashMap<&str, Column> = self
             .record
@@ -1351,9 +1360,10 @@ mod tests {
         let error = made
             .append(new(), NewItems::Reencrypt, threads(), &progress)
             .unwrap_err();
-        assert!(matches!(error, DatasetError::NotAppended(_)), "{error}");
         assert_eq!(error.class(), ErrorClass::Interrupted);
-        let wider = Dataset::open(&path, &master).unwrap();
+        let DatasetError::NotAppended { wider, .. } = error else {
+            panic!("{error}")
+        };
         assert_eq!(wider.record().transactions, 100);
         let appended = wider.append(new(), NewItems::Reencrypt, threads(), &go_on);
         assert_eq!(appended.unwrap().record().transactions, 101);

@@ -132,7 +132,11 @@ impl Encrypted {
                 // Before as well, so that a crash leaves none of it.
                 forget_kept(before.bundle())?;
             }
-            let after = before.append(rows, new_items, threads, &advance)?;
+            let appended = before.append(rows, new_items, threads, &advance);
+            if let Err(DatasetError::NotAppended { wider, .. }) = &appended {
+                *self.0.lock() = Arc::clone(wider);
+            }
+            let after = appended?;
             if reencrypts {
                 forget_kept(after.bundle())?;
             }
