@@ -1,9 +1,10 @@
 //! Arguments shared by several commands.
 
 use crate::failure::Failure;
-use crate::interrupt::{asking, connect};
+use crate::interrupt::connect;
 use crate::output::waits;
 use crate::secret_command::{MOST, output_of};
+use crate::terminal::prompt;
 use clap::{Args, ValueEnum};
 use oboro_client::{Connection, Identity, Options};
 use oboro_format::ErrorClass;
@@ -11,7 +12,7 @@ use oboro_mining::readers::{Bin, Encoding, Missing, Separator, Spaces, columns_i
 use oboro_mining::{Dataset, Format, ReadOptions};
 use oboro_rlwe::{KeyFileError, MasterKey, Passphrase, PrivateFileError, open_private};
 use std::fs::{self, File};
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, Read};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -435,15 +436,6 @@ impl ServerArguments {
             waits: Some(waits),
         })
     }
-}
-
-/// Prompts on the terminal, if there is one.
-pub fn prompt(question: &str) -> Option<Passphrase> {
-    if !std::io::stdin().is_terminal() {
-        return None;
-    }
-    let answer = asking(|| rpassword::prompt_password(question));
-    answer.ok().map(Into::into)
 }
 
 /// The first line of a small file: a token or a passphrase.

@@ -1,9 +1,9 @@
 //! Ctrl-C: work that can be ended in order is, and says what is left and what to do next. A second one ends the process at
 //! once, as the first does anywhere else.
 
+use crate::terminal;
 use oboro_client::{ClientError, Connection, Options};
 use std::fs;
-use std::io;
 use std::ops::ControlFlow;
 use std::process;
 use std::sync::OnceLock;
@@ -14,10 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// As shells have it for a process that SIGINT ends.
-const INTERRUPTED: i32 = 130;
+pub const INTERRUPTED: i32 = 130;
 
-/// Whether somebody is asked on the terminal.
-static IS_ASKING: AtomicBool = AtomicBool::new(false);
 /// Whether there is work that looks at the token.
 static IS_LOOKED_AT: AtomicBool = AtomicBool::new(false);
 
@@ -25,24 +23,6 @@ static IS_LOOKED_AT: AtomicBool = AtomicBool::new(false);
 pub fn watched() -> CancellationToken {
     IS_LOOKED_AT.store(true, Ordering::SeqCst);
     watch()
-}
-
-/// Asks somebody on the terminal. At Ctrl-C the process ends, but not before the terminal is as it was.
-///
-/// # Errors
-/// Those of `question`.
-pub fn asking<T>(question: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    terminal::remember();
-    IS_ASKING.store(true, Ordering::SeqCst);
-    watch();
-    let answer = question();
-    if let Err(error) = &answer
-        && error.kind() == io::ErrorKind::Interrupted
-    {
-        process::exit(INTERRUPTED);
-    }
-    IS_ASKING.store(false, Ordering::SeqCst);
-    answer
 }
 
 /// Has a file that grows beyond a limit (`ulimit -f`) be an error of writing, and not the end of the process.
@@ -62,7 +42,8 @@ pub fn outlive_file_limits() {
 #[cfg(windows)]
 pub fn outlive_file_limits() {}
 
-fn watch() -> CancellationToken {
+/// Cancelled by Ctrl-C, which ends the process unless there is work that looks at the token.
+pub fn watch() -> CancellationToken {
     static TOKEN: OnceLock<CancellationToken> = OnceLock::new();
     let watch = || {
         let token = CancellationToken::new();
@@ -84,10 +65,13 @@ fn watch() -> CancellationToken {
                 thread::spawn(move || {
                     runtime.block_on(async {
                         while interrupts.recv().await.is_some() {
-                            if IS_ASKING.load(Ordering::SeqCst) && terminal::restore() {
-                                process::exit(INTERRUPTED);
-                            }
-                            if cancelled.is_cancelled() || !IS_LOOKED_AT.load(Ordering::SeqCst) {
+                            let mut terminal = terminal::hold();
+                            if terminal.is_asking()
+                                || cancelled.is_cancelled()
+                                || !IS_LOOKED_AT.load(Ordering::SeqCst)
+                            {
+                                terminal.restore();
+                                // Still held, so that no question changes it any more.
                                 process::exit(INTERRUPTED);
                             }
                             cancelled.cancel();
@@ -102,47 +86,12 @@ fn watch() -> CancellationToken {
 }
 
 #[cfg(unix)]
-fn interrupts() -> io::Result<tokio::signal::unix::Signal> {
+fn interrupts() -> std::io::Result<tokio::signal::unix::Signal> {
     signal(SignalKind::interrupt())
 }
 
 #[cfg(windows)]
 use tokio::signal::windows::ctrl_c as interrupts;
-
-/// How the terminal was before something was asked there.
-#[cfg(unix)]
-mod terminal {
-    use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
-    use std::io;
-    use std::sync::OnceLock;
-
-    static BEFORE: OnceLock<Termios> = OnceLock::new();
-
-    pub fn remember() {
-        if let Ok(before) = tcgetattr(io::stdin()) {
-            BEFORE.get_or_init(|| before);
-        }
-    }
-
-    /// Restores what was remembered, as far as possible; false if nothing was.
-    pub fn restore() -> bool {
-        let Some(before) = BEFORE.get() else {
-            return false;
-        };
-        let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
-        true
-    }
-}
-
-/// Not done: the console may be left without echo.
-#[cfg(windows)]
-mod terminal {
-    pub fn remember() {}
-
-    pub fn restore() -> bool {
-        true
-    }
-}
 
 /// Whether Ctrl-C is not for this process, as for one that a shell started in the background.
 fn is_ignored() -> bool {

@@ -17,6 +17,7 @@ mod secret_command;
 // Of all commands, `serve` has settings.
 #[cfg_attr(not(feature = "serve"), allow(dead_code))]
 mod settings;
+mod terminal;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;

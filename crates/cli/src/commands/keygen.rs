@@ -1,9 +1,10 @@
 //! `oboro keygen`
 
 use crate::Outcome;
-use crate::arguments::{PassphraseArguments, prompt};
+use crate::arguments::PassphraseArguments;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::terminal::prompt;
 use oboro_rlwe::{MasterKey, Passphrase};
 use oboro_system::{is_pipe, unbuffered_stdout};
 use serde_json::json;
