@@ -59,7 +59,7 @@ IN_VENV_PYTHON := VIRTUAL_ENV="$(CURDIR)/.venv-python" PATH="$(CURDIR)/.venv-pyt
 # Cargo's profile of what is built, but for tests and packages; with their profile, as .ci/run has it, `dev`, nothing is built twice.
 BUILD_PROFILE ?= release
 ifeq ($(BUILD_PROFILE),dev)
-# What tests enable of packages that the product has.
+# What tests enable of packages that the product has: else these, and all that needs them, would be compiled twice.
 BUILD_FEATURES := --features tokio/test-util,oboro-format/testing
 endif
 OBORO := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/$(if $(filter dev,$(BUILD_PROFILE)),debug,$(BUILD_PROFILE))/oboro

@@ -1,6 +1,8 @@
-//! Questions on the terminal, whose answers it does not show. However the process ends, the terminal is as it was.
+//! Questions on the terminal, whose answers it does not show. Where Ctrl-C ends the process, the terminal is as it was.
 
+use crate::failure::Failure;
 use crate::interrupt;
+use oboro_format::ErrorClass;
 use oboro_rlwe::Passphrase;
 use parking_lot::{Mutex, MutexGuard};
 use std::io::{self, IsTerminal};
@@ -8,13 +10,19 @@ use std::io::{self, IsTerminal};
 /// How the terminal was before a question; `None` while there is none. Whoever changes the terminal holds it.
 static BEFORE: Mutex<Option<Before>> = Mutex::new(None);
 
-/// Asks on the terminal, if there is one. Ctrl-C ends the process.
-pub fn prompt(question: &str) -> Option<Passphrase> {
+/// Asks for a passphrase on the terminal, if there is one. Ctrl-C ends the process; Ctrl-D is an empty answer.
+///
+/// # Errors
+/// An answer that is no text or too long for a terminal.
+pub fn prompt(question: &str) -> Result<Option<Passphrase>, Failure> {
     if !io::stdin().is_terminal() {
-        return None;
+        return Ok(None);
     }
     interrupt::watch();
-    ask(question).ok()
+    ask(question).map_err(|error| {
+        let sentence = format!("cannot read the passphrase from the terminal: {error}");
+        Failure::of(ErrorClass::Input, sentence)
+    })
 }
 
 /// The right to change the terminal.
@@ -51,8 +59,10 @@ mod unix {
     use std::io::{self, ErrorKind, Read, Write};
     use zeroize::Zeroizing;
 
-    /// What a terminal takes as one line.
+    /// The bytes that a terminal gives of one line, its end among them; it drops what is beyond.
     const LINE: usize = 4096;
+    /// In place of the key that does something: none does (`_POSIX_VDISABLE`).
+    const NO_KEY: u8 = if cfg!(target_os = "linux") { 0 } else { 0xff };
 
     pub struct Before {
         terminal: File,
@@ -66,14 +76,16 @@ mod unix {
         }
     }
 
-    pub fn ask(question: &str) -> io::Result<Passphrase> {
-        let mut terminal = File::options().read(true).write(true).open("/dev/tty")?;
+    pub fn ask(question: &str) -> io::Result<Option<Passphrase>> {
+        let Ok(mut terminal) = File::options().read(true).write(true).open("/dev/tty") else {
+            return Ok(None);
+        };
         silence(&terminal)?;
         let answer = terminal
             .write_all(question.as_bytes())
             .and_then(|()| line(&terminal));
         hold().restore();
-        answer
+        answer.map(Some)
     }
 
     /// Has the terminal show nothing but the end of the line.
@@ -84,8 +96,10 @@ mod unix {
         silent.local_modes.remove(LocalModes::ECHO);
         let wanted = LocalModes::ECHONL | LocalModes::ICANON | LocalModes::ISIG;
         silent.local_modes.insert(wanted);
-        // A shell in between would let the terminal show the rest.
-        silent.special_codes[SpecialCodeIndex::VSUSP] = 0;
+        // Ctrl-Z and Ctrl-\ would leave it like that to a shell.
+        for key in [SpecialCodeIndex::VSUSP, SpecialCodeIndex::VQUIT] {
+            silent.special_codes[key] = NO_KEY;
+        }
         let terminal = terminal.try_clone()?;
         tcsetattr(&terminal, OptionalActions::Now, &silent)?;
         *before = Some(Before { terminal, modes });
@@ -101,12 +115,14 @@ mod unix {
                 read => break read?,
             }
         };
-        if length == 0 {
-            return Err(ErrorKind::UnexpectedEof.into());
+        let refused = |why: &str| Err(io::Error::new(ErrorKind::InvalidData, why));
+        if length == LINE {
+            return refused("it is too long for a line; give it in a file");
         }
-        let line = str::from_utf8(&bytes[..length])
-            .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
-        Ok(line.strip_suffix('\n').unwrap_or(line).to_owned().into())
+        match str::from_utf8(&bytes[..length]) {
+            Ok(line) => Ok(line.strip_suffix('\n').unwrap_or(line).to_owned().into()),
+            Err(_) => refused("it is not UTF-8; set the terminal to UTF-8 or give it in a file"),
+        }
     }
 }
 
@@ -126,7 +142,7 @@ mod windows {
         pub fn restore(&self) {}
     }
 
-    pub fn ask(question: &str) -> io::Result<Passphrase> {
+    pub fn ask(question: &str) -> io::Result<Option<Passphrase>> {
         *BEFORE.lock() = Some(Before);
         let answer = rpassword::prompt_password(question);
         BEFORE.lock().take();
@@ -136,6 +152,6 @@ mod windows {
         {
             process::exit(INTERRUPTED);
         }
-        answer.map(Into::into)
+        answer.map(|answer| Some(answer.into()))
     }
 }

@@ -82,8 +82,8 @@ impl Arguments {
             return Ok(None);
         }
         let no_terminal = "there is no terminal to ask for a passphrase at; give --passphrase-file or OBORO_PASSPHRASE, or --passphrase-command";
-        let first = prompt("New passphrase: ").ok_or(no_terminal)?;
-        let second = prompt("Once more: ").ok_or(no_terminal)?;
+        let first = prompt("New passphrase: ")?.ok_or(no_terminal)?;
+        let second = prompt("Once more: ")?.ok_or(no_terminal)?;
         if *first == *second && !first.is_empty() {
             Ok(Some(first))
         } else {

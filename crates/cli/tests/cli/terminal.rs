@@ -82,8 +82,8 @@ fn names_do_not_steer_the_terminal() {
     assert!(owner.path(&format!("{NAME}.oboro")).exists());
 }
 
-/// Runs `$oboro keygen --passphrase` on a terminal some times, answers a question with Ctrl-C, and prints how it ended and
-/// whether the terminal is as it was.
+/// Answers the questions of `$oboro keygen --passphrase` on a terminal: `run` gives how it ended, whether the terminal is as
+/// it was, and what it showed.
 const AT_A_TERMINAL: &str = r#"
 import fcntl, os, pty, subprocess, termios
 ours, theirs = pty.openpty()
@@ -91,28 +91,65 @@ before = termios.tcgetattr(theirs)
 def controlled():
     os.setsid()
     fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
-command = [os.environ["oboro"], "keygen", "--passphrase"]
-ends = dict(stdin=theirs, stdout=theirs, stderr=theirs)
-ended = set()
-for questions in [1, 2] * 10:
+def shown(until):
+    said = b""
+    while until not in said:
+        said += os.read(ours, 100)
+    return said
+def run(*answers):
+    command = [os.environ["oboro"], "keygen", "--passphrase"]
+    ends = dict(stdin=theirs, stdout=theirs, stderr=theirs)
     process = subprocess.Popen(command, preexec_fn=controlled, **ends)
-    for question in [b"New passphrase: ", b"Once more: "][:questions]:
-        said = b""
-        while question not in said:
-            said += os.read(ours, 100)
-        os.write(ours, b"open")
-        if question.startswith(b"New") and questions == 2:
-            os.write(ours, b"\n")
-    os.write(ours, b"\x03")
-    ended.add((process.wait(), termios.tcgetattr(theirs) == before))
-print(*ended)
+    said = b""
+    for question, answer in zip([b"New passphrase: ", b"Once more: "], answers):
+        said += shown(question)
+        os.write(ours, answer)
+    code = process.wait()
+    is_as_before = termios.tcgetattr(theirs) == before
+    os.write(theirs, b"<end>")
+    return code, is_as_before, said + shown(b"<end>")
 "#;
+
+/// What the script prints after the functions above.
+fn at_a_terminal(owner: &Home, lines: &str) -> String {
+    owner.write("terminal.py", format!("{AT_A_TERMINAL}{lines}"));
+    let ended = owner.start_shell("exec python3 terminal.py").ended();
+    assert!(!ended.stdout.contains("secret"), "{}", ended.stdout);
+    assert_eq!(ended.stderr, "");
+    ended.stdout
+}
 
 #[test]
 fn a_question_that_is_interrupted_leaves_the_terminal_as_it_was() {
     let owner = Home::new();
-    owner.write("terminal.py", AT_A_TERMINAL);
-    let ended = owner.start_shell("exec python3 terminal.py").ended();
-    assert_eq!(ended.stdout, "(130, True)\n", "{}", ended.stderr);
+    let each = r#"
+first = {run(b"secret\x03")[:2] for _ in range(10)}
+second = {run(b"secret\n", b"secret\x03")[:2] for _ in range(10)}
+print(first | second)
+"#;
+    assert_eq!(at_a_terminal(&owner, each), "{(130, True)}\n");
     assert!(!owner.path("oboro.key").exists());
+}
+
+#[test]
+fn an_answer_is_not_shown_and_a_wrong_one_is_refused_for_what_it_is() {
+    let owner = Home::new();
+    let each = r#"
+for answers in [(b"\x04", b"\n"), (b"secret\n", b"Secret\n"), (b"\xff\n",), (b"x" * 5000 + b"\n",), (b"secret\x1a\x1c\n",) * 2]:
+    print(*run(*answers))
+"#;
+    let text = at_a_terminal(&owner, each);
+    let lines: Vec<&str> = text.lines().collect();
+    let expected = [
+        ("1 True", "the passphrases differ or are empty"),
+        ("1 True", "the passphrases differ or are empty"),
+        ("3 True", "it is not UTF-8"),
+        ("3 True", "it is too long for a line"),
+        ("0 True", "oboro.key"),
+    ];
+    assert_eq!(lines.len(), expected.len(), "{text}");
+    for (line, (ended, said)) in lines.iter().zip(expected) {
+        assert!(line.starts_with(ended) && line.contains(said), "{line}");
+    }
+    assert!(owner.path("oboro.key").exists());
 }
