@@ -89,10 +89,10 @@ ON_ARM64 := CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
 # Tests of system calls that the emulator does not have: a thread that may make none, and memory on a node.
 NO_EMULATED_CALL := --skip steady_state::tiles_make_no_system_call --skip steady_state::a_system_call_would_be_noticed \
     --skip streaming::what_lies_on_several_nodes_is_counted_alike
-# Tests of fcmalloc that start programs, which then are the host's to run; that ask the kernel about memory, some of which is
-# the emulator's; after which the emulator says a word itself; and ThreadSanitizer's, which knows where memory is.
-NOT_EMULATED := ^(address_space|huge_pages|limit|options|orphans|os|reserve|spawn)/|^(launcher|package)$$|/thread/
-NOT_EMULATED := $(NOT_EMULATED)|^(double_free|foreign_pointer|interior_pointer|overwritten_list|wrong_size)/
+# Of fcmalloc's tests those that start programs, which then are the host's to run; that look at memory as the kernel counts it,
+# to which the emulator adds its own; that abort, to which the emulator adds a line; and ThreadSanitizer's.
+ABORTING := double_free|foreign_pointer|interior_pointer|overwritten_list|wrong_size
+NOT_EMULATED := ^(address_space|huge_pages|limit|options|orphans|os|reserve|spawn|$(ABORTING))/|^(launcher|package)$$|/thread/
 ARM64_FCMALLOC := $(abspath $(or $(CARGO_TARGET_DIR),target))/fcmalloc-arm64
 C_TOOLS := CLANG_FORMAT="$(CURDIR)/.venv/bin/clang-format" CLANG_TIDY="$(CURDIR)/.venv/bin/clang-tidy"
 

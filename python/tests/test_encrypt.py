@@ -142,6 +142,20 @@ def test_an_append_that_was_done_by_half_can_go_on(keys: oboro.Keys) -> None:
     assert enc.transactions == 65_000
 
 
+def test_a_change_is_one_even_if_something_kept_stays(tmp_path: Path, keys: oboro.Keys) -> None:
+    enc = oboro.encrypt(
+        [["a"]] * 300, keys, path=tmp_path / "d", row_ids=[str(n) for n in range(300)]
+    )
+    # No folder that could be removed.
+    (tmp_path / "d" / "cells").write_bytes(b"")
+    with pytest.raises(errors.StorageError, match="could not remove"):
+        enc.erase(["1"])
+    assert enc.transactions == 299
+    (tmp_path / "d" / "cells").unlink()
+    enc.erase(["2"])
+    assert enc.transactions == 298
+
+
 def test_numbers_stay_numbers(tmp_path: Path, keys: oboro.Keys) -> None:
     labels = [5, -3, 10]
     numbered = frame().set_axis(labels, axis=1)

@@ -299,18 +299,22 @@ impl PassphraseArguments {
     pub fn open(&self, key: &KeyFrom) -> Result<MasterKey, Failure> {
         // A command may ask its user for something: it runs only if the key has a passphrase.
         let mut failed = None;
-        let loaded = key.load(|| {
-            let given = self.given();
-            let asked = given.and_then(|given| match given {
-                None => prompt("Passphrase: "),
-                given => Ok(given),
-            });
-            asked.unwrap_or_else(|failure| {
+        let loaded = key.load(|| match self.given_or_asked_for() {
+            Ok(passphrase) => passphrase,
+            Err(failure) => {
                 failed = Some(failure);
                 None
-            })
+            }
         });
         failed.map_or(loaded, Err)
+    }
+
+    fn given_or_asked_for(&self) -> Result<Option<Passphrase>, Failure> {
+        if let Some(given) = self.given()? {
+            return Ok(Some(given));
+        }
+        let asked = prompt(&["Passphrase: "])?;
+        Ok(asked.and_then(|mut answers| answers.pop()))
     }
 
     /// From the command line or the environment, if either says.
@@ -340,9 +344,7 @@ impl RecoveryPassphraseArguments {
         if let Some(given) = given.passphrase()? {
             return Ok(given);
         }
-        let asked: Result<Vec<_>, Failure> = questions.iter().map(|it| prompt(it)).collect();
-        let asked: Option<Vec<Passphrase>> = asked?.into_iter().collect();
-        let mut asked = asked.ok_or("the record at the server takes a passphrase, and there is no terminal to ask for it at; give --recovery-passphrase-file, OBORO_RECOVERY_PASSPHRASE or --recovery-passphrase-command")?;
+        let mut asked = prompt(questions)?.ok_or("the record at the server takes a passphrase, and there is no terminal to ask for it at; give --recovery-passphrase-file, OBORO_RECOVERY_PASSPHRASE or --recovery-passphrase-command")?;
         match asked.pop() {
             Some(last) if !last.is_empty() && asked.iter().all(|it| **it == *last) => Ok(last),
             _ => Err("the passphrases differ or are empty; nothing was done, try again".into()),

@@ -65,13 +65,13 @@ pub fn watch() -> CancellationToken {
                 thread::spawn(move || {
                     runtime.block_on(async {
                         while interrupts.recv().await.is_some() {
-                            let mut terminal = terminal::hold();
+                            let mut terminal = terminal::lock();
                             if terminal.is_asking()
                                 || cancelled.is_cancelled()
                                 || !IS_LOOKED_AT.load(Ordering::SeqCst)
                             {
                                 terminal.restore();
-                                // Still held, so that no question changes it any more.
+                                // Still locked, so that no question changes it any more.
                                 process::exit(INTERRUPTED);
                             }
                             cancelled.cancel();

@@ -7,38 +7,40 @@ use oboro_rlwe::Passphrase;
 use parking_lot::{Mutex, MutexGuard};
 use std::io::{self, IsTerminal};
 
-/// How the terminal was before a question; `None` while there is none. Whoever changes the terminal holds it.
+/// How the terminal was before questions; `None` while there are none. Locked by whoever changes the terminal.
 static BEFORE: Mutex<Option<Before>> = Mutex::new(None);
 
-/// Asks for a passphrase on the terminal, if there is one. Ctrl-C ends the process; Ctrl-D is an empty answer.
+/// Asks for passphrases on the terminal, if there is one; shows nothing until all have their answers. Ctrl-C ends the
+/// process, Ctrl-D an answer.
 ///
 /// # Errors
-/// An answer that is no text or too long for a terminal.
-pub fn prompt(question: &str) -> Result<Option<Passphrase>, Failure> {
+/// An answer that is no text or too long for a terminal; a terminal that cannot be read.
+pub fn prompt(questions: &[&str]) -> Result<Option<Vec<Passphrase>>, Failure> {
     if !io::stdin().is_terminal() {
         return Ok(None);
     }
     interrupt::watch();
-    ask(question).map_err(|error| {
-        let sentence = format!("cannot read the passphrase from the terminal: {error}");
+    ask(questions).map_err(|error| {
+        let sentence = format!(
+            "cannot read the passphrase from the terminal: {error}; give it in a file instead"
+        );
         Failure::of(ErrorClass::Input, sentence)
     })
 }
 
-/// The right to change the terminal.
-pub struct Held(MutexGuard<'static, Option<Before>>);
+/// While there is one, no question changes the terminal.
+pub struct TerminalGuard(MutexGuard<'static, Option<Before>>);
 
-/// Keeps questions from changing the terminal.
-pub fn hold() -> Held {
-    Held(BEFORE.lock())
+pub fn lock() -> TerminalGuard {
+    TerminalGuard(BEFORE.lock())
 }
 
-impl Held {
+impl TerminalGuard {
     pub fn is_asking(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Puts the terminal as it was before a question.
+    /// Puts the terminal as it was before questions.
     pub fn restore(&mut self) {
         if let Some(before) = self.0.take() {
             before.restore();
@@ -51,15 +53,15 @@ use unix::{Before, ask};
 
 #[cfg(unix)]
 mod unix {
-    use super::{BEFORE, Passphrase, hold};
+    use super::{Passphrase, lock};
     use rustix::termios::{
-        LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+        InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
     };
     use std::fs::File;
     use std::io::{self, ErrorKind, Read, Write};
     use zeroize::Zeroizing;
 
-    /// The bytes that a terminal gives of one line, its end among them; it drops what is beyond.
+    /// The bytes that Linux's terminals give of one line, its end among them; they drop what is beyond.
     const LINE: usize = 4096;
     /// In place of the key that does something: none does (`_POSIX_VDISABLE`).
     const NO_KEY: u8 = if cfg!(target_os = "linux") { 0 } else { 0xff };
@@ -76,37 +78,40 @@ mod unix {
         }
     }
 
-    pub fn ask(question: &str) -> io::Result<Option<Passphrase>> {
+    pub fn ask(questions: &[&str]) -> io::Result<Option<Vec<Passphrase>>> {
         let Ok(mut terminal) = File::options().read(true).write(true).open("/dev/tty") else {
             return Ok(None);
         };
         silence(&terminal)?;
-        let answer = terminal
-            .write_all(question.as_bytes())
-            .and_then(|()| line(&terminal));
-        hold().restore();
-        answer.map(Some)
+        let answers = questions.iter().map(|question| {
+            terminal.write_all(question.as_bytes())?;
+            line(&terminal)
+        });
+        let answers: io::Result<Vec<_>> = answers.collect();
+        lock().restore();
+        Ok(Some(answers?))
     }
 
-    /// Has the terminal show nothing but the end of the line.
+    /// Has the terminal show nothing but the ends of lines, and forget what was typed before.
     fn silence(terminal: &File) -> io::Result<()> {
-        let mut before = BEFORE.lock();
+        let mut guard = lock();
         let modes = tcgetattr(terminal)?;
         let mut silent = modes.clone();
         silent.local_modes.remove(LocalModes::ECHO);
         let wanted = LocalModes::ECHONL | LocalModes::ICANON | LocalModes::ISIG;
         silent.local_modes.insert(wanted);
+        silent.input_modes.insert(InputModes::ICRNL);
         // Ctrl-Z and Ctrl-\ would leave it like that to a shell.
         for key in [SpecialCodeIndex::VSUSP, SpecialCodeIndex::VQUIT] {
             silent.special_codes[key] = NO_KEY;
         }
         let terminal = terminal.try_clone()?;
-        tcsetattr(&terminal, OptionalActions::Now, &silent)?;
-        *before = Some(Before { terminal, modes });
+        tcsetattr(&terminal, OptionalActions::Flush, &silent)?;
+        *guard.0 = Some(Before { terminal, modes });
         Ok(())
     }
 
-    /// A line as a terminal gives it, at once.
+    /// A line: a terminal gives it by one read, whether it ends with the line or with Ctrl-D.
     fn line(mut terminal: &File) -> io::Result<Passphrase> {
         let mut bytes = Zeroizing::new([0; LINE]);
         let length = loop {
@@ -117,11 +122,11 @@ mod unix {
         };
         let refused = |why: &str| Err(io::Error::new(ErrorKind::InvalidData, why));
         if length == LINE {
-            return refused("it is too long for a line; give it in a file");
+            return refused("it is too long for a line");
         }
         match str::from_utf8(&bytes[..length]) {
             Ok(line) => Ok(line.strip_suffix('\n').unwrap_or(line).to_owned().into()),
-            Err(_) => refused("it is not UTF-8; set the terminal to UTF-8 or give it in a file"),
+            Err(_) => refused("it is not UTF-8"),
         }
     }
 }
@@ -142,16 +147,17 @@ mod windows {
         pub fn restore(&self) {}
     }
 
-    pub fn ask(question: &str) -> io::Result<Option<Passphrase>> {
+    pub fn ask(questions: &[&str]) -> io::Result<Option<Vec<Passphrase>>> {
         *BEFORE.lock() = Some(Before);
-        let answer = rpassword::prompt_password(question);
+        let ask = |it: &&str| rpassword::prompt_password(it).map(Passphrase::from);
+        let answers: io::Result<Vec<_>> = questions.iter().map(ask).collect();
         BEFORE.lock().take();
-        if answer
+        if answers
             .as_ref()
             .is_err_and(|it| it.kind() == io::ErrorKind::Interrupted)
         {
             process::exit(INTERRUPTED);
         }
-        answer.map(|answer| Some(answer.into()))
+        answers.map(Some)
     }
 }

@@ -626,7 +626,7 @@ impl Dataset {
     ///
     /// # Errors
     /// New items, unless they are dropped; with a bound, one that is left out and may reach it; rows restricted before;
-    /// otherwise as [`Dataset::create`]. The bundle is unchanged, but for [`DatasetError::NotAppended`], which has the new one.
+    /// otherwise as [`Dataset::create`]. The bundle is unchanged, but for [`DatasetError::NotAppended`]: then it is as `wider` there.
     pub fn append(
         &self,
         mut rows: Shuffled,

@@ -32,8 +32,10 @@ impl Encrypted {
             let Some(after) = change(&before, call)? else {
                 return Ok(false);
             };
+            let after = Arc::new(after);
+            // First, since it is so even if something stays of what was kept.
+            *self.0.lock() = Arc::clone(&after);
             forget_kept(after.bundle())?;
-            *self.0.lock() = Arc::new(after);
             Ok(true)
         })
     }
@@ -133,14 +135,18 @@ impl Encrypted {
                 forget_kept(before.bundle())?;
             }
             let appended = before.append(rows, new_items, threads, &advance);
-            if let Err(DatasetError::NotAppended { wider, .. }) = &appended {
-                *self.0.lock() = Arc::clone(wider);
-            }
-            let after = appended?;
-            if reencrypts {
-                forget_kept(after.bundle())?;
-            }
-            *self.0.lock() = Arc::new(after);
+            let (after, ended) = match appended.map(Arc::new) {
+                Ok(after) => (after, Ok(())),
+                Err(DatasetError::NotAppended { wider, cause }) => (
+                    Arc::clone(&wider),
+                    Err(DatasetError::NotAppended { wider, cause }),
+                ),
+                Err(error) => return Err(error.into()),
+            };
+            *self.0.lock() = Arc::clone(&after);
+            let forgotten = reencrypts.then(|| forget_kept(after.bundle()));
+            ended?;
+            forgotten.transpose()?;
             Ok(())
         })
     }

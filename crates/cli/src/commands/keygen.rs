@@ -82,10 +82,11 @@ impl Arguments {
             return Ok(None);
         }
         let no_terminal = "there is no terminal to ask for a passphrase at; give --passphrase-file or OBORO_PASSPHRASE, or --passphrase-command";
-        let first = prompt("New passphrase: ")?.ok_or(no_terminal)?;
-        let second = prompt("Once more: ")?.ok_or(no_terminal)?;
-        if *first == *second && !first.is_empty() {
-            Ok(Some(first))
+        let questions = ["New passphrase: ", "Once more: "];
+        let mut asked = prompt(&questions)?.ok_or(no_terminal)?;
+        let (second, first) = (asked.pop(), asked.pop());
+        if first == second && first.as_ref().is_some_and(|it| !it.is_empty()) {
+            Ok(first)
         } else {
             Err("the passphrases differ or are empty; nothing was written, try again".into())
         }

@@ -123,11 +123,11 @@ fn at_a_terminal(owner: &Home, lines: &str) -> String {
 fn a_question_that_is_interrupted_leaves_the_terminal_as_it_was() {
     let owner = Home::new();
     let each = r#"
-first = {run(b"secret\x03")[:2] for _ in range(10)}
-second = {run(b"secret\n", b"secret\x03")[:2] for _ in range(10)}
-print(first | second)
+runs = [run(*answers) for answers in [(b"secret\x03",), (b"secret\n", b"secret\x03")] * 10]
+print({run[:2] for run in runs}, {run[2] for run in runs})
 "#;
-    assert_eq!(at_a_terminal(&owner, each), "{(130, True)}\n");
+    let text = at_a_terminal(&owner, each);
+    assert!(text.starts_with("{(130, True)} {"), "{text}");
     assert!(!owner.path("oboro.key").exists());
 }
 
@@ -135,7 +135,7 @@ print(first | second)
 fn an_answer_is_not_shown_and_a_wrong_one_is_refused_for_what_it_is() {
     let owner = Home::new();
     let each = r#"
-for answers in [(b"\x04", b"\n"), (b"secret\n", b"Secret\n"), (b"\xff\n",), (b"x" * 5000 + b"\n",), (b"secret\x1a\x1c\n",) * 2]:
+for answers in [(b"\x04", b"\n"), (b"secret\n", b"secrets\n"), (b"\xff\n",), (b"x" * 5000 + b"\n",), (b"secret\x1a\x1c\rsecret\x1a\x1c\r", b"")]:
     print(*run(*answers))
 "#;
     let text = at_a_terminal(&owner, each);
