@@ -1,11 +1,14 @@
 //! Ctrl-C: work that can be ended in order is, and says what is left and what to do next. A second one ends the process at
 //! once, as the first does anywhere else.
 
-use crate::terminal;
+use crate::terminal::{self, TerminalGuard};
 use oboro_client::{ClientError, Connection, Options};
 use std::fs;
+use std::io;
 use std::ops::ControlFlow;
 use std::process;
+#[cfg(unix)]
+use std::sync::Once;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -48,59 +51,87 @@ pub fn watch() -> CancellationToken {
     let watch = || {
         let token = CancellationToken::new();
         let cancelled = token.clone();
-        if is_ignored() {
+        if is_ignored(2) {
             return token;
         }
-        // Without the means to watch, the process ends at once, as it would have.
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .build();
-        if let Ok(runtime) = runtime {
-            // Here, and not on that thread: from now on no Ctrl-C is missed.
-            let interrupts = {
-                let _within = runtime.enter();
-                interrupts()
-            };
-            if let Ok(mut interrupts) = interrupts {
-                thread::spawn(move || {
-                    runtime.block_on(async {
-                        while interrupts.recv().await.is_some() {
-                            let mut terminal = terminal::lock();
-                            if terminal.is_asking()
-                                || cancelled.is_cancelled()
-                                || !IS_LOOKED_AT.load(Ordering::SeqCst)
-                            {
-                                terminal.restore();
-                                // Still locked, so that no question changes it any more.
-                                process::exit(INTERRUPTED);
-                            }
-                            cancelled.cancel();
-                        }
-                    });
-                });
+        on(interrupts, move || {
+            let terminal = terminal::lock();
+            if terminal.is_asking()
+                || cancelled.is_cancelled()
+                || !IS_LOOKED_AT.load(Ordering::SeqCst)
+            {
+                end(terminal, INTERRUPTED);
             }
-        }
+            cancelled.cancel();
+        });
         token
     };
     TOKEN.get_or_init(watch).clone()
 }
 
+/// Has the other signals that end a process, which from now on do so with the status that shells show, leave the terminal as
+/// it was before a question.
 #[cfg(unix)]
-fn interrupts() -> std::io::Result<tokio::signal::unix::Signal> {
+pub fn end_with_the_terminal_restored() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for kind in [SignalKind::hangup(), SignalKind::terminate()] {
+            let number = kind.as_raw_value();
+            if !is_ignored(number) {
+                on(|| signal(kind), move || end(terminal::lock(), 128 + number));
+            }
+        }
+    });
+}
+
+/// Ends the process with the terminal still locked, so that no question changes it any more.
+fn end(mut terminal: TerminalGuard, status: i32) -> ! {
+    terminal.restore();
+    process::exit(status)
+}
+
+/// Calls the function for each of these signals. Without the means to, signals do what they would have done.
+fn on(signals: impl FnOnce() -> io::Result<Signals>, act: impl Fn() + Send + 'static) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build();
+    if let Ok(runtime) = runtime {
+        // Here, and not on that thread: from now on no signal is missed.
+        let signals = {
+            let _within = runtime.enter();
+            signals()
+        };
+        if let Ok(mut signals) = signals {
+            thread::spawn(move || {
+                runtime.block_on(async {
+                    while signals.recv().await.is_some() {
+                        act();
+                    }
+                });
+            });
+        }
+    }
+}
+
+#[cfg(unix)]
+use tokio::signal::unix::Signal as Signals;
+
+#[cfg(unix)]
+fn interrupts() -> io::Result<Signals> {
     signal(SignalKind::interrupt())
 }
 
 #[cfg(windows)]
-use tokio::signal::windows::ctrl_c as interrupts;
+use tokio::signal::windows::{CtrlC as Signals, ctrl_c as interrupts};
 
-/// Whether Ctrl-C is not for this process, as for one that a shell started in the background.
-fn is_ignored() -> bool {
-    // The signals that are ignored, of which SIGINT is the second.
+/// Whether a signal is not for this process, as Ctrl-C for one that a shell started in the background.
+fn is_ignored(signal: i32) -> bool {
+    // The signals that are ignored, a bit each from the first on.
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut lines = status.lines();
     let ignored = lines.find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|it| u64::from_str_radix(it.trim(), 16).ok());
-    ignored.is_some_and(|ignored| ignored & 2 != 0)
+    ignored.is_some_and(|ignored| ignored >> (signal - 1) & 1 == 1)
 }
 
 /// Whether work goes on.

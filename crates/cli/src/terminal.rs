@@ -20,6 +20,8 @@ pub fn prompt(questions: &[&str]) -> Result<Option<Vec<Passphrase>>, Failure> {
         return Ok(None);
     }
     interrupt::watch();
+    #[cfg(unix)]
+    interrupt::end_with_the_terminal_restored();
     ask(questions).map_err(|error| {
         let sentence = format!(
             "cannot read the passphrase from the terminal: {error}; give it in a file instead"

@@ -82,15 +82,18 @@ fn names_do_not_steer_the_terminal() {
     assert!(owner.path(&format!("{NAME}.oboro")).exists());
 }
 
-/// Answers the questions of `$oboro keygen --passphrase` on a terminal: `run` gives how it ended, whether the terminal is as
+/// Answers the questions of `$oboro keygen --passphrase` on a terminal, by bytes or by a signal: `run` gives how it ended, whether the terminal is as
 /// it was, and what it showed.
 const AT_A_TERMINAL: &str = r#"
-import fcntl, os, pty, subprocess, termios
+import fcntl, os, pty, signal, subprocess, termios
 ours, theirs = pty.openpty()
 before = termios.tcgetattr(theirs)
 def controlled():
     os.setsid()
     fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+    # Whatever runs the tests may ignore them.
+    for number in [signal.SIGINT, signal.SIGHUP]:
+        signal.signal(number, signal.SIG_DFL)
 def shown(until):
     said = b""
     while until not in said:
@@ -103,7 +106,7 @@ def run(*answers):
     said = b""
     for question, answer in zip([b"New passphrase: ", b"Once more: "], answers):
         said += shown(question)
-        os.write(ours, answer)
+        process.send_signal(answer) if isinstance(answer, int) else os.write(ours, answer)
     code = process.wait()
     is_as_before = termios.tcgetattr(theirs) == before
     os.write(theirs, b"<end>")
@@ -128,6 +131,8 @@ print({run[:2] for run in runs}, {run[2] for run in runs})
 "#;
     let text = at_a_terminal(&owner, each);
     assert!(text.starts_with("{(130, True)} {"), "{text}");
+    let each = "print({run(b'secret\\n', signal.SIGTERM)[:2] for _ in range(5)}, run(signal.SIGHUP)[:2])";
+    assert_eq!(at_a_terminal(&owner, each), "{(143, True)} (129, True)\n");
     assert!(!owner.path("oboro.key").exists());
 }
 
