@@ -255,7 +255,7 @@ def test_damage_is_told_as_ever(setting: Setting) -> None:
     setting.coordinator = Coordinator(setting.cluster.address, setting.home / "store", log)
     mining = setting.owner.start(f"{MINE} --server {setting.coordinator.url}")
     _, err = mining.communicate(timeout=150)
-    assert mining.returncode == 1
+    assert mining.returncode == 8
     assert "segment 0 of dataset" in err
     assert str(setting.home) not in err
     segment.write_bytes(whole)
