@@ -57,7 +57,8 @@ BENCHES = {
 
 def run(target: str, options: str) -> str | None:
     """What is wrong with a bench."""
-    command = ["make", "--silent", target, f"BENCH={options}"]
+    # A make that another has started, as in `make nightly`, says where it is, silent or not.
+    command = ["make", "--silent", "--no-print-directory", target, f"BENCH={options}"]
     done = subprocess.run(
         command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     )

@@ -10,6 +10,7 @@ and writes the tables as Markdown. A crash, a hang or a wrong sum is a result. R
 import argparse
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -112,7 +113,7 @@ def measured(arguments: argparse.Namespace, allocators: list[Allocator]) -> Resu
     with tempfile.TemporaryDirectory(prefix="bench-alloc-") as directory:
         plan = Path(directory) / "plan"
         for job in jobs:
-            if arguments.only not in job.name:
+            if not re.search(arguments.only, job.name):
                 continue
             if job.missing is not None:
                 if job.program not in skipped:
@@ -153,7 +154,9 @@ def main() -> int:
         "--cold", action="store_true", help="HElib's job on memory as it is, which a host may hold"
     )
     parser.add_argument("--timeout", type=float, default=60, help="seconds that make a hang")
-    parser.add_argument("--only", default="", help="jobs whose names contain this")
+    parser.add_argument(
+        "--only", default="", metavar="PATTERN", help="jobs whose names the pattern matches"
+    )
     parser.add_argument("--table", type=Path, help="the Markdown file to write")
     arguments = parser.parse_args()
 

@@ -240,7 +240,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small work, one run of each")
     parser.add_argument("--runs", type=int, help="repetitions (5; 1 with --quick)")
     parser.add_argument("--timeout", type=float, default=300, help="seconds that make a hang")
-    parser.add_argument("--only", default="", help="programs whose names contain this")
+    parser.add_argument(
+        "--only", default="", metavar="PATTERN", help="programs whose names the pattern matches"
+    )
     arguments = parser.parse_args()
     runs = arguments.runs or (1 if arguments.quick else 5)
 
@@ -260,7 +262,7 @@ def main() -> int:
 
     found: list[Contestant] = []
     for kind in WORKLOADS:
-        if arguments.only not in kind.name:
+        if not re.search(arguments.only, kind.name):
             continue
         with tempfile.TemporaryDirectory(prefix="bench-programs-") as folder:
             workload = kind(Path(folder), arguments.quick, arguments.timeout)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from papers.expression import Line
-from papers.steps import Step
+from papers.steps import MAKE, Step
 
 LACKS_SOMETHING = 77
 PASSED, FAILED, SKIPPED, NOT_RUN = "passed", "failed", "skipped", "not run"
@@ -205,7 +205,7 @@ def write(path: Path, value: Any) -> None:
 
 def written(command: Sequence[str]) -> str:
     """As a person would type it."""
-    words = [word for word in command if word != "--silent"]
+    words = [word for word in command if word not in MAKE[1:]]
     parts = [word.partition("=") for word in words]
     return " ".join(
         f"{k}{eq}'{v}'" if " " in v or v[:1] == "-" else k + eq + v for k, eq, v in parts

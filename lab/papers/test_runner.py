@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from papers.runner import FAILED, NOT_RUN, PASSED, SKIPPED, Runner
-from papers.steps import Step
+from papers.steps import MAKE, Step
 
 # A step's make appends to `ran`, prints `lines`, and ends with `status`.
 MAKEFILE = """\
@@ -127,6 +127,16 @@ def test_an_interrupted_step_leaves_nothing_and_no_process(root: Path) -> None:
     assert not list((root / "kept").rglob("run-*"))
     assert not list((root / "kept").rglob("*.partial"))
     assert runner(root).known("slow", Step("s", "slow", (), 1), "why").status == NOT_RUN
+
+
+def test_a_step_prints_nothing_but_its_lines_when_another_make_has_started_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "Makefile").write_text("step:\n\t@echo '{}'\n")
+    monkeypatch.setenv("MAKELEVEL", "1")
+    monkeypatch.setenv("MAKEFLAGS", "w")
+    printed = subprocess.run([*MAKE, "step"], cwd=root, capture_output=True, text=True, check=True)
+    assert printed.stdout == "{}\n"
 
 
 def test_what_quick_runs_leave_out_says_so(root: Path) -> None:
