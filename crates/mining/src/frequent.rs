@@ -14,7 +14,7 @@ use crate::condensed::Kept;
 use crate::itemset::Itemset;
 use crate::readers::HowRead;
 use crate::release::Release;
-use crate::text::Names;
+use crate::text::{Names, escaped};
 use crate::transactions::compare_names;
 
 /// An itemset and the number of transactions that contain it.
@@ -437,7 +437,8 @@ const MINE_AGAIN: &str = "the file is altered or was written by another program;
 pub enum ItemsetsError {
     /// The text is not JSON or lacks a field.
     #[error(
-        "this is not a document of frequent itemsets ({0}); give a JSON file as the mining command writes it"
+        "this is not a document of frequent itemsets ({}); give a JSON file as the mining command writes it",
+        escaped(&.0.to_string())
     )]
     Json(#[source] serde_json::Error),
     /// More transactions than can be counted exactly.

@@ -131,7 +131,8 @@ print({run[:2] for run in runs}, {run[2] for run in runs})
 "#;
     let text = at_a_terminal(&owner, each);
     assert!(text.starts_with("{(130, True)} {"), "{text}");
-    let each = "print({run(b'secret\\n', signal.SIGTERM)[:2] for _ in range(5)}, run(signal.SIGHUP)[:2])";
+    let each =
+        "print({run(b'secret\\n', signal.SIGTERM)[:2] for _ in range(5)}, run(signal.SIGHUP)[:2])";
     assert_eq!(at_a_terminal(&owner, each), "{(143, True)} (129, True)\n");
     assert!(!owner.path("oboro.key").exists());
 }
