@@ -19,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 /// As shells have it for a process that SIGINT ends.
 pub const INTERRUPTED: i32 = 130;
 
+const SIGINT: i32 = 2;
+
 /// Whether there is work that looks at the token.
 static IS_LOOKED_AT: AtomicBool = AtomicBool::new(false);
 
@@ -51,7 +53,7 @@ pub fn watch() -> CancellationToken {
     let watch = || {
         let token = CancellationToken::new();
         let cancelled = token.clone();
-        if is_ignored(2) {
+        if is_ignored(SIGINT) {
             return token;
         }
         on(interrupts, move || {

@@ -1,4 +1,5 @@
-//! Questions on the terminal, whose answers it does not show. Where Ctrl-C ends the process, the terminal is as it was.
+//! Questions on the terminal, whose answers it does not show. Where Ctrl-C, SIGTERM or SIGHUP ends the process, the terminal
+//! is as it was.
 
 use crate::failure::Failure;
 use crate::interrupt;

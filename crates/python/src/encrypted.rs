@@ -135,18 +135,16 @@ impl Encrypted {
                 forget_kept(before.bundle())?;
             }
             let appended = before.append(rows, new_items, threads, &advance);
-            let (after, ended) = match appended.map(Arc::new) {
-                Ok(after) => (after, Ok(())),
-                Err(DatasetError::NotAppended { wider, cause }) => (
-                    Arc::clone(&wider),
-                    Err(DatasetError::NotAppended { wider, cause }),
-                ),
-                Err(error) => return Err(error.into()),
-            };
-            *self.0.lock() = Arc::clone(&after);
-            let forgotten = reencrypts.then(|| forget_kept(after.bundle()));
-            ended?;
-            forgotten.transpose()?;
+            let appended = appended.map(Arc::new);
+            let mut forgotten = Ok(());
+            if let Ok(after) | Err(DatasetError::NotAppended { wider: after, .. }) = &appended {
+                *self.0.lock() = Arc::clone(after);
+                if reencrypts {
+                    forgotten = forget_kept(after.bundle());
+                }
+            }
+            appended?;
+            forgotten?;
             Ok(())
         })
     }

@@ -82,8 +82,8 @@ fn names_do_not_steer_the_terminal() {
     assert!(owner.path(&format!("{NAME}.oboro")).exists());
 }
 
-/// Answers the questions of `$oboro keygen --passphrase` on a terminal, by bytes or by a signal: `run` gives how it ended, whether the terminal is as
-/// it was, and what it showed.
+/// Answers the questions of `$oboro keygen --passphrase` on a terminal, by bytes or by a signal: `run` gives how it ended,
+/// whether the terminal is as it was, and what it showed.
 const AT_A_TERMINAL: &str = r#"
 import fcntl, os, pty, signal, subprocess, termios
 ours, theirs = pty.openpty()
