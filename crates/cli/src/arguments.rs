@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::interrupt::connect;
 use crate::output::waits;
 use crate::secret_command::{MOST, output_of};
-use crate::terminal::prompt;
+use crate::terminal::{agreed, prompt};
 use clap::{Args, ValueEnum};
 use oboro_client::{Connection, Identity, Options};
 use oboro_format::ErrorClass;
@@ -344,11 +344,10 @@ impl RecoveryPassphraseArguments {
         if let Some(given) = given.passphrase()? {
             return Ok(given);
         }
-        let mut asked = prompt(questions)?.ok_or("the record at the server takes a passphrase, and there is no terminal to ask for it at; give --recovery-passphrase-file, OBORO_RECOVERY_PASSPHRASE or --recovery-passphrase-command")?;
-        match asked.pop() {
-            Some(last) if !last.is_empty() && asked.iter().all(|it| **it == *last) => Ok(last),
-            _ => Err("the passphrases differ or are empty; nothing was done, try again".into()),
-        }
+        let asked = prompt(questions)?.ok_or("the record at the server takes a passphrase, and there is no terminal to ask for it at; give --recovery-passphrase-file, OBORO_RECOVERY_PASSPHRASE or --recovery-passphrase-command")?;
+        agreed(asked).ok_or_else(|| {
+            "the passphrases differ or are empty; nothing was done, try again".into()
+        })
     }
 }
 

@@ -71,10 +71,10 @@ pub fn watch() -> CancellationToken {
     TOKEN.get_or_init(watch).clone()
 }
 
-/// Has the other signals that end a process, which from now on do so with the status that shells show, leave the terminal as
-/// it was before a question.
+/// Has SIGHUP and SIGTERM put the terminal as it was before questions, and then end the process with the status that shells
+/// show for them.
 #[cfg(unix)]
-pub fn end_with_the_terminal_restored() {
+pub fn restore_the_terminal_when_ended() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         for kind in [SignalKind::hangup(), SignalKind::terminate()] {
@@ -126,7 +126,7 @@ fn interrupts() -> io::Result<Signals> {
 #[cfg(windows)]
 use tokio::signal::windows::{CtrlC as Signals, ctrl_c as interrupts};
 
-/// Whether a signal is not for this process, as Ctrl-C for one that a shell started in the background.
+/// Whether a signal is not for this process, as Ctrl-C for one that a shell started in the background. Only Linux tells.
 fn is_ignored(signal: i32) -> bool {
     // The signals that are ignored, a bit each from the first on.
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -2,7 +2,6 @@
 //! is as it was.
 
 use crate::failure::Failure;
-use crate::interrupt;
 use oboro_format::ErrorClass;
 use oboro_rlwe::Passphrase;
 use parking_lot::{Mutex, MutexGuard};
@@ -20,15 +19,19 @@ pub fn prompt(questions: &[&str]) -> Result<Option<Vec<Passphrase>>, Failure> {
     if !io::stdin().is_terminal() {
         return Ok(None);
     }
-    interrupt::watch();
-    #[cfg(unix)]
-    interrupt::end_with_the_terminal_restored();
     ask(questions).map_err(|error| {
         let sentence = format!(
             "cannot read the passphrase from the terminal: {error}; give it in a file instead"
         );
         Failure::of(ErrorClass::Input, sentence)
     })
+}
+
+/// The passphrase that all answers are; none if they differ or are empty.
+pub fn agreed(mut answers: Vec<Passphrase>) -> Option<Passphrase> {
+    let last = answers.pop()?;
+    let is_one = !last.is_empty() && answers.iter().all(|it| *it == last);
+    is_one.then_some(last)
 }
 
 /// While there is one, no question changes the terminal.
@@ -57,8 +60,11 @@ use unix::{Before, ask};
 #[cfg(unix)]
 mod unix {
     use super::{Passphrase, lock};
+    use crate::interrupt;
+    use rustix::process::getpgrp;
     use rustix::termios::{
-        InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+        InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush,
+        tcgetattr, tcgetpgrp, tcsetattr,
     };
     use std::fs::File;
     use std::io::{self, ErrorKind, Read, Write};
@@ -76,8 +82,11 @@ mod unix {
 
     impl Before {
         pub fn restore(&self) {
-            // As far as possible.
-            let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.modes);
+            // In the background the terminal is a shell's, which has its own modes.
+            if tcgetpgrp(&self.terminal) == Ok(getpgrp()) {
+                // As far as possible.
+                let _ = change(&self.terminal, &self.modes);
+            }
         }
     }
 
@@ -85,6 +94,10 @@ mod unix {
         let Ok(mut terminal) = File::options().read(true).write(true).open("/dev/tty") else {
             return Ok(None);
         };
+        // Stops the process while it is in the background. Signals end it there as they end others: only then are they watched.
+        tcflush(&terminal, QueueSelector::IFlush)?;
+        interrupt::watch();
+        interrupt::restore_the_terminal_when_ended();
         silence(&terminal)?;
         let answers = questions.iter().map(|question| {
             terminal.write_all(question.as_bytes())?;
@@ -95,7 +108,13 @@ mod unix {
         Ok(Some(answers?))
     }
 
-    /// Has the terminal show nothing but the ends of lines, and forget what was typed before.
+    /// Sets modes and drops what was typed: it is no answer, and if it is a part of one, not for who reads next.
+    fn change(terminal: &File, modes: &Termios) -> io::Result<()> {
+        tcsetattr(terminal, OptionalActions::Now, modes)?;
+        Ok(tcflush(terminal, QueueSelector::IFlush)?)
+    }
+
+    /// Has the terminal show nothing but the ends of lines.
     fn silence(terminal: &File) -> io::Result<()> {
         let mut guard = lock();
         let modes = tcgetattr(terminal)?;
@@ -103,13 +122,14 @@ mod unix {
         silent.local_modes.remove(LocalModes::ECHO);
         let wanted = LocalModes::ECHONL | LocalModes::ICANON | LocalModes::ISIG;
         silent.local_modes.insert(wanted);
+        silent.input_modes.remove(InputModes::IGNCR);
         silent.input_modes.insert(InputModes::ICRNL);
         // Ctrl-Z and Ctrl-\ would leave it like that to a shell.
         for key in [SpecialCodeIndex::VSUSP, SpecialCodeIndex::VQUIT] {
             silent.special_codes[key] = NO_KEY;
         }
         let terminal = terminal.try_clone()?;
-        tcsetattr(&terminal, OptionalActions::Flush, &silent)?;
+        change(&terminal, &silent)?;
         *guard.0 = Some(Before { terminal, modes });
         Ok(())
     }
@@ -140,7 +160,7 @@ use windows::{Before, ask};
 #[cfg(windows)]
 mod windows {
     use super::{BEFORE, Passphrase};
-    use crate::interrupt::INTERRUPTED;
+    use crate::interrupt::{self, INTERRUPTED};
     use std::{io, process};
 
     /// Not known: where Ctrl-C ends a question, the console may be left without echo.
@@ -151,6 +171,7 @@ mod windows {
     }
 
     pub fn ask(questions: &[&str]) -> io::Result<Option<Vec<Passphrase>>> {
+        interrupt::watch();
         *BEFORE.lock() = Some(Before);
         let ask = |it: &&str| rpassword::prompt_password(it).map(Passphrase::from);
         let answers: io::Result<Vec<_>> = questions.iter().map(ask).collect();

@@ -626,7 +626,7 @@ impl Dataset {
     ///
     /// # Errors
     /// New items, unless they are dropped; with a bound, one that is left out and may reach it; rows restricted before;
-    /// otherwise as [`Dataset::create`]. The bundle is unchanged, but for [`DatasetError::NotAppended`]: then it is as `wider` there.
+    /// otherwise as [`Dataset::create`]. The bundle is unchanged, but with [`DatasetError::NotAppended`]: its `wider` is the bundle then.
     pub fn append(
         &self,
         mut rows: Shuffled,

@@ -4,7 +4,7 @@ use crate::Outcome;
 use crate::arguments::PassphraseArguments;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::terminal::prompt;
+use crate::terminal::{agreed, prompt};
 use oboro_rlwe::{MasterKey, Passphrase};
 use oboro_system::{is_pipe, unbuffered_stdout};
 use serde_json::json;
@@ -83,12 +83,9 @@ impl Arguments {
         }
         let no_terminal = "there is no terminal to ask for a passphrase at; give --passphrase-file or OBORO_PASSPHRASE, or --passphrase-command";
         let questions = ["New passphrase: ", "Once more: "];
-        let mut asked = prompt(&questions)?.ok_or(no_terminal)?;
-        let (second, first) = (asked.pop(), asked.pop());
-        if first == second && first.as_ref().is_some_and(|it| !it.is_empty()) {
-            Ok(first)
-        } else {
-            Err("the passphrases differ or are empty; nothing was written, try again".into())
-        }
+        let asked = prompt(&questions)?.ok_or(no_terminal)?;
+        let passphrase = agreed(asked)
+            .ok_or("the passphrases differ or are empty; nothing was written, try again")?;
+        Ok(Some(passphrase))
     }
 }

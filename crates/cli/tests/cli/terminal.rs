@@ -83,9 +83,9 @@ fn names_do_not_steer_the_terminal() {
 }
 
 /// Answers the questions of `$oboro keygen --passphrase` on a terminal, by bytes or by a signal: `run` gives how it ended,
-/// whether the terminal is as it was, and what it showed.
+/// whether the terminal is as it was with nothing typed left, and what it showed.
 const AT_A_TERMINAL: &str = r#"
-import fcntl, os, pty, signal, subprocess, termios
+import fcntl, os, pty, select, signal, subprocess, sys, termios
 ours, theirs = pty.openpty()
 before = termios.tcgetattr(theirs)
 def controlled():
@@ -99,8 +99,15 @@ def shown(until):
     while until not in said:
         said += os.read(ours, 100)
     return said
+def is_left():
+    lineless = termios.tcgetattr(theirs)
+    lineless[3] &= ~termios.ICANON
+    termios.tcsetattr(theirs, termios.TCSANOW, lineless)
+    readable, _, _ = select.select([theirs], [], [], 0)
+    termios.tcsetattr(theirs, termios.TCSAFLUSH, before)
+    return bool(readable)
+command = [os.environ["oboro"], "keygen", "--passphrase"]
 def run(*answers):
-    command = [os.environ["oboro"], "keygen", "--passphrase"]
     ends = dict(stdin=theirs, stdout=theirs, stderr=theirs)
     process = subprocess.Popen(command, preexec_fn=controlled, **ends)
     said = b""
@@ -108,7 +115,7 @@ def run(*answers):
         said += shown(question)
         process.send_signal(answer) if isinstance(answer, int) else os.write(ours, answer)
     code = process.wait()
-    is_as_before = termios.tcgetattr(theirs) == before
+    is_as_before = termios.tcgetattr(theirs) == before and not is_left()
     os.write(theirs, b"<end>")
     return code, is_as_before, said + shown(b"<end>")
 "#;
@@ -131,17 +138,33 @@ print({run[:2] for run in runs}, {run[2] for run in runs})
 "#;
     let text = at_a_terminal(&owner, each);
     assert!(text.starts_with("{(130, True)} {"), "{text}");
-    let each =
-        "print({run(b'secret\\n', signal.SIGTERM)[:2] for _ in range(5)}, run(signal.SIGHUP)[:2])";
+    let each = "print({run(b'secret\\nsec', signal.SIGTERM)[:2] for _ in range(5)}, run(signal.SIGHUP)[:2])";
     assert_eq!(at_a_terminal(&owner, each), "{(143, True)} (129, True)\n");
     assert!(!owner.path("oboro.key").exists());
+}
+
+#[test]
+fn a_question_in_the_background_ends_by_a_signal() {
+    let owner = Home::new();
+    let each = r#"
+shell = f"""
+import os, subprocess
+process = subprocess.Popen({command}, process_group=0)
+os.waitpid(process.pid, os.WUNTRACED)
+process.terminate()
+process.send_signal({signal.SIGCONT})
+print(process.wait(10))
+"""
+print(subprocess.check_output([sys.executable, "-c", shell], preexec_fn=controlled, stdin=theirs, text=True))
+"#;
+    assert_eq!(at_a_terminal(&owner, each), "-15\n\n");
 }
 
 #[test]
 fn an_answer_is_not_shown_and_a_wrong_one_is_refused_for_what_it_is() {
     let owner = Home::new();
     let each = r#"
-for answers in [(b"\x04", b"\n"), (b"secret\n", b"secrets\n"), (b"\xff\n",), (b"x" * 5000 + b"\n",), (b"secret\x1a\x1c\rsecret\x1a\x1c\r", b"")]:
+for answers in [(b"\x04", b"\n"), (b"secret\n", b"secrets\n"), (b"\xff\nsecret\n",), (b"x" * 5000 + b"\n",), (b"secret\x1a\x1c\rsecret\x1a\x1c\r", b"")]:
     print(*run(*answers))
 "#;
     let text = at_a_terminal(&owner, each);
