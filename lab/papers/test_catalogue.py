@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from papers import catalogue
 from papers.__main__ import NOT_ASKED_FOR, REFERENCE
 from papers.results import Results
 from papers.runner import PASSED, SKIPPED
-from papers.steps import STEPS
+from papers.steps import ALLOC_JOBS, STEPS
 from papers.verdict import Verdict
 
 ITEM = {"id": "one", "paper": "p", "kind": "table", "at": "", "title": "t", "found": "f"}
@@ -117,3 +118,9 @@ def test_a_missing_test_is_noticed(tmp_path: Path) -> None:
     # Put together here, so that this file does not contain it.
     known = catalogue.load(written(tmp_path / "c.toml", fields(tests=[named + "_" + "not"])))
     assert len(catalogue.problems(known, {}, set(), False)) == 1
+
+
+def test_the_allocators_jobs_that_items_speak_of_are_run() -> None:
+    spoken_of = set(re.findall(r"alloc\[program=([^;\]]*)", catalogue.CATALOGUE.read_text()))
+    assert {name for name in spoken_of if not re.search(ALLOC_JOBS, name)} == set()
+    assert "walk of 32 KiB" in spoken_of
