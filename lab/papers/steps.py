@@ -15,7 +15,7 @@ MAKE = ("make", "--silent", "--no-print-directory")
 ENGINE = ("Cargo.lock", "crates", "fcmalloc/src", "fcmalloc/include", "lab/src")
 
 # The papers' job, what they say of other patterns, and the programs that they leave for later.
-ALLOC_JOBS = "tables|NTL|producer|frees|walk|python|sqlite|redis|gcc|git|nginx"
+ALLOC_JOBS = "tables|NTL|producer|free|walk|python|sqlite|redis|gcc|git|nginx"
 NUMA = tuple(f"lab/bench/numa_{part}.py" for part in ("copies", "emulated", "library", "model"))
 
 
