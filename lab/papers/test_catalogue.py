@@ -49,6 +49,65 @@ def test_every_item_has_a_verdict_in_the_reference_run() -> None:
             assert excused or set(item.steps) & reference.left_out, item.id
 
 
+def papers_rows(item: str) -> dict[str, list[float]]:
+    """The numbers of a paper in the rows of an item, by the row's label."""
+    [found] = [one for one in catalogue.load().items if one.id == item]
+    return {row.label: [float(of) for of in row.paper.values()] for row in found.rows if row.paper}
+
+
+def test_benches_print_the_papers_times_of_arrays_as_the_catalogue_has_them() -> None:
+    shown = 0
+    lines = Results.read(REFERENCE / "results.json").lines["numa"]
+    # The field that tells the rows of a table apart, its first power of ten, and kilocycles a unit.
+    for table, field, first, unit in (
+        ("3-1", "elements", 3, 1),
+        ("3-2", "stride", 0, 1e3),
+        ("3-3", "stride", 0, 1e3),
+    ):
+        rows = enumerate(papers_rows(f"numa-table-{table}").values(), first)
+        times = {10**power: row for power, row in rows}
+        for line in lines:
+            if line.get("table") == table:
+                printed = line["paper"]["kilocycles"]
+                in_units = [printed[case] / unit for case in ("ocr", "worst", "best")]
+                assert in_units == times[line[field]]
+                shown += 1
+    assert shown >= 14
+
+
+def test_benches_print_the_papers_times_of_counting_as_the_catalogue_has_them() -> None:
+    rows = papers_rows("numa-table-6-3")
+    times = {name: rows[f"by {name}"] for name in ("item", "transaction")}
+    times["random"] = rows["at random"]
+    lines = Results.read(REFERENCE / "results.json").lines["numa"]
+    [table] = [line["table_6_3"]["rows"] for line in lines if line.get("bench") == "numa"]
+    libraries = dict.fromkeys(row["paper_library"] for row in table)
+    assert len(libraries) == 2
+    for row in table:
+        number = list(libraries).index(row["paper_library"])
+        assert row["paper_seconds"] == times[row["placement"]][number]
+    [model] = [line for line in lines if line.get("bench") == "numa model"]
+    for number, library in enumerate(libraries):
+        for name, ratio in model["paper_seconds_over_transaction"][library].items():
+            assert ratio == times[name][number] / times["transaction"][number]
+
+
+def test_benches_print_the_papers_phases_as_the_catalogue_has_them() -> None:
+    rows = papers_rows("fcmalloc-table-6")
+    printed = Results.read(REFERENCE / "results.json").lines["table6"][-1]["paper"]["rows"]
+    main = [row["main_seconds"] for row in printed]
+    assert rows["modulus switch"] == [phases["modDownToLevel"] for phases in main]
+    assert rows["product"] == [phases["tensorProduct"] for phases in main]
+    for label, field in (
+        ("initial", "initial_seconds"),
+        ("freeing", "freeing_seconds"),
+        ("main, total", "main_and_freeing_seconds"),
+        ("terminal", "terminal_seconds"),
+        ("peak", "peak_gigabytes"),
+    ):
+        assert rows[label] == [row[field] for row in printed], label
+
+
 # Steps that the committed reference lacks: there was no time for them. The page says so, too.
 LACKING: set[str] = set()
 
