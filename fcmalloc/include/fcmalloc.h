@@ -48,7 +48,8 @@ size_t fc_trim(void);
 int fc_reserve(size_t bytes);
 
 // What the allocator holds and has done since the program started. Byte counts refer to address
-// space that was ever handed out, which is what can be resident.
+// space that was ever handed out; what is touched ahead of that, up to 64 MiB and a huge page for
+// each heap, can be resident, too.
 struct fc_stats {
     uint64_t in_use_small;     // bytes in blocks of the size classes, handed to the program
     uint64_t in_use_large;     // bytes in large blocks, handed to the program

@@ -319,8 +319,28 @@ static struct fc_run *steal_from_elsewhere(struct fc_heap *heap, uint32_t pages)
     return run;
 }
 
-// Makes the never-used pages up to `end` ready for use. Whether they are touched then.
-static bool make_ready(struct fc_large_bins *large_bins, char *end) {
+// Puts pages that are in no list into the bins. Without a descriptor they are lost.
+static void bin_pages(struct fc_heap *heap, char *start, char *end, bool zero) {
+    uint32_t pages = (uint32_t)((size_t)(end - start) >> FC_PAGE_SHIFT);
+    struct fc_run *run = pages > 0 ? describe(&heap->large_bins, start, pages, zero) : NULL;
+    if (run != NULL) {
+        run->touched = true;  // or parts of it
+        bin(heap, run);
+    }
+}
+
+// Puts what a slice leaves to the heap into its bins.
+static void bin_left(struct fc_heap *heap, const struct fc_slice *slice) {
+    for (int i = 0; i < 2; i++) {
+        bin_pages(heap, slice->left[i].start, slice->left[i].end, true);
+        heap->large_bins.shared.taken += (size_t)(slice->left[i].end - slice->left[i].start);
+    }
+}
+
+// Makes the never-used pages up to `end` ready for use by a request of so many bytes. Whether they
+// are touched then.
+static bool make_ready(struct fc_heap *heap, char *end, size_t request) {
+    struct fc_large_bins *large_bins = &heap->large_bins;
     size_t bytes = (size_t)(end - large_bins->top);
     char *from = large_bins->ready > large_bins->top ? large_bins->ready : large_bins->top;
     if (!fc_prefault_own(bytes, fc_large_bins_used(large_bins))) {
@@ -328,6 +348,11 @@ static bool make_ready(struct fc_large_bins *large_bins, char *end) {
     }
     if (end > from) {
         large_bins->ready = fc_prefault(from, end, large_bins->end);
+        if (fc_shared_is_for(request)) {
+            struct fc_slice slice;
+            fc_shared_ahead((size_t)(large_bins->ready - from), &slice);
+            bin_left(heap, &slice);
+        }
     }
     return bytes <= FC_PREFAULT_BATCH;
 }
@@ -367,20 +392,10 @@ static struct fc_run *fresh(struct fc_heap *heap, uint32_t pages, bool joined, b
             return NULL;
         }
     }
-    run->touched = prefault && make_ready(large_bins, large_bins->top + more) && before == NULL;
+    run->touched = prefault && make_ready(heap, large_bins->top + more, bytes) && before == NULL;
     large_bins->top += more;
     count_used(large_bins, more);
     return run;
-}
-
-// Puts pages that are in no list into the bins. Without a descriptor they are lost.
-static void bin_pages(struct fc_heap *heap, char *start, char *end, bool zero) {
-    uint32_t pages = (uint32_t)((size_t)(end - start) >> FC_PAGE_SHIFT);
-    struct fc_run *run = pages > 0 ? describe(&heap->large_bins, start, pages, zero) : NULL;
-    if (run != NULL) {
-        run->touched = true;  // or parts of it
-        bin(heap, run);
-    }
 }
 
 // Moves what is already touched to where the heap's policy wants it.
@@ -418,13 +433,21 @@ static struct fc_run *take_own(struct fc_heap *heap, uint32_t pages, bool prefau
     return run != NULL ? run : fresh(heap, pages, true, prefault);
 }
 
+// Bytes of the heap's own regions that were ever used; a little less where slices are not used yet.
+static size_t used_of_own(const struct fc_large_bins *large_bins) {
+    size_t used = fc_large_bins_used(large_bins);
+    return used > large_bins->shared.taken ? used - large_bins->shared.taken : 0;
+}
+
 // Takes a slice of what small heaps share: several times `bytes`, if the heap has some already.
 static bool grow_shared(struct fc_heap *heap, size_t bytes) {
     struct fc_large_bins *large_bins = &heap->large_bins;
-    size_t several = large_bins->shared.taken / SLICE_SHARE / bytes;
+    size_t share = large_bins->shared.taken / SLICE_SHARE;
+    size_t several = (share < FC_HUGE_PAGE ? share : FC_HUGE_PAGE) / bytes;
+    bool small = fc_shared_is_small(large_bins->shared.taken);
     struct fc_slice slice;
-    if (!fc_shared_is_for(large_bins->shared.taken, bytes) ||
-        !fc_shared_take(bytes, (several > 0 ? several : 1) * bytes, &slice)) {
+    if (!fc_shared_is_for(bytes) || (!small && !fc_shared_is_small(used_of_own(large_bins))) ||
+        !fc_shared_take(bytes, (several > 0 ? several : 1) * bytes, !small, &slice)) {
         return false;
     }
     if (slice.granted.start == large_bins->shared.end) {
@@ -436,10 +459,7 @@ static bool grow_shared(struct fc_heap *heap, size_t bytes) {
     }
     large_bins->shared.end = slice.granted.end;
     large_bins->shared.taken += (size_t)(slice.granted.end - slice.granted.start);
-    for (int i = 0; i < 2; i++) {
-        bin_pages(heap, slice.left[i].start, slice.left[i].end, true);
-        large_bins->shared.taken += (size_t)(slice.left[i].end - slice.left[i].start);
-    }
+    bin_left(heap, &slice);
     return true;
 }
 

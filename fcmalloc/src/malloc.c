@@ -13,6 +13,7 @@
 #include "os.h"
 #include "poison.h"
 #include "report.h"
+#include "shared.h"
 #include "span.h"
 
 // Bytes reserved for the staggered start of a large block: all lines of a page but the first.
@@ -447,6 +448,7 @@ size_t fc_trim(void) {
     for (unsigned id = 0; id < fc_heap_count(); id++) {
         bytes += fc_large_bins_purge(fc_heap_at(id));
     }
+    fc_shared_release();
     return bytes;
 }
 
@@ -456,5 +458,9 @@ void fc_policy_changed(void) {
 }
 
 int fc_reserve(size_t bytes) {
-    return fc_heap_here() != NULL && fc_space_populate(bytes) ? 0 : ENOMEM;
+    if (fc_heap_here() == NULL || !fc_space_populate(bytes)) {
+        return ENOMEM;
+    }
+    fc_shared_release();  // heaps take what is reserved instead
+    return 0;
 }

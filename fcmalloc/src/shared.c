@@ -1,14 +1,21 @@
 #include "shared.h"
 
 #include "numa.h"
+#include "options.h"
+#include "os.h"
 #include "prefault.h"
 #include "space.h"
 
-// A heap that has taken this much is large enough for huge pages of its own.
+// A heap of this size is large enough for huge pages of its own.
 #define SMALL_HEAP ((size_t)16 << 20)
 // Longer requests are not cut from what is shared: free runs merge with neighbours of the same heap
 // only.
 #define LONGEST_REQUEST ((size_t)256 << 10)
+// A byte is touched ahead for so many that heaps touch of their own, up to this much, or this share
+// of the address space.
+#define AHEAD_SHARE 12
+#define AHEAD_MOST ((size_t)64 << 20)
+#define AHEAD_SPACE 256
 
 // Taken after a heap's large bins' lock and before the space's.
 static struct fc_lock lock;
@@ -24,20 +31,38 @@ static struct {
     unsigned others;  // regions being touched by threads that hold no lock of this file
 } region;
 
-bool fc_shared_is_for(size_t taken, size_t bytes) {
-    return taken < SMALL_HEAP && bytes <= LONGEST_REQUEST && !fc_numa_matters() &&
+// What is touched ahead while other heaps grow. When all of it was granted, another region follows.
+// Under the lock.
+static struct {
+    char *next;
+    char *touched;  // nothing is granted from there on
+    char *end;
+    size_t owed;  // bytes to be touched
+    bool busy;    // a thread without the lock touches pages from `touched` on
+} ahead;
+
+bool fc_shared_is_for(size_t bytes) {
+    return bytes <= LONGEST_REQUEST && !fc_numa_matters() &&
            atomic_load_explicit(&fc_space.reserved, memory_order_relaxed) == 0;
+}
+
+bool fc_shared_is_small(size_t bytes) { return bytes < SMALL_HEAP; }
+
+// The next `bytes` of address space, or NULL.
+static char *advance(size_t bytes) {
+    fc_lock_take(&fc_space.lock);
+    // What is reserved, or about to be, is charged already, and not for here.
+    bool reserved = fc_space.claimed > fc_space.frontier || fc_space.populated > fc_space.frontier;
+    char *start = reserved ? NULL : fc_space_advance(bytes);
+    fc_lock_drop(&fc_space.lock);
+    return start;
 }
 
 // Extends the region, or begins another that has `bytes`; then what is left of it is the caller's.
 // Under the lock.
 static bool extend(size_t bytes, struct fc_slice *out) {
     size_t size = fc_round_up(bytes, fc_space.granule);
-    fc_lock_take(&fc_space.lock);
-    // What is reserved is charged already, and not for here.
-    bool reserved = fc_space.populated > fc_space.frontier;
-    char *start = reserved ? NULL : fc_space_advance(size);
-    fc_lock_drop(&fc_space.lock);
+    char *start = advance(size);
     if (start == NULL) {
         return false;
     }
@@ -86,28 +111,110 @@ static void touch(struct fc_slice *slice) {
     }
 }
 
-bool fc_shared_take(size_t bytes, size_t wish, struct fc_slice *out) {
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+// As many requests of `bytes` as there are in `rest`, up to `wish`.
+static size_t several(size_t bytes, size_t wish, size_t rest) {
+    return wish < rest ? wish : rest / bytes * bytes;
+}
+
+// A slice of the region. Under the lock.
+static bool take(size_t bytes, size_t wish, struct fc_slice *out) {
+    if ((size_t)(region.end - region.next) < bytes && !extend(bytes, out)) {
+        return false;
+    }
+    size_t granted = several(bytes, wish, (size_t)(region.end - region.next));
+    out->granted = (struct fc_pages){region.next, region.next + granted};
+    region.next += granted;
+    out->touched = region.next <= region.touched;
+    if (!out->touched && fc_prefault_shared(1)) {
+        touch(out);
+        out->touched = true;
+    }
+    if (!out->touched) {
+        char *start = region.untouched.start;
+        region.untouched.start = start != NULL ? start : out->granted.start;
+        region.untouched.end = out->granted.end;
+    }
+    return true;
+}
+
+// A slice of what was touched ahead. Under the lock.
+static bool take_ahead(size_t bytes, size_t wish, struct fc_slice *out) {
+    size_t rest = (size_t)(ahead.touched - ahead.next);
+    if (rest < bytes) {
+        return false;
+    }
+    size_t granted = several(bytes, wish, rest);
+    out->granted = (struct fc_pages){ahead.next, ahead.next + granted};
+    out->touched = true;
+    ahead.next += granted;
+    return true;
+}
+
+bool fc_shared_take(size_t bytes, size_t wish, bool only_ahead, struct fc_slice *out) {
     *out = (struct fc_slice){0};
     fc_lock_take(&lock);
-    bool done = (size_t)(region.end - region.next) >= bytes || extend(bytes, out);
-    if (done) {
-        size_t rest = (size_t)(region.end - region.next);
-        size_t granted = wish < rest ? wish : rest / bytes * bytes;
-        out->granted = (struct fc_pages){region.next, region.next + granted};
-        region.next += granted;
-        out->touched = region.next <= region.touched;
-        if (!out->touched && fc_prefault_shared(1)) {
-            touch(out);
-            out->touched = true;
-        }
-        if (!out->touched) {
-            char *start = region.untouched.start;
-            region.untouched.start = start != NULL ? start : out->granted.start;
-            region.untouched.end = out->granted.end;
-        }
-    }
+    bool done = take_ahead(bytes, wish, out) || (!only_ahead && take(bytes, wish, out));
     fc_lock_drop(&lock);
     return done;
+}
+
+// Whether the limit allows that one huge page more is resident.
+static bool limit_allows(void) {
+    size_t footprint = atomic_load_explicit(&fc_space.footprint, memory_order_relaxed);
+    size_t resident = footprint + (size_t)(ahead.touched - ahead.next) + FC_HUGE_PAGE;
+    return resident <= fc_options.limit;
+}
+
+// Whether there are pages to touch ahead, of another region if hardly any of this one are left;
+// those are the caller's. Under the lock.
+static bool has_room(struct fc_slice *out) {
+    if (ahead.touched < ahead.end) {
+        return true;
+    }
+    if ((size_t)(ahead.end - ahead.next) >= LONGEST_REQUEST) {
+        ahead.owed = 0;  // nobody asks for what there is
+        return false;
+    }
+    size_t size = smaller(AHEAD_MOST, fc_space.whole / AHEAD_SPACE);
+    char *start = size >= FC_HUGE_PAGE ? advance(size) : NULL;
+    if (start == NULL) {
+        return false;
+    }
+    out->left[0] = (struct fc_pages){ahead.next, ahead.end};
+    ahead.next = ahead.touched = start;
+    ahead.end = start + size;
+    return true;
+}
+
+void fc_shared_ahead(size_t bytes, struct fc_slice *out) {
+    *out = (struct fc_slice){0};
+    if (!fc_prefault_shared(1)) {
+        return;
+    }
+    fc_lock_take(&lock);
+    ahead.owed += bytes / AHEAD_SHARE;
+    if (ahead.owed >= FC_HUGE_PAGE && !ahead.busy && limit_allows() && has_room(out)) {
+        ahead.busy = true;
+        char *from = ahead.touched;
+        fc_lock_drop(&lock);
+        char *touched = fc_prefault(from, from + FC_PAGE, ahead.end);
+        fc_lock_take(&lock);
+        ahead.touched = touched;
+        ahead.owed -= smaller((size_t)(touched - from), ahead.owed);
+        ahead.busy = false;
+    }
+    fc_lock_drop(&lock);
+}
+
+void fc_shared_release(void) {
+    fc_lock_take(&lock);
+    if (!ahead.busy && ahead.touched > ahead.next) {
+        (void)fc_os_purge(ahead.next, (size_t)(ahead.touched - ahead.next));
+        ahead.touched = ahead.next;
+    }
+    fc_lock_drop(&lock);
 }
 
 void fc_shared_hold(void) { fc_lock_take(&lock); }

@@ -2,7 +2,8 @@
 //
 // A heap's own region leaves the last huge page unused in part: one for each heap, which is much
 // for many threads that use a few megabytes each. Small heaps share a region, so that it is one
-// page for all of them, and its memory is touched ahead as soon as the program is large.
+// page for all of them, and its memory is touched ahead as soon as the program is large. Some is
+// touched while other heaps grow, so that the threads that a large program starts find it ready.
 
 #ifndef FC_SHARED_H
 #define FC_SHARED_H
@@ -24,12 +25,23 @@ struct fc_slice {
     struct fc_pages left[2];
 };
 
-// Whether a heap that has taken so many bytes from here gets its next request here.
-bool fc_shared_is_for(size_t taken, size_t bytes);
+// Whether such requests are served here.
+bool fc_shared_is_for(size_t bytes);
+// Whether a heap of so many bytes is small. One that has taken more from here gets only what was
+// touched ahead, while what it has elsewhere is small.
+bool fc_shared_is_small(size_t bytes);
 
-// At least `bytes` of pages, `wish` if the region has as many, directly behind those granted last
-// where possible. False where no address space is left.
-bool fc_shared_take(size_t bytes, size_t wish, struct fc_slice *out);
+// At least `bytes` of pages, `wish` if there are as many: of those touched ahead or, without
+// `only_ahead`, of the region. Directly behind those granted last where possible. False where none
+// are left.
+bool fc_shared_take(size_t bytes, size_t wish, bool only_ahead, struct fc_slice *out);
+
+// Touches pages ahead, now and then, for a heap that has touched so many bytes of its own for
+// requests as are served here. Grants nothing, but may leave the heap the rest of a region.
+void fc_shared_ahead(size_t bytes, struct fc_slice *out);
+
+// Releases the physical memory of what was touched ahead.
+void fc_shared_release(void);
 
 // For fork.
 void fc_shared_hold(void);
