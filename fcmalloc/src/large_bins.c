@@ -350,7 +350,7 @@ static bool make_ready(struct fc_heap *heap, char *end, size_t request) {
         large_bins->ready = fc_prefault(from, end, large_bins->end);
         if (fc_shared_is_for(request)) {
             struct fc_slice slice;
-            fc_shared_ahead((size_t)(large_bins->ready - from), &slice);
+            fc_shared_touch_ahead((size_t)(large_bins->ready - from), &slice);
             bin_left(heap, &slice);
         }
     }

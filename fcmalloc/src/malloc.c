@@ -448,8 +448,7 @@ size_t fc_trim(void) {
     for (unsigned id = 0; id < fc_heap_count(); id++) {
         bytes += fc_large_bins_purge(fc_heap_at(id));
     }
-    fc_shared_release();
-    return bytes;
+    return bytes + fc_shared_release();
 }
 
 void fc_policy_changed(void) {
@@ -461,6 +460,6 @@ int fc_reserve(size_t bytes) {
     if (fc_heap_here() == NULL || !fc_space_populate(bytes)) {
         return ENOMEM;
     }
-    fc_shared_release();  // heaps take what is reserved instead
+    (void)fc_shared_release();  // heaps take what is reserved instead
     return 0;
 }

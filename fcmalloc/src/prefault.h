@@ -6,7 +6,7 @@
 // Which of the two is cheaper depends on the machine and on the moment: a huge page that the kernel
 // has at hand costs a fraction of 512 page faults; one that it has to compact memory for, or that a
 // hypervisor has to find memory for, several times as much as those. So the processor time of both
-// is measured, on memory that is needed anyway.
+// is measured, on memory that is touched anyway.
 
 #ifndef FC_PREFAULT_H
 #define FC_PREFAULT_H

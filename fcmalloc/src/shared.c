@@ -12,10 +12,10 @@
 // only.
 #define LONGEST_REQUEST ((size_t)256 << 10)
 // A byte is touched ahead for so many that heaps touch of their own, up to this much, or this share
-// of the address space.
+// of the address space if that is less.
 #define AHEAD_SHARE 12
 #define AHEAD_MOST ((size_t)64 << 20)
-#define AHEAD_SPACE 256
+#define AHEAD_SPACE_SHARE 256
 
 // Taken after a heap's large bins' lock and before the space's.
 static struct fc_lock lock;
@@ -111,8 +111,6 @@ static void touch(struct fc_slice *slice) {
     }
 }
 
-static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
-
 // As many requests of `bytes` as there are in `rest`, up to `wish`.
 static size_t several(size_t bytes, size_t wish, size_t rest) {
     return wish < rest ? wish : rest / bytes * bytes;
@@ -160,13 +158,6 @@ bool fc_shared_take(size_t bytes, size_t wish, bool only_ahead, struct fc_slice 
     return done;
 }
 
-// Whether the limit allows that one huge page more is resident.
-static bool limit_allows(void) {
-    size_t footprint = atomic_load_explicit(&fc_space.footprint, memory_order_relaxed);
-    size_t resident = footprint + (size_t)(ahead.touched - ahead.next) + FC_HUGE_PAGE;
-    return resident <= fc_options.limit;
-}
-
 // Whether there are pages to touch ahead, of another region if hardly any of this one are left;
 // those are the caller's. Under the lock.
 static bool has_room(struct fc_slice *out) {
@@ -177,7 +168,8 @@ static bool has_room(struct fc_slice *out) {
         ahead.owed = 0;  // nobody asks for what there is
         return false;
     }
-    size_t size = smaller(AHEAD_MOST, fc_space.whole / AHEAD_SPACE);
+    size_t share = fc_space.whole / AHEAD_SPACE_SHARE;
+    size_t size = share < AHEAD_MOST ? share : AHEAD_MOST;
     char *start = size >= FC_HUGE_PAGE ? advance(size) : NULL;
     if (start == NULL) {
         return false;
@@ -188,33 +180,38 @@ static bool has_room(struct fc_slice *out) {
     return true;
 }
 
-void fc_shared_ahead(size_t bytes, struct fc_slice *out) {
+void fc_shared_touch_ahead(size_t bytes, struct fc_slice *out) {
     *out = (struct fc_slice){0};
-    if (!fc_prefault_shared(1)) {
+    // Nobody is charged for it: where memory is limited, it would be more.
+    if (!fc_prefault_shared(1) || fc_options.limit != SIZE_MAX) {
         return;
     }
     fc_lock_take(&lock);
     ahead.owed += bytes / AHEAD_SHARE;
-    if (ahead.owed >= FC_HUGE_PAGE && !ahead.busy && limit_allows() && has_room(out)) {
+    if (ahead.owed >= FC_HUGE_PAGE && !ahead.busy && has_room(out)) {
         ahead.busy = true;
         char *from = ahead.touched;
         fc_lock_drop(&lock);
         char *touched = fc_prefault(from, from + FC_PAGE, ahead.end);
         fc_lock_take(&lock);
         ahead.touched = touched;
-        ahead.owed -= smaller((size_t)(touched - from), ahead.owed);
+        ahead.owed -= (size_t)(touched - from);  // one huge page at most
         ahead.busy = false;
     }
     fc_lock_drop(&lock);
 }
 
-void fc_shared_release(void) {
+size_t fc_shared_release(void) {
     fc_lock_take(&lock);
-    if (!ahead.busy && ahead.touched > ahead.next) {
-        (void)fc_os_purge(ahead.next, (size_t)(ahead.touched - ahead.next));
+    size_t bytes = ahead.busy ? 0 : (size_t)(ahead.touched - ahead.next);
+    if (bytes > 0) {
         ahead.touched = ahead.next;
+        ahead.owed = 0;
+        bytes = fc_os_purge(ahead.next, bytes) ? bytes : 0;
     }
     fc_lock_drop(&lock);
+    atomic_fetch_add_explicit(&fc_space.released, bytes, memory_order_relaxed);
+    return bytes;
 }
 
 void fc_shared_hold(void) { fc_lock_take(&lock); }

@@ -38,10 +38,11 @@ bool fc_shared_take(size_t bytes, size_t wish, bool only_ahead, struct fc_slice 
 
 // Touches pages ahead, now and then, for a heap that has touched so many bytes of its own for
 // requests as are served here. Grants nothing, but may leave the heap the rest of a region.
-void fc_shared_ahead(size_t bytes, struct fc_slice *out);
+void fc_shared_touch_ahead(size_t bytes, struct fc_slice *out);
 
-// Releases the physical memory of what was touched ahead.
-void fc_shared_release(void);
+// Releases the physical memory of what was touched ahead, unless a thread is about it. Returns
+// bytes.
+size_t fc_shared_release(void);
 
 // For fork.
 void fc_shared_hold(void);

@@ -68,7 +68,7 @@ STEP(a_thread_finds_touched_memory) {
         free(blocks[i]);
 }
 
-// A page fault for every page, whoever touches it.
+// Without huge pages each page that is touched costs a fault, whoever touches it.
 static void with_small_pages(void) {
     unsetenv("FCMALLOC_DECAY");
     unsetenv("FCMALLOC_LIMIT");
