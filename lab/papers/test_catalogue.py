@@ -58,7 +58,7 @@ def papers_rows(item: str) -> dict[str, list[float]]:
 def test_benches_print_the_papers_times_of_arrays_as_the_catalogue_has_them() -> None:
     shown = 0
     lines = Results.read(REFERENCE / "results.json").lines["numa"]
-    # The field that tells the rows of a table apart, its first power of ten, and the kilocycles of a unit.
+    # What tells the rows of a table apart, its first power of ten, and the kilocycles of a unit.
     for table, field, first, unit in (
         ("3-1", "elements", 3, 1),
         ("3-2", "stride", 0, 1e3),
