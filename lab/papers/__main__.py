@@ -10,7 +10,6 @@ import argparse
 import os
 import shlex
 import signal
-import subprocess
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,7 +18,7 @@ from papers import environment, readme
 from papers.catalogue import ROOT, Catalogue, load
 from papers.page import page
 from papers.results import Results
-from papers.runner import FAILED, Outcome, Runner
+from papers.runner import FAILED, NOT_RUN, Outcome, Runner, commit
 from papers.steps import STEPS
 
 REFERENCE = ROOT / "docs" / "papers"
@@ -49,16 +48,26 @@ def main() -> int:
             outcomes[name] = runner.run(name, step, given.repeat, given.again)
     results = Results(
         datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M"),
-        commit(),
+        commit(ROOT),
         given.quick,
         environment.describe(ROOT, given.lab, ROOT / ".venv-bench/bin/python", not given.page_only),
         outcomes,
     )
+    if given.reference:
+        keep_others(results, Results.read(REFERENCE / RESULTS))
     save(REFERENCE if given.reference else given.keep, catalogue, results)
     failed = [name for name, outcome in outcomes.items() if outcome.status == FAILED]
     for name in failed:
         print(f"{name} failed: {outcomes[name].reason}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def keep_others(results: Results, before: Results) -> None:
+    """Steps that did not run now stay as they were, if it was on such a machine."""
+    if before.quick == results.quick and before.machine == results.machine:
+        for name, outcome in results.steps.items():
+            if outcome.status == NOT_RUN and name in before.steps:
+                results.steps[name] = before.steps[name]
 
 
 def options() -> argparse.Namespace:
@@ -104,13 +113,6 @@ def settings() -> str:
     _, _, variables = os.environ.get("MAKEFLAGS", "").partition("-- ")
     ours = ("PAPERS=", "PYTHON=", "CARGO_TARGET_DIR=")
     return " ".join(shlex.quote(one) for one in shlex.split(variables) if not one.startswith(ours))
-
-
-def commit() -> str:
-    """The commit of the working tree, and whether it has changes."""
-    command = ["git", "describe", "--always", "--dirty= with changes", "--abbrev=12", "--exclude=*"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

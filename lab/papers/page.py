@@ -603,14 +603,15 @@ def steps(results: Results) -> str:
         f"<td><code>{escape(outcome.command)}</code></td><td>{outcome.status}"
         f"{': ' + escape(outcome.reason) if outcome.reason else ''}</td>"
         f"<td class=n>{'' if outcome.seconds is None else f'{outcome.seconds:.0f} s'}</td>"
-        f"<td class=n>{len(outcome.runs) or ''}</td><td class=n>{outcome.date}</td></tr>"
+        f"<td class=n>{len(outcome.runs) or ''}</td><td class=n>{outcome.date}</td>"
+        f"<td class=n>{escape(outcome.commit)}</td></tr>"
         for name, outcome in results.steps.items()
     )
     return (
         "<section id=steps><h2>Steps</h2><p>Each runs alone with <code>make papers "
         "PAPERS='--only STEP'</code>; its lines are in <code>results.json</code>.</p>"
         "<div class=wide><table class=rows><thead><tr><th>step<th>what<th>command<th>result"
-        "<th class=n>took<th class=n>times<th class=n>on (UTC)</tr></thead>"
+        "<th class=n>took<th class=n>times<th class=n>on (UTC)<th class=n>commit</tr></thead>"
         f"<tbody>{body}</tbody></table></div></section>"
     )
 

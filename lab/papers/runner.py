@@ -39,6 +39,8 @@ class Outcome:
     reason: str = ""
     seconds: float | None = None
     date: str = ""
+    # The version that was measured.
+    commit: str = ""
     # The lines of each time that it ran.
     runs: list[list[Line]] = field(default_factory=list)
 
@@ -89,6 +91,7 @@ class Runner:
             said = f"==> {name}: {self._written(command)} (at most {step.minutes:g} min)"
             print(said, file=sys.stderr)
             begun, date = time.monotonic(), datetime.now(timezone.utc)
+            version = commit(self.root)
             try:
                 lines = self._lines(command, place / "log", step.minutes * 60)
             except Broken as broken:
@@ -97,7 +100,12 @@ class Runner:
                 print(f"==> {name}: {status}: {reason}", file=sys.stderr)
                 break
             took = time.monotonic() - begun
-            kept = {"seconds": took, "date": date.strftime("%Y-%m-%d %H:%M"), "lines": lines}
+            kept = {
+                "seconds": took,
+                "date": date.strftime("%Y-%m-%d %H:%M"),
+                "commit": version,
+                "lines": lines,
+            }
             write(place / f"run-{number}.json", kept)
             print(f"==> {name}: {len(lines)} lines in {took:.0f} s", file=sys.stderr)
         return self._left(place, step, command, "")
@@ -109,6 +117,7 @@ class Runner:
             kept = json.loads(file.read_text())
             outcome.runs.append(kept["lines"])
             outcome.seconds, outcome.date = kept["seconds"], kept["date"]
+            outcome.commit = kept.get("commit", "")
         if outcome.runs:
             outcome.status, outcome.reason = PASSED, ""
         elif (place / "failure.json").exists():
@@ -170,6 +179,13 @@ class Runner:
         return subprocess.run(
             ["git", *arguments], cwd=self.root, stdout=subprocess.PIPE, check=True
         ).stdout
+
+
+def commit(root: Path) -> str:
+    """The commit of a working tree, and whether it has changes."""
+    command = ["git", "describe", "--always", "--dirty= with changes", "--abbrev=12", "--exclude=*"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
 
 
 def parsed(printed: str) -> list[Line]:

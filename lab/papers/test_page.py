@@ -10,10 +10,10 @@ from html.parser import HTMLParser
 import pytest
 
 from papers import catalogue, charts
-from papers.__main__ import PAGE, REFERENCE
+from papers.__main__ import NOT_ASKED_FOR, PAGE, REFERENCE, keep_others
 from papers.page import page
 from papers.results import Results
-from papers.runner import FAILED
+from papers.runner import FAILED, NOT_RUN, PASSED, Outcome
 from papers.verdict import Verdict
 
 VOID = {"meta", "input", "br"}
@@ -156,3 +156,16 @@ def test_a_page_without_any_step_says_what_is_missing(results: Results) -> None:
 )
 def test_numbers_have_three_digits_that_matter(value: float, text: str) -> None:
     assert charts.short(value) == text
+
+
+def test_a_new_reference_keeps_the_steps_that_did_not_run_again(results: Results) -> None:
+    kept = results.steps["numa"]
+    new = Outcome(kept.title, kept.command, PASSED, date="later")
+    outcomes = {name: Outcome("", "", NOT_RUN, NOT_ASKED_FOR) for name in results.steps}
+    now = replace(results, steps=outcomes | {"alloc": new})
+    keep_others(now, results)
+    assert (now.steps["numa"], now.steps["alloc"]) == (kept, new)
+    elsewhere = results.environment | {"cores": 72}
+    other = replace(results, steps=dict(outcomes), environment=elsewhere)
+    keep_others(other, results)
+    assert {outcome.status for outcome in other.steps.values()} == {NOT_RUN}

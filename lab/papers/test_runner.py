@@ -55,6 +55,15 @@ def test_a_finished_step_is_not_run_again(root: Path) -> None:
     assert (len(again.runs), times(root)) == (1, 2)
 
 
+def test_a_step_says_which_version_it_measured(root: Path) -> None:
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True
+    ).stdout
+    (root / "measured").write_text("2")
+    done = runner(root).run("bench", BENCH, 1, False).commit
+    assert done == runner(root).known("bench", BENCH, "").commit == f"{head[:12]} with changes"
+
+
 def test_a_step_may_be_run_several_times(root: Path) -> None:
     assert len(runner(root).run("bench", BENCH, 2, False).runs) == 2
     assert len(runner(root).run("bench", BENCH, 3, False).runs) == 3
