@@ -184,8 +184,16 @@ struct Searches {
 struct Profiled<'s> {
     bench: &'static str,
     collection: &'s str,
+    arithmetic_share: f64,
     #[serde(flatten)]
     profile: Profile,
+}
+
+/// Whether a function transforms, multiplies or adds polynomials.
+fn is_arithmetic(function: &str) -> bool {
+    let draws_or_packs = ["oboro_ring::sample::", "oboro_ring::pack::"];
+    (function.starts_with("oboro_ring::") || function.starts_with("oboro_genome_server::evaluate::"))
+        && !draws_or_packs.iter().any(|module| function.starts_with(module))
 }
 
 /// Why there is no profile.
@@ -384,6 +392,7 @@ impl Served<'_> {
                 let profiled = Profiled {
                     bench: "genome profile",
                     collection: &self.collection,
+                    arithmetic_share: profile.share_of(is_arithmetic),
                     profile,
                 };
                 output.result(&profiled, || profiled.profile.text(&self.collection))

@@ -53,6 +53,14 @@ impl Profile {
     }
 }
 
+impl Profile {
+    /// The share of those functions, of at least half a percent each, whose names are as asked for.
+    pub fn share_of(&self, is_asked_for: impl Fn(&str) -> bool) -> f64 {
+        let named = |share: &&Share| share.function.as_deref().is_some_and(&is_asked_for);
+        self.functions.iter().filter(named).map(|function| function.share).sum()
+    }
+}
+
 impl Profiler {
     fn start(process: u32) -> Result<Self, String> {
         if !runs("perf") {
@@ -226,6 +234,12 @@ mod tests {
             ("[kernel.kallsyms]".to_owned(), 0.25),
         ];
         assert_eq!(libraries, expected);
+        let profile = Profile {
+            instructions_per_cycle: None,
+            libraries: Vec::new(),
+            functions,
+        };
+        assert_eq!(profile.share_of(|name| name.starts_with("ring::")), 0.5);
     }
 
     #[test]
