@@ -23,11 +23,12 @@ ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = ROOT / "lab" / "papers.toml"
 FUTURE = "future work"
 KINDS = ("component", "experiment", "table", "figure", "finding", FUTURE)
-# When figures are there, if not always: in full runs; where data, QEMU, counters of events are.
+# When figures are there, if not always: in full runs; where data, QEMU, counters of events or HElib
+# are.
 FULL = "full"
-WHENS = ("", FULL, "with data", "with QEMU", "with performance counters")
+WHENS = ("", FULL, "with data", "with QEMU", "with performance counters", "with HElib")
 # Keys by which a step's lines tell what there was.
-WHERE_THERE = ("bench", "data", "device", "limit_bytes", "length")
+WHERE_THERE = ("bench", "data", "device", "library", "limit_bytes", "length")
 BADGES = ("same work", "same machine", "same security")
 ID = re.compile(r"[a-z0-9-]+")
 T = TypeVar("T")
@@ -75,7 +76,8 @@ class Row:
 @dataclass(frozen=True)
 class Claim:
     """What the paper says, and the same here: a ratio beside `paper`'s, or a figure that must be
-    `at_least`, `at_most` or `equals` a bound."""
+    `at_least`, `at_most` or `equals` a bound: the paper's own if `states` says so in its words, or
+    one of ours."""
 
     says: str
     value: Expression
@@ -83,6 +85,8 @@ class Claim:
     at_least: float | None = None
     at_most: float | None = None
     equals: Any = None
+    # The words, or the cell, with which the paper states that bound.
+    states: str = ""
     when: str = ""
 
 

@@ -30,19 +30,32 @@ NONE = "–"
 PEERS, HERE = "compared with", "here"
 MEANINGS = {
     Verdict.REPRODUCED: "the paper's effect, between half and one and a half times of it on a "
-    "logarithmic scale; or a claim within its bound",
-    Verdict.BUILT: "a part without a figure in the paper, or what the paper left for later: it is "
-    "there, and a test or a measurement holds it",
+    "logarithmic scale; or what the paper states, as it states it",
+    Verdict.HOLDS: "the paper says so without a figure; here it is measured and meets a bound that "
+    "we chose, which proves less than a figure beside a figure",
+    Verdict.BUILT: "a part of the paper's system, or what the paper left for later: it is there, "
+    "and a test or a measurement holds it",
     Verdict.DIRECTION: "the paper's effect, but weaker or stronger than that",
     Verdict.CONTRADICTED: "the effect is absent here (less than a factor of 1.1), or goes the "
     "other way",
     Verdict.HARDWARE: "this machine cannot decide it; where the same work at a small size is "
     "possible, it stands beside the paper's figures",
-    Verdict.DESCRIBED: "a machine or disk of the paper; that of this run is beside it, or below",
+    Verdict.DESCRIBED: "a machine, a disk or parameters of the paper; those of this run are beside "
+    "them, or below",
     Verdict.DIFFERENT: "Oboro does another thing on purpose, and says how",
     Verdict.OPEN: "its step was left out of this run, and says why; or its effect is so small that "
     "runs must be repeated to tell it",
 }
+GLOSSARY = (
+    "Words: the <b>main phase</b> of the papers' job multiplies and adds ciphertexts, after the "
+    "<b>initial</b> and before the <b>terminal</b> one; a <b>steady round</b> is a main phase that "
+    "repeats one before it. A <b>reserve</b> is memory that fcmalloc touches beforehand, a "
+    "<b>plan</b> what an earlier run recorded of each heap's need. A <b>limb</b> is a ciphertext "
+    "modulo one prime; a <b>stripe</b> is a number of blocks that lie on one memory node, a "
+    "<b>tile</b> a part of them that fits a cache. <b>Streamed</b>: read from disk by the server; "
+    "<b>swapped</b>: by the kernel, <b>zram</b> into compressed memory, and <b>null_blk</b> is a "
+    "device of the kernel that waits as long as it is told, here from 1us to 1000us."
+)
 KIND_NAMES = {
     "component": "components",
     "experiment": "experiments",
@@ -110,10 +123,16 @@ def overview(catalogue: Catalogue, verdicts: Mapping[str, Verdict]) -> str:
     ]
     return (
         f"<section class=overview><table>{''.join(rows)}</table><dl>{''.join(meanings)}</dl>"
-        "<p class=badges-key><span class='badge on'>same work</span> both sides compute the same "
-        "products or sums. <span class='badge on'>same machine</span> they ran here, in one run. "
-        "<span class='badge on'>same security</span> parameters promise the same. A badge that is "
-        "struck out is not earned.</p></section>"
+        "<p class=badges-key>Badges are about Oboro and what stands beside it here, never about "
+        "the paper: <span class='badge on'>same work</span> both answer the same question about "
+        "the same data. <span class='badge on'>same machine</span> they ran here, one after the "
+        "other. <span class='badge on'>same security</span> parameters promise the same. A badge "
+        "that is struck out is not earned.</p>"
+        f"<p class=badges-key><span class=strip>{charts.strip(4, 2.5, *verdict.band(4))}</span> A "
+        "claim's figures on a logarithmic scale of its own: the line is 1, no difference; the "
+        "diamond is the paper's ratio, the dot the one here, and what lies in the band reproduces "
+        "the paper's.</p>"
+        f"<p class=badges-key>{GLOSSARY}</p></section>"
     )
 
 
@@ -231,16 +250,18 @@ def gauge(one: Judged) -> str:
 
 def expected(one: Judged) -> str:
     claim = one.claim
+    if claim.paper is not None:
+        return f"{short(claim.paper)}×"
     if claim.equals is not None:
-        return escape(written(claim.equals))
-    if claim.at_least is not None and claim.at_least == claim.at_most:
-        return short(claim.at_least)
-    bounds = [
-        f"{sign} {short(bound)}"
-        for sign, bound in (("≥", claim.at_least), ("≤", claim.at_most))
-        if bound is not None
-    ]
-    return ", ".join(bounds) if bounds else f"{short(claim.paper or 0)}×"
+        bound = escape(written(claim.equals))
+    else:
+        bounds = [
+            f"{sign} {short(bound)}"
+            for sign, bound in (("≥", claim.at_least), ("≤", claim.at_most))
+            if bound is not None
+        ]
+        bound = ", ".join(bounds)
+    return bound if claim.states else f"{bound} <small>ours</small>"
 
 
 def measured(one: Judged) -> str:
@@ -404,7 +425,7 @@ def simple(rows: Sequence[Row], results: Results) -> str:
                 ", ".join(cell(value) for value in row.paper.values()),
                 "<br>".join(named(name, shown.get(name, NONE)) for name in row.peers),
                 "<br>".join(named(name, shown.get(name, NONE)) for name in row.oboro),
-                advantage(row, found),
+                "<br>".join(gain for name in row.oboro if (gain := advantage(row, found, name))),
             ),
             strict=True,
         ):
@@ -442,7 +463,14 @@ def across(rows: Sequence[Row], results: Results) -> str:
     ]
     ours = {name for row in rows for name in row.oboro}
     head = "".join(f"<th class='n{' ours' * (name in ours)}'>{escape(name)}</th>" for name in names)
-    gains = [advantage(row, figures(row, results)) for row in rows]
+    gains = [
+        "<br>".join(
+            named(name if len(row.oboro) > 1 else "Oboro", gain)
+            for name in row.oboro
+            if (gain := advantage(row, figures(row, results), name))
+        )
+        for row in rows
+    ]
     body = []
     for row, shown, gain in zip(rows, known, gains, strict=True):
         cells = "".join(
@@ -490,9 +518,10 @@ def matrix(rows: Sequence[Row], results: Results) -> str:
             for row, each in zip(rows, shown, strict=True)
         ]
         lines.append(line(name, cells, "ours" if name in ours else ""))
-    gains = [advantage(row, values) for row, values in zip(rows, found, strict=True)]
-    if any(gains):
-        lines.append(line("better than the best peer by", gains, "gain"))
+    for name in names:
+        gains = [advantage(row, values, name) for row, values in zip(rows, found, strict=True)]
+        if any(gains):
+            lines.append(line(f"{name}: better than the best peer by", gains, "gain"))
     head = "".join(
         f"<th class=n>{prose(row.label)} <small>{escape(row.unit)}</small></th>" for row in rows
     )
@@ -504,14 +533,13 @@ def cell(value: float | str) -> str:
     return escape(value) if isinstance(value, str) else f"{value:,}"
 
 
-def advantage(row: Row, found: Mapping[str, float]) -> str:
-    """Oboro beside the best peer; empty where nothing is better or worse."""
-    peers = [found[name] for name in row.peers if name in found]
-    ours = [found[name] for name in row.oboro if name in found]
-    if not row.better or not peers or not ours:
+def advantage(row: Row, found: Mapping[str, float], name: str) -> str:
+    """One of Oboro's figures beside the best peer's; empty where nothing is better or worse."""
+    peers = [found[peer] for peer in row.peers if peer in found]
+    if not row.better or not peers or name not in row.oboro or name not in found:
         return ""
-    best, own = (min(peers), min(ours)) if row.better == "less" else (max(peers), max(ours))
-    over, under = (best, own) if row.better == "less" else (own, best)
+    best = min(peers) if row.better == "less" else max(peers)
+    over, under = (best, found[name]) if row.better == "less" else (found[name], best)
     if under <= 0:
         return ""
     ratio = over / under
@@ -530,7 +558,7 @@ def missing(item: Item, results: Results) -> str:
 
 def foot(item: Item, results: Results) -> str:
     parts = []
-    if any(
+    if item.badges and any(
         reference.found(results.lines)
         for expression, _ in item.expressions
         for reference in expression.references

@@ -86,7 +86,7 @@ class Results:
         if not item.claims:
             return Verdict.BUILT
         found = verdict.worst([judged.verdict for judged in self.judged(item)])
-        is_left = item.kind == FUTURE and found is Verdict.REPRODUCED
+        is_left = item.kind == FUTURE and found in (Verdict.REPRODUCED, Verdict.HOLDS)
         return Verdict.BUILT if is_left else found
 
     def _judged(self, claim: Claim) -> Judged:
@@ -96,15 +96,16 @@ class Results:
             return Judged(claim, None, Verdict.OPEN)
         if claim.equals is not None:
             here = claim.value.fact(lines)
-            known = Verdict.OPEN if here is None else verdict.of_fact(here == claim.equals)
-            return Judged(claim, here, known)
+            if here is None:
+                return Judged(claim, None, Verdict.OPEN)
+            return Judged(claim, here, verdict.of_fact(here == claim.equals, not claim.states))
         value = claim.value.value(lines)
         if value is None:
             return Judged(claim, None, Verdict.OPEN)
         if claim.at_least is not None or claim.at_most is not None:
             low = claim.at_least if claim.at_least is not None else value
             high = claim.at_most if claim.at_most is not None else value
-            return Judged(claim, value, verdict.of_fact(low <= value <= high))
+            return Judged(claim, value, verdict.of_fact(low <= value <= high, not claim.states))
         assert claim.paper is not None
         runs = claim.value.extremes(lines)
         return Judged(claim, value, verdict.of_ratio(claim.paper, value, runs))

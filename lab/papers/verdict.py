@@ -5,11 +5,12 @@ between √p and p^1.5, from half of the effect to one and a half times it on a 
 the *same direction* if r lies on the same side of 1, but outside; else *contradicted*. What differs
 by less than a factor of 1.1 is no effect: an r like that contradicts a larger p, and reproduces
 p = 1, where the paper finds no difference. A smaller p than that is judged only where runs were
-repeated and all of them lie on one side of 1. A claim with a bound or an exact value holds or does
-not. What has several claims has their worst verdict. What has none, and what the papers left for
-later, cannot be reproduced: it is *built and tested* if its test exists, since tests pass in
-`.ci/run`. *Needs hardware*, *deliberately different* and, of the papers' machines,
-*described* are said by hand.
+repeated and all of them lie on one side of 1. A claim with a bound or an exact value that the
+paper states is reproduced or contradicted. Where the paper has words and no figure, a bound of ours
+stands for them: what meets it *holds by a bound of ours*, which is less. What has several claims
+has their worst verdict. What has none, and what the papers left for later, cannot be reproduced: it
+is *built and tested* if its test exists, since tests pass in `.ci/run`. *Needs hardware*,
+*deliberately different* and, of the papers' machines and parameters, *described* are said by hand.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Verdict(Enum):
     """From the best to the worst, then those that are said by hand, then none."""
 
     REPRODUCED = "reproduced"
+    HOLDS = "holds by a bound of ours"
     BUILT = "built and tested"
     DIRECTION = "same direction"
     CONTRADICTED = "contradicted"
@@ -33,7 +35,7 @@ class Verdict(Enum):
     OPEN = "not measured in this run"
 
 
-JUDGED = (Verdict.REPRODUCED, Verdict.DIRECTION, Verdict.CONTRADICTED)
+JUDGED = (Verdict.REPRODUCED, Verdict.HOLDS, Verdict.DIRECTION, Verdict.CONTRADICTED)
 
 
 def of_ratio(paper: float, here: float, runs: tuple[float, float] | None = None) -> Verdict:
@@ -66,8 +68,11 @@ def band(paper: float) -> tuple[float, float]:
     return low, high
 
 
-def of_fact(holds: bool) -> Verdict:
-    return Verdict.REPRODUCED if holds else Verdict.CONTRADICTED
+def of_fact(holds: bool, ours: bool = False) -> Verdict:
+    """`ours` says that the paper does not state what must hold."""
+    if not holds:
+        return Verdict.CONTRADICTED
+    return Verdict.HOLDS if ours else Verdict.REPRODUCED
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:
