@@ -192,8 +192,11 @@ struct Profiled<'s> {
 /// Whether a function transforms, multiplies or adds polynomials.
 fn is_arithmetic(function: &str) -> bool {
     let draws_or_packs = ["oboro_ring::sample::", "oboro_ring::pack::"];
-    (function.starts_with("oboro_ring::") || function.starts_with("oboro_genome_server::evaluate::"))
-        && !draws_or_packs.iter().any(|module| function.starts_with(module))
+    (function.starts_with("oboro_ring::")
+        || function.starts_with("oboro_genome_server::evaluate::"))
+        && !draws_or_packs
+            .iter()
+            .any(|module| function.starts_with(module))
 }
 
 /// Why there is no profile.

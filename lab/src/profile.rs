@@ -57,7 +57,11 @@ impl Profile {
     /// The share of those functions, of at least half a percent each, whose names are as asked for.
     pub fn share_of(&self, is_asked_for: impl Fn(&str) -> bool) -> f64 {
         let named = |share: &&Share| share.function.as_deref().is_some_and(&is_asked_for);
-        self.functions.iter().filter(named).map(|function| function.share).sum()
+        self.functions
+            .iter()
+            .filter(named)
+            .map(|function| function.share)
+            .sum()
     }
 }
 
