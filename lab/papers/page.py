@@ -90,6 +90,7 @@ def page(catalogue: Catalogue, results: Results) -> str:
 def head(catalogue: Catalogue, results: Results) -> str:
     machine = results.environment
     ran = "a quick run, a part of everything" if results.quick else "a full run"
+    drawn = f"collected at commit {escape(results.commit)}, steps run at those listed"
     cores = machine["cores"]
     return (
         "<header><h1>The papers, table by table</h1>"
@@ -98,7 +99,7 @@ def head(catalogue: Catalogue, results: Results) -> str:
         "today's software does with the same work, what Oboro does, and the command that shows it. "
         "A verdict is computed from figures wherever the paper has figures, unless hardware is "
         "missing or Oboro differs on purpose.</p>"
-        f"<p class=run>{ran} · {escape(results.date)} UTC · commit {escape(results.commit)} · "
+        f"<p class=run>{ran} · {escape(results.date)} UTC · {drawn} · "
         f"{escape(machine['processor'])}, {cores} core{'s' * (cores != 1)}, "
         f"{gibibytes(machine['memory_bytes'])}, {len(machine['nodes'])} memory "
         f"node{'s' * (len(machine['nodes']) != 1)} · <a href=#machine>machine</a> · "
@@ -190,9 +191,10 @@ def section(paper: Paper, items: Sequence[Item], results: Results) -> str:
 def card(item: Item, results: Results) -> str:
     """One item with everything that is known of it."""
     verdict, judged = results.verdict(item), results.judged(item)
+    shown = pill(verdict, counted(judged, verdict))
     parts = [
         f"<header><span class=at>{escape(item.place)}</span> "
-        f"<h3><a href=#{item.id}>{escape(item.title)}</a></h3>{pill(verdict, counted(judged))}"
+        f"<h3><a href=#{item.id}>{escape(item.title)}</a></h3>{shown}"
         "</header>",
         paragraph("found", "The paper", item.found),
         paragraph("here", "Here", item.here),
@@ -209,11 +211,13 @@ def card(item: Item, results: Results) -> str:
     return f'<article class="{kinds}" id={item.id}>{"".join(parts)}</article>'
 
 
-def counted(judged: Sequence[Judged]) -> str:
+def counted(judged: Sequence[Judged], verdict: Verdict) -> str:
     """How many claims a verdict rests on, if not on all."""
     known = [one for one in judged if one.verdict is not Verdict.OPEN]
-    partly = 0 < len(known) < len(judged)
-    return f"{len(known)} of {len(judged)} claims measured" if partly else ""
+    if 0 < len(known) < len(judged):
+        return f"{len(known)} of {len(judged)} claims measured"
+    worst = sum(one.verdict is verdict for one in known)
+    return f"{worst} of {len(known)} claims" if 0 < worst < len(known) else ""
 
 
 def paragraph(kind: str, name: str, text: str) -> str:
@@ -228,7 +232,7 @@ def prose(text: str) -> str:
 
 def claims(judged: Sequence[Judged]) -> str:
     rows = [
-        f"<tr><td>{prose(one.claim.says)}</td><td class=strip>{gauge(one)}</td>"
+        f"<tr><td>{prose(one.claim.says)}{stated(one)}</td><td class=strip>{gauge(one)}</td>"
         f"<td class=n>{expected(one)}</td><td class=n>{measured(one)}</td>"
         f"<td>{pill(one.verdict)}</td></tr>"
         for one in judged
@@ -239,6 +243,12 @@ def claims(judged: Sequence[Judged]) -> str:
         "<div class=wide><table class=claims><thead><tr><th>claim<th><th class=n>paper, or bound"
         f"<th class=n>here<th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
+
+
+def stated(one: Judged) -> str:
+    """The paper's words for a bound."""
+    words = one.claim.states
+    return f" <small>the paper: {escape(words)}</small>" if words else ""
 
 
 def gauge(one: Judged) -> str:
