@@ -13,6 +13,7 @@ import signal
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from papers import environment, readme
 from papers.catalogue import ROOT, Catalogue, load
@@ -34,7 +35,8 @@ def main() -> int:
     if given.redraw:
         save(REFERENCE, catalogue, Results.read(REFERENCE / RESULTS))
         return 0
-    runner = Runner(ROOT, given.keep, environment.identity(), given.quick, settings())
+    machine = environment.identity(described(given, with_disks=False))
+    runner = Runner(ROOT, given.keep, machine, given.quick, settings())
     if given.list:
         for name, step in STEPS.items():
             known = runner.known(name, step, "")
@@ -50,7 +52,7 @@ def main() -> int:
         datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M"),
         commit(ROOT),
         given.quick,
-        environment.describe(ROOT, given.lab, ROOT / ".venv-bench/bin/python", not given.page_only),
+        described(given, with_disks=not given.page_only),
         outcomes,
     )
     if given.reference:
@@ -62,9 +64,15 @@ def main() -> int:
     return 1 if failed else 0
 
 
+def described(given: argparse.Namespace, with_disks: bool) -> dict[str, Any]:
+    peers_of = ROOT / ".venv-bench" / "bin" / "python"
+    return environment.describe(ROOT, given.lab, peers_of, with_disks)
+
+
 def keep_others(results: Results, before: Results) -> None:
     """Steps that did not run now stay as they were, if it was on such a machine."""
-    if before.quick == results.quick and before.machine == results.machine:
+    machines = {environment.identity(each.environment) for each in (results, before)}
+    if before.quick == results.quick and len(machines) == 1:
         for name, outcome in results.steps.items():
             if outcome.status == NOT_RUN and name in before.steps:
                 results.steps[name] = before.steps[name]

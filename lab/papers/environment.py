@@ -15,7 +15,7 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from statistics import median, quantiles
@@ -56,13 +56,13 @@ def describe(root: Path, lab: Path, peers_of: Path, with_disks: bool) -> dict[st
     }
 
 
-def identity() -> str:
-    """What tells machines apart whose figures cannot be mixed."""
-    processor, _ = processors()
-    node_count = len(list(Path("/sys/devices/system/node").glob("node[0-9]*")))
-    gibibytes = round(memory() / GIB)
-    cores = len(os.sched_getaffinity(0))
-    return f"{processor}, {cores} cores, {node_count} nodes, {gibibytes} GiB, {kernel()}"
+def identity(machine: Mapping[str, Any]) -> str:
+    """Of what is described so, what tells machines apart whose figures cannot be mixed."""
+    version = machine["kernel"].partition(" ")[2]
+    return (
+        f"{machine['processor']}, {machine['cores']} cores, {len(machine['nodes'])} nodes, "
+        f"{round(machine['memory_bytes'] / GIB)} GiB, {version}"
+    )
 
 
 def kernel() -> str:

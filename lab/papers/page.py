@@ -90,7 +90,7 @@ def page(catalogue: Catalogue, results: Results) -> str:
 def head(catalogue: Catalogue, results: Results) -> str:
     machine = results.environment
     ran = "a quick run, a part of everything" if results.quick else "a full run"
-    drawn = f"collected at commit {escape(results.commit)}, steps run at those listed"
+    collected = f"collected at commit {escape(results.commit)}, steps run at those listed"
     cores = machine["cores"]
     return (
         "<header><h1>The papers, table by table</h1>"
@@ -99,7 +99,7 @@ def head(catalogue: Catalogue, results: Results) -> str:
         "today's software does with the same work, what Oboro does, and the command that shows it. "
         "A verdict is computed from figures wherever the paper has figures, unless hardware is "
         "missing or Oboro differs on purpose.</p>"
-        f"<p class=run>{ran} · {escape(results.date)} UTC · {drawn} · "
+        f"<p class=run>{ran} · {escape(results.date)} UTC · {collected} · "
         f"{escape(machine['processor'])}, {cores} core{'s' * (cores != 1)}, "
         f"{gibibytes(machine['memory_bytes'])}, {len(machine['nodes'])} memory "
         f"node{'s' * (len(machine['nodes']) != 1)} · <a href=#machine>machine</a> · "

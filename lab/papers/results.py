@@ -47,12 +47,6 @@ class Results:
         return {**lines, ENVIRONMENT: [self.environment]}
 
     @property
-    def machine(self) -> tuple[Any, ...]:
-        """What tells machines apart whose figures cannot be mixed."""
-        kinds = ("processor", "cores", "sockets", "caches", "memory_bytes", "kernel")
-        return tuple(self.environment[kind] for kind in kinds)
-
-    @property
     def left_out(self) -> set[str]:
         """The steps that gave no lines, with a reason."""
         return {name for name, outcome in self.steps.items() if outcome.status != PASSED}

@@ -36,6 +36,19 @@ def test_the_figures_of_every_item_are_in_the_reference_run() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_figures_of_helib_are_due_where_it_was_measured_and_nowhere_else() -> None:
+    reference = Results.read(REFERENCE / "results.json")
+    lines = reference.lines["alloc-paper"]
+
+    def wrong(measured: list[dict[str, Any]]) -> list[str]:
+        run = {**reference.lines, "alloc-paper": measured}
+        return catalogue.problems(catalogue.load(), run, reference.left_out, reference.quick)
+
+    assert not wrong([line for line in lines if line.get("library") != "HElib"])
+    part = [line for line in lines if line.get("library") != "HElib" or line["threads"] != 72]
+    assert {problem.partition(":")[0] for problem in wrong(part)} == {"fcmalloc-speedup"}
+
+
 def test_every_step_is_in_the_reference_run() -> None:
     assert Results.read(REFERENCE / "results.json").steps.keys() == STEPS.keys()
 

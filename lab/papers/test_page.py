@@ -13,7 +13,7 @@ from papers import catalogue, charts
 from papers.__main__ import NOT_ASKED_FOR, PAGE, REFERENCE, keep_others
 from papers.catalogue import Row
 from papers.expression import Expression
-from papers.page import advantage, page
+from papers.page import advantage, card, page
 from papers.results import Results
 from papers.runner import FAILED, NOT_RUN, PASSED, Outcome
 from papers.verdict import Verdict
@@ -143,6 +143,20 @@ def test_a_bound_that_the_paper_does_not_state_reproduces_nothing(results: Resul
     assert results.verdict(ours) is Verdict.HOLDS
     profile["arithmetic_share"] = 0.7
     assert results.verdict(ours) is Verdict.CONTRADICTED
+
+
+def test_a_claim_shows_whose_bound_it_is_and_a_verdict_how_many_claims_it_rests_on(
+    results: Results,
+) -> None:
+    item = next(item for item in catalogue.load().items if item.id == "genome-profile")
+    [stated] = item.claims
+    ours = replace(stated, states="", at_least=0.3)
+    profile = {"bench": "genome profile", "arithmetic_share": 0.5}
+    steps = results.steps | {"genome": replace(results.steps["genome"], runs=[[profile]])}
+    text = card(replace(item, claims=(stated, ours)), replace(results, steps=steps))
+    assert f"<small>the paper: {stated.states}</small>" in text
+    assert text.count("≥ 0.3 <small>ours</small>") == text.count("<small>ours</small>") == 1
+    assert "contradicted: 1 of 2 claims" in text
 
 
 def test_each_variant_is_compared_with_the_best_peer() -> None:
