@@ -11,6 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -160,7 +162,9 @@ class Runner:
         return self.keep / name / hashlib.sha256(identity.encode()).hexdigest()[:12]
 
     def _written(self, command: Sequence[str]) -> str:
-        return f"{written(command)} {self.settings}".strip()
+        """For others to type: where something is installed here says nothing to them."""
+        settings = [re.sub("=/.*", "=PREFIX", one) for one in shlex.split(self.settings)]
+        return " ".join([written(command), *map(shlex.quote, settings)])
 
     def _measured(self, step: Step) -> str:
         """Changes with anything that the step measures, committed or not; the same for the same."""

@@ -64,6 +64,12 @@ def test_a_step_says_which_version_it_measured(root: Path) -> None:
     assert done == runner(root).known("bench", BENCH, "").commit == f"{head[:12]} with changes"
 
 
+def test_a_step_does_not_tell_where_things_are_installed_here(root: Path) -> None:
+    settings = "'HELIB=/opt/some where' BENCH_THREADS=4"
+    outcome = Runner(root, root / "kept", "m", False, settings).run("bench", BENCH, 1, False)
+    assert outcome.command == "make bench HELIB=PREFIX BENCH_THREADS=4"
+
+
 def test_a_step_may_be_run_several_times(root: Path) -> None:
     assert len(runner(root).run("bench", BENCH, 2, False).runs) == 2
     assert len(runner(root).run("bench", BENCH, 3, False).runs) == 3
