@@ -30,7 +30,7 @@ PYTEST =
 STEP =
 FORCE =
 
-.PHONY: help demo demo-genome docs bench-smoke bench-full bench-abuse bench-alloc bench-alloc-paper bench-engine bench-genome bench-growth bench-mining bench-numa bench-python bench-ray bench-ring bench-scrape bench-ssd bench-ssd-budgets bench-ssd-latency bench-support bench-table6 bench-tasks packages packages-reproducible test test-abuse test-arm64 test-lab test-rust test-alloc test-alloc-long test-faults test-growth test-numa test-package test-packages test-previous test-python test-ray test-s3 fuzz nightly papers lint lint-rust lint-cross lint-python lint-shell lint-c fmt build build-lab clean
+.PHONY: help demo demo-genome docs bench-smoke bench-full bench-abuse bench-alloc bench-alloc-paper bench-engine bench-genome bench-growth bench-mining bench-numa bench-python bench-ray bench-ring bench-scrape bench-ssd bench-ssd-budgets bench-ssd-latency bench-support bench-table6 bench-tasks packages packages-reproducible test test-abuse test-arm64 test-fresh test-lab test-rust test-alloc test-alloc-long test-faults test-growth test-numa test-package test-packages test-previous test-python test-ray test-s3 fuzz nightly papers lint lint-rust lint-cross lint-python lint-shell lint-c fmt build build-lab clean
 
 # The input of the demonstration; left empty, scripts/demo.sh chooses.
 DATA ?=
@@ -191,9 +191,16 @@ bench-table6: build-lab .venv-bench/installed ## Table 6 of the FCMalloc paper: 
 papers: build-lab ## The five papers beside today's software, on one page; PAPERS=--quick for a quarter of an hour
 	PYTHONPATH=lab $(PYTHON) -m papers --lab "$(LAB)" --keep "$(abspath $(or $(CARGO_TARGET_DIR),target))/papers" $(PAPERS)
 
-test: test-rust test-lab test-alloc test-python ## Run every test that needs nothing but this repository's tools
+# What can be missing is asked for first: tools, packages of Cargo and of Python. Compiling takes a quarter of an hour.
+test: setup-test fetch .venv-python/installed test-rust test-lab test-alloc test-python ## Run every test that needs nothing but this repository's tools
 
-test-rust: | setup-test ## Run the tests of the Rust crates, and the decoders on the seeds of fuzz/corpus
+# Tests read the dependency graph offline, which takes more packages than they are compiled from.
+.PHONY: fetch
+fetch: | setup-build
+	cargo fetch --locked
+	cd lab && cargo fetch --locked
+
+test-rust: fetch | setup-test ## Run the tests of the Rust crates, and the decoders on the seeds of fuzz/corpus
 	cargo test $(MOST_CRATES)
 	cargo test -p oboro-ring --locked
 
@@ -258,6 +265,9 @@ test-abuse: | setup-test ## Try ten thousand lies of each kind of answer, ask ho
 
 test-growth: | setup-test ## Ten thousand random histories of a dataset that grows and shrinks
 	OBORO_SEQUENCES=10000 cargo test $(MOST_CRATES) --test client random_histories
+
+test-fresh: | setup-test ## Run make demo and make test in a clone, as a new user with an empty home directory
+	scripts/fresh.sh
 
 test-package: | setup-python ## Install command and package as README.md says, and run its commands
 	scripts/package.sh

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,28 @@ SUMMARY = json.dumps({"bench": "ring", "verified": True})
 def test_what_a_bench_prints_is_checked(printed: str, wrong: str | None) -> None:
     found = benches.problem(printed, "ring")
     assert found is None if wrong is None else found is not None and wrong in found
+
+
+def first_calls(tmp_path: Path, target: str) -> list[str]:
+    """The arguments of the calls of Cargo by a target, up to the first one, which fails."""
+    log = tmp_path / "log"
+    cargo = tmp_path / "cargo"
+    cargo.write_text(f'#!/bin/sh\necho "$*" >>"{log}"\nexit 1\n')
+    cargo.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = ["make", "--directory", ROOT, target, "SETUP=true"]
+    made = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert made.returncode != 0
+    return log.read_text().splitlines()
+
+
+@pytest.mark.parametrize("target", ["test", "test-rust", "test-lab"])
+def test_packages_are_fetched_before_anything_is_compiled(tmp_path: Path, target: str) -> None:
+    assert first_calls(tmp_path, target) == ["fetch --locked"]
+
+
+def test_ci_begins_with_the_tests_and_empty_caches() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    steps = re.findall(r"^step (\w+)", script, re.MULTILINE)
+    assert steps[0] == "test"
+    assert "CARGO_HOME=$downloads/cargo PIP_CACHE_DIR=$downloads/pip" in script
