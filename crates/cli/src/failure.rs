@@ -8,7 +8,7 @@ use oboro_mining::transactions::TransactionsError;
 use oboro_mining::{AprioriError, DatasetError, ItemsetsError, ReadError, RulesError};
 use oboro_rlwe::KeyFileError;
 #[cfg(feature = "serve")]
-use oboro_server::{ServeError, WholeError};
+use oboro_server::{LogLevelError, ServeError, WholeError};
 #[cfg(feature = "serve")]
 use oboro_store::StoreError;
 use std::error::Error;
@@ -95,6 +95,8 @@ impl Failure {
     fn operators_class(&self) -> Option<ErrorClass> {
         if let Some(error) = self.as_a::<StoreError>() {
             Some(error.kind().into())
+        } else if self.as_a::<LogLevelError>().is_some() {
+            Some(ErrorClass::Input)
         } else if let Some(error) = self.as_a::<GenomeError>() {
             Some(error.kind().into())
         } else if let Some(error) = self.as_a::<WholeError>() {

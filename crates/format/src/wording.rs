@@ -140,6 +140,8 @@ pub const THREADS: Setting = Setting::new("threads");
 pub const MOMENT_CACHE: Setting = Setting::new("moment_cache");
 /// Where operators look at metrics.
 pub const MONITOR: Setting = Setting::new("monitor");
+/// File of the audit log.
+pub const AUDIT_LOG: Setting = Setting::new("audit_log");
 
 // What an operator can set, of `oboro serve` and of `oboro.ray.serve`.
 /// The address to listen on.
@@ -300,6 +302,10 @@ pub const TOKEN_NEW: Action = Action::of_command("oboro token new NAME");
 pub const TOKEN_LIST: Action = Action::of_command("oboro token list");
 /// Granting roles to others.
 pub const ACCESS_GRANT: Action = Action::of_command("oboro access grant CALLER ROLES NAME");
+/// Taking grants back.
+pub const ACCESS_REVOKE: Action = Action::of_command("oboro access revoke CALLER ROLES NAME");
+/// Listing unfinished uploads.
+pub const DATASETS_UPLOADS: Action = Action::of_command("oboro datasets --uploads");
 /// Deleting a dataset for ever.
 pub const DELETE_NOW: Action = Action::of_command("oboro delete --now NAME");
 /// Bringing a deleted dataset back.

@@ -8,7 +8,8 @@ use oboro_format::wording::{
     MOMENT_CACHE, QUERY_TIMEOUT, Setting, TLS_CERT, TLS_KEY, Vocabulary,
 };
 use oboro_server::{
-    Certificates, Dispatch, GenomeOptions, Limits, Options, Policy, Server, Tokens,
+    Certificates, Dispatch, GenomeOptions, Limits, LogLevelError, Options, Policy, Server, Tokens,
+    log_directives,
 };
 use oboro_store::Location;
 use pyo3::prelude::*;
@@ -295,7 +296,7 @@ pub fn serve(
         monitor: None,
         audit: None,
     };
-    log();
+    log().map_err(|error| Failure::input(error.to_string()))?;
     run(py, None, interrupt, |call| {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -321,12 +322,16 @@ pub fn serve(
 }
 
 /// Writes the log to standard error, as `oboro serve` does; OBORO_LOG sets the level.
-fn log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("OBORO_LOG");
+///
+/// # Errors
+/// A value of `OBORO_LOG` that names no level.
+fn log() -> Result<(), LogLevelError> {
+    let filter = log_directives()?;
     // Keep an existing logger.
     let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter.unwrap_or_else(|_| "info".into()))
+        .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .try_init();
+    Ok(())
 }

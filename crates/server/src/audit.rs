@@ -10,11 +10,12 @@ use crate::status::{RETRY_SOON, unavailable};
 use oboro_format::DatasetId;
 use oboro_format::FormatError;
 use oboro_format::files::{io_error, parent};
+use oboro_format::wording::AUDIT_LOG;
 use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use thiserror::Error;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tonic::{Code, Status};
@@ -31,6 +33,24 @@ use tonic::{Code, Status};
 const MOST_WAITING: usize = 4096;
 /// The time until a line that could not be written is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// Audit log that cannot be used.
+#[derive(Debug, Error)]
+#[allow(missing_docs)]
+pub enum AuditError {
+    #[error(
+        "{} has something else in it than an audit log, which lines would be added to; name another file with {AUDIT_LOG}",
+        path.display()
+    )]
+    NoLog { path: PathBuf },
+    #[error(
+        "{} is in the directory of the store, where only the store has files; name another file with {AUDIT_LOG}",
+        path.display()
+    )]
+    InStore { path: PathBuf },
+    #[error(transparent)]
+    File(#[from] FormatError),
+}
 
 /// Where the audit log is, and how much of it is kept.
 #[derive(Debug, Clone)]
@@ -44,16 +64,44 @@ pub struct AuditOptions {
 }
 
 impl AuditOptions {
-    /// Checks that there could be such a file. Nothing is written.
-    pub(crate) fn check(&self) -> Result<(), FormatError> {
+    /// Checks that the file is an audit log, or that one could be created there. Nothing is written. `home` is the directory
+    /// of the store, in which only the store has files.
+    ///
+    /// # Errors
+    /// No such directory, a directory inside the store, a file with something else in it.
+    pub(crate) fn check(&self, home: &Path) -> Result<(), AuditError> {
         let directory = parent(&self.path);
-        let found = fs::metadata(directory).map_err(io_error("find the directory", directory))?;
-        let is_directory = |it: fs::Metadata| it.is_dir();
-        if found.is_dir() && !fs::metadata(&self.path).is_ok_and(is_directory) {
-            return Ok(());
+        let found = fs::canonicalize(directory);
+        let found = found.map_err(io_error("find the directory", directory))?;
+        if fs::canonicalize(home).is_ok_and(|home| found.starts_with(home)) {
+            let path = self.path.clone();
+            return Err(AuditError::InStore { path });
         }
-        let error = std::io::ErrorKind::IsADirectory.into();
-        Err(io_error("write", &self.path)(error))
+        match fs::metadata(&self.path) {
+            Ok(metadata) if metadata.is_dir() => {
+                let error = ErrorKind::IsADirectory.into();
+                Err(io_error("write", &self.path)(error).into())
+            }
+            Ok(metadata) if !metadata.is_file() => self.is_no_log(),
+            Ok(metadata) if metadata.len() == 0 => Ok(()),
+            Ok(_) => {
+                let mut first = [0];
+                let read = File::open(&self.path).and_then(|mut it| it.read_exact(&mut first));
+                read.map_err(io_error("read", &self.path))?;
+                if first == *b"{" {
+                    Ok(())
+                } else {
+                    self.is_no_log()
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(io_error("look at", &self.path)(error).into()),
+        }
+    }
+
+    fn is_no_log(&self) -> Result<(), AuditError> {
+        let path = self.path.clone();
+        Err(AuditError::NoLog { path })
     }
 }
 
@@ -193,11 +241,12 @@ struct State {
 }
 
 impl Audit {
-    /// Opens the log, which is created if there is none.
+    /// Opens the log, which is created if there is none; `home` is the directory of the store.
     ///
     /// # Errors
-    /// A file that cannot be opened or written.
-    pub(crate) fn open(options: AuditOptions) -> Result<Self, FormatError> {
+    /// Those of [`AuditOptions::check`], a file that cannot be opened or written.
+    pub(crate) fn open(options: AuditOptions, home: &Path) -> Result<Self, AuditError> {
+        options.check(home)?;
         let mut file = Rotated::open(options)?;
         let state = Arc::<State>::default();
         let (lines, received) = channel();
@@ -427,6 +476,30 @@ mod tests {
         }
     }
 
+    fn open_audit(options: &AuditOptions) -> Result<Audit, AuditError> {
+        Audit::open(options.clone(), Path::new("/nowhere"))
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_refused_unchanged() {
+        let directory = TempDir::new().unwrap();
+        let options = options(&directory, 1 << 20);
+        for content in [
+            "ward:owner:0f3a\n",
+            "-----BEGIN PRIVATE KEY-----\n",
+            "\n{}\n",
+        ] {
+            fs::write(&options.path, content).unwrap();
+            let refused = open_audit(&options).unwrap_err();
+            assert!(matches!(refused, AuditError::NoLog { .. }), "{refused}");
+            assert_eq!(fs::read_to_string(&options.path).unwrap(), content);
+        }
+        fs::remove_file(&options.path).unwrap();
+        let refused = Audit::open(options.clone(), directory.path()).unwrap_err();
+        assert!(matches!(refused, AuditError::InStore { .. }), "{refused}");
+        assert!(!options.path.exists());
+    }
+
     fn ended(request: &str) -> Ended {
         Ended {
             request: request.to_owned(),
@@ -444,7 +517,7 @@ mod tests {
         fs::write(&options.path, "{}\n{\"time\":").unwrap();
         let readable = Permissions::from_mode(0o640);
         fs::set_permissions(&options.path, readable).unwrap();
-        let audit = Arc::new(Audit::open(options.clone()).unwrap());
+        let audit = Arc::new(open_audit(&options).unwrap());
         let subject = Subject::default();
         let alice = Client::Named("alice".into());
         let token = Some(("token", "0f3a".to_owned()));
@@ -512,7 +585,7 @@ mod tests {
     fn nothing_is_begun_while_lines_cannot_be_written() {
         let directory = TempDir::new().unwrap();
         let options = options(&directory, 1 << 20);
-        let audit = Audit::open(options.clone()).unwrap();
+        let audit = open_audit(&options).unwrap();
         audit.check().unwrap();
         fs::remove_file(&options.path).unwrap();
         fs::create_dir(&options.path).unwrap();
@@ -532,7 +605,7 @@ mod tests {
     fn a_log_that_cannot_be_written_keeps_no_server_from_ending() {
         let directory = TempDir::new().unwrap();
         let options = options(&directory, 1 << 20);
-        let audit = Audit::open(options.clone()).unwrap();
+        let audit = open_audit(&options).unwrap();
         fs::remove_file(&options.path).unwrap();
         fs::create_dir(&options.path).unwrap();
         audit.write(&Known::default(), &ended("1"));

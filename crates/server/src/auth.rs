@@ -7,6 +7,7 @@ use crate::credentials::{Credential, Refusal};
 use crate::guesses::Guesses;
 use crate::middleware::{Answer, Middleware, Next};
 use crate::rarely::Rarely;
+use crate::readers;
 use crate::tls::Certificates;
 use crate::tokens::Tokens;
 use base64::Engine;
@@ -182,6 +183,7 @@ impl Middleware for Arc<Authentication> {
             return next(request);
         };
         Span::current().record(credential.kind.name(), field::display(&credential.id));
+        readers::end_with(&credential.end.ended);
         let request = request.map(|body| Body::new(Watched::new(body, &credential, Err)));
         let response = next(request);
         Box::pin(async move {
@@ -256,6 +258,8 @@ impl http_body::Body for Watched {
         }
         if self.ended.as_mut().poll(context).is_ready() {
             self.has_ended = true;
+            // Frees what the answer holds.
+            self.body = Body::empty();
             return Poll::Ready(Some((self.end)(self.credential.farewell())));
         }
         Pin::new(&mut self.body).poll_frame(context)

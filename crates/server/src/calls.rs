@@ -21,8 +21,8 @@ use tracing::{Instrument, Span, field};
 
 /// What the logs of services share.
 pub(crate) struct Calls {
-    /// What the numbers of this run of the server begin with, so that they are unique.
-    run: u32,
+    /// Key of this run of the server, from which the ids of calls are derived.
+    run: [u8; 32],
     number: AtomicU64,
     refused: Rarely,
     times: CallTimes,
@@ -32,8 +32,11 @@ pub(crate) struct Calls {
 impl Calls {
     /// Has `times` know how long calls took, and `audit` what they did.
     pub(crate) fn new(times: CallTimes, audit: Option<Arc<Audit>>) -> Arc<Self> {
+        let mut run = [0; 32];
+        // Without randomness ids are predictable, and calls still work.
+        let _ = getrandom::fill(&mut run);
         Arc::new(Self {
-            run: getrandom::u32().unwrap_or_default(),
+            run,
             number: AtomicU64::new(0),
             refused: Rarely::default(),
             times,
@@ -41,10 +44,11 @@ impl Calls {
         })
     }
 
-    /// The number of one more call.
+    /// Id of one more call, 16 hexadecimal digits. Two ids tell nothing of how many calls others made between.
     fn next(&self) -> String {
-        let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
-        format!("{:08x}-{number}", self.run)
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let id = blake3::keyed_hash(&self.run, &number.to_le_bytes());
+        id.to_hex()[..16].to_owned()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The server: what answers calls, the socket that they come from, and the refusal to expose it unprotected.
 
-use crate::audit::{Audit, AuditOptions};
+use crate::audit::{Audit, AuditError, AuditOptions};
 use crate::auth::Authentication;
 use crate::cache::MomentCache;
 use crate::call_limits::CallLimits;
@@ -17,6 +17,7 @@ use crate::middleware::Behind;
 use crate::monitor::{CallTimes, Monitor, Readiness, Sources};
 use crate::pool::Pool;
 use crate::remote::{Dispatch, RemoteExecutor};
+use crate::retention::expire;
 use crate::scrubbing::Scrubs;
 use crate::service::Service;
 use crate::tls::Certificates;
@@ -29,7 +30,7 @@ use oboro_format::wording::{
     CLIENT_CA, GENOME_CACHE, LISTEN, MAX_QUERIES, MEMORY, MOMENT_CACHE, MONITOR, SERVER_TOKENS,
     THREADS, TLS_CERT, TLS_KEY, Value,
 };
-use oboro_format::{FormatError, leave_descriptors};
+use oboro_format::leave_descriptors;
 use oboro_genome_server::Budgets;
 use oboro_protocol::MAX_MESSAGE_BYTES;
 use oboro_protocol::v1::{genome_server::GenomeServer, mining_server::MiningServer};
@@ -52,14 +53,8 @@ use tokio_stream::Stream;
 use tonic::server::NamedService;
 use tonic::service::Routes;
 
-/// The time that calls in flight have to finish when the server is told to stop.
-const GRACE: Duration = Duration::from_secs(10);
-
 /// How often it is seen whether the files of tokens and certificates have changed, if nobody calls.
 const REFRESH: Duration = Duration::from_secs(1);
-
-/// How often it is seen what has expired.
-const EXPIRY: Duration = Duration::from_secs(600);
 
 /// How often it is written what owners used.
 const USAGE: Duration = Duration::from_secs(3600);
@@ -167,7 +162,7 @@ pub enum ServeError {
     )]
     SamePort(SocketAddr),
     #[error(transparent)]
-    Audit(FormatError),
+    Audit(AuditError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(
@@ -230,6 +225,9 @@ pub(crate) struct Answering {
 }
 
 impl Server {
+    /// Time that calls in progress get to finish after the server has stopped listening.
+    pub const GRACE: Duration = Duration::from_secs(10);
+
     /// Checks what can be checked without opening the socket or the store. Nothing is written.
     ///
     /// # Errors
@@ -237,7 +235,9 @@ impl Server {
     pub fn check(options: &Options) -> Result<(), ServeError> {
         check_protection(options)?;
         if let Some(audit) = &options.audit {
-            audit.check().map_err(ServeError::Audit)?;
+            audit
+                .check(options.data.home())
+                .map_err(ServeError::Audit)?;
         }
         options.data.check()?;
         of_server(options)?;
@@ -378,7 +378,8 @@ impl Answering {
             wake,
         ));
         leave_descriptors(options.limits.connections.all);
-        let audit = options.audit.map(Audit::open).transpose();
+        let home = options.data.home();
+        let audit = options.audit.map(|it| Audit::open(it, home)).transpose();
         let audit = audit.map_err(ServeError::Audit)?.map(Arc::new);
         Ok(Self {
             connections: Connections::new(options.limits.connections, options.tls.clone()),
@@ -518,7 +519,7 @@ impl Answering {
                 readiness.watch(&self.store)
             );
         };
-        let expiring = expire(self.store.clone());
+        let expiring = expire(self.store.clone(), self.data.home());
         let metering = write_usage(&self.meter, &self.store, self.data.home());
         // Calls of revoked tokens end even if nobody else calls.
         let mut watch = Watch::new(self.tls.clone(), self.tokens.clone());
@@ -531,7 +532,7 @@ impl Answering {
         };
         let patience = async {
             stopping.notified().await;
-            tokio::time::sleep(GRACE).await;
+            tokio::time::sleep(Server::GRACE).await;
         };
         tokio::select! {
             () = serving => {}
@@ -566,30 +567,6 @@ async fn write_usage(meter: &Arc<Meter>, store: &Store, home: &Path) {
 fn write_usage_now(meter: &Meter, store: &Store, home: &Path) {
     if let Err(error) = meter.write(home, &store.stored(), OffsetDateTime::now_utc()) {
         tracing::error!(%error, "what owners used could not be written, and will be the next time");
-    }
-}
-
-/// Removes what was deleted long enough ago, and uploads that stand still, now and then.
-async fn expire(store: Store) {
-    let mut ticks = tokio::time::interval(EXPIRY);
-    loop {
-        ticks.tick().await;
-        let store = store.clone();
-        let now = OffsetDateTime::now_utc().unix_timestamp();
-        let expired = tokio::task::spawn_blocking(move || store.expire(now)).await;
-        let Ok((purged, cancelled, failed)) = expired else {
-            continue;
-        };
-        if purged > 0 || cancelled > 0 {
-            tracing::info!(
-                purged,
-                cancelled,
-                "removed deleted datasets and uploads that stood still"
-            );
-        }
-        for error in failed {
-            tracing::error!(%error, "storage");
-        }
     }
 }
 

@@ -20,7 +20,6 @@ pub(crate) struct Queries(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    last: u64,
     running: BTreeMap<u64, Running>,
 }
 
@@ -42,6 +41,20 @@ pub(crate) struct Query {
     _place: Share,
 }
 
+impl State {
+    /// Random number that no query in progress has: consecutive ones would tell how many queries others make.
+    fn unused_number(&self) -> u64 {
+        let fallback = self.running.keys().last().map_or(1, |it| it + 1);
+        let random = || getrandom::u32().map_or(fallback, u64::from);
+        loop {
+            let number = random();
+            if !self.running.contains_key(&number) {
+                return number;
+            }
+        }
+    }
+}
+
 impl Queries {
     /// Lists a query that has a place: the call, and the name of what it is about.
     pub(crate) fn begin(
@@ -52,8 +65,7 @@ impl Queries {
     ) -> Query {
         let ended = CancellationToken::new();
         let mut state = self.0.lock();
-        state.last += 1;
-        let number = state.last;
+        let number = state.unused_number();
         let running = Running {
             namespace: Arc::clone(&caller.namespace),
             call,
@@ -79,6 +91,8 @@ impl Queries {
         check(caller)?;
         let state = self.0.lock();
         let seen = state.running.iter().filter(|(_, it)| it.is_of(caller));
+        let mut seen: Vec<_> = seen.collect();
+        seen.sort_by_key(|(_, it)| it.begun);
         let info = |(&number, it): (&u64, &Running)| v1::QueryInfo {
             number,
             caller: it.namespace.to_string(),
@@ -91,7 +105,7 @@ impl Queries {
             },
             milliseconds: u64::try_from(it.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
         };
-        Ok(seen.map(info).collect())
+        Ok(seen.into_iter().map(info).collect())
     }
 
     /// Ends a query; its caller is told.
@@ -168,24 +182,33 @@ mod tests {
             let listed = queries.list(caller).unwrap().into_iter();
             listed.map(|it| (it.number, it.name)).collect()
         };
-        assert_eq!(seen(&alice), [(1, "rows".into())]);
-        assert_eq!(seen(&bob), [(2, "rows".into())]);
-        assert_eq!(seen(&operator), [(1, String::new()), (2, String::new())]);
+        let (first, second) = (of_alice.number, of_bob.number);
+        assert_ne!(second, first + 1, "numbers tell of others' queries");
+        assert_eq!(seen(&alice), [(first, "rows".into())]);
+        assert_eq!(seen(&bob), [(second, "rows".into())]);
+        assert_eq!(
+            seen(&operator),
+            [(first, String::new()), (second, String::new())]
+        );
         // That of another is as absent as one that never was.
-        let refusals = [2, 9].map(|number| queries.end(&alice, number).unwrap_err());
+        let never = 1 << 40;
+        let refusals = [second, never].map(|number| queries.end(&alice, number).unwrap_err());
         let [foreign, absent] = refusals.map(|it| (it.code(), it.message().to_owned()));
         assert_eq!(foreign.0, Code::NotFound);
-        assert_eq!(foreign.1.replace('2', "9"), absent.1);
+        assert_eq!(
+            foreign.1.replace(&second.to_string(), &never.to_string()),
+            absent.1
+        );
         let weak = caller("alice", Role::Count.into());
         assert_eq!(
             queries.list(&weak).unwrap_err().code(),
             Code::PermissionDenied
         );
         assert_eq!(
-            queries.end(&weak, 1).unwrap_err().code(),
+            queries.end(&weak, first).unwrap_err().code(),
             Code::PermissionDenied
         );
-        queries.end(&alice, 1).unwrap();
+        queries.end(&alice, first).unwrap();
         assert!(
             of_alice
                 .ended()
@@ -193,7 +216,7 @@ mod tests {
                 .message()
                 .contains("ended by its owner")
         );
-        queries.end(&operator, 2).unwrap();
+        queries.end(&operator, second).unwrap();
         of_bob.ended().await;
         drop((of_alice, of_bob));
         assert!(seen(&operator).is_empty());

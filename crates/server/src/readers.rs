@@ -1,7 +1,8 @@
 //! Callers that do not take their answers.
 //!
 //! Each call runs in a task of its own; the body of its answer notes when the connection waits for the caller. A caller for
-//! which it waits too long has its call ended and the stream reset, which frees all that the answer holds.
+//! which it waits too long has its call ended and the stream reset, which frees all that the answer holds. So has one whose
+//! credential has ended: it gets a moment to take the status, and no more.
 
 use crate::rarely::Rarely;
 use crate::received::{PACE, PATIENCE};
@@ -9,10 +10,12 @@ use http_body::{Frame, SizeHint};
 use hyper::rt::Executor;
 use parking_lot::Mutex;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Bytes;
@@ -20,6 +23,9 @@ use tonic::codegen::Bytes;
 /// Pieces in which answers are given to the connection, which holds no more than one of each that the caller has not made
 /// room for.
 const PIECE: usize = 64 << 10;
+
+/// Time that a caller whose credential has ended gets to take the last status.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 tokio::task_local! {
     /// The reader of the call that the present task runs.
@@ -48,6 +54,7 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Attended {
             async move {
                 tokio::select! {
                     _ = call => {}
+                    () = reader.is_revoked() => {}
                     () = reader.has_stopped() => {
                         stopped.tell(|times| {
                             tracing::warn!(times, "a call was ended because its caller takes the answer too slowly, or has stopped");
@@ -62,7 +69,21 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Attended {
 
 /// How the other end takes an answer.
 #[derive(Debug, Default)]
-struct Reader(Mutex<Reading>);
+struct Reader {
+    reading: Mutex<Reading>,
+    /// Cancelled when the caller's credential ends; unset until the caller is known.
+    credential: OnceLock<CancellationToken>,
+    /// Notified when `credential` is set.
+    known: Notify,
+}
+
+/// Has the call that this task runs end soon after `ended` is cancelled, whether or not its caller takes the answer.
+pub(crate) fn end_with(ended: &CancellationToken) {
+    let _ = READER.try_with(|reader| {
+        let _ = reader.credential.set(ended.clone());
+        reader.known.notify_one();
+    });
+}
 
 #[derive(Debug, Default)]
 struct Reading {
@@ -75,23 +96,35 @@ struct Reading {
 impl Reader {
     /// The caller has made room for what it was given.
     fn took(&self) {
-        let mut reading = self.0.lock();
+        let mut reading = self.reading.lock();
         if let Some(since) = reading.since.take() {
             reading.waited += since.elapsed();
         }
     }
 
     fn given(&self, bytes: usize) {
-        let mut reading = self.0.lock();
+        let mut reading = self.reading.lock();
         reading.bytes += bytes as u64;
         reading.since = Some(Instant::now());
+    }
+
+    /// Completes a moment after the caller's credential has ended.
+    async fn is_revoked(&self) {
+        let ended = loop {
+            match self.credential.get() {
+                Some(ended) => break ended,
+                None => self.known.notified().await,
+            }
+        };
+        ended.cancelled().await;
+        sleep(FAREWELL).await;
     }
 
     /// Completes once the caller has been waited for too long: a minute for a piece, or as much in all besides the time that
     /// the bytes take over a poor connection.
     async fn has_stopped(&self) {
         loop {
-            let until = self.0.lock().until();
+            let until = self.reading.lock().until();
             if until <= Instant::now() {
                 return;
             }
@@ -180,7 +213,6 @@ mod tests {
     use http_body::Body as _;
     use http_body_util::StreamBody;
     use std::future::poll_fn;
-    use tokio::time::sleep;
     use tokio_stream::StreamExt;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -232,6 +264,20 @@ mod tests {
         };
         let (seconds, by_itself) = run(stuck).await;
         assert!(!by_itself && seconds >= PATIENCE.as_secs() && seconds <= 2 * PATIENCE.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn revoked_callers_hold_nothing_even_if_they_take_nothing() {
+        let revoked = CancellationToken::new();
+        let token = revoked.clone();
+        let stuck = || async move {
+            let mut answer = Answered::new(body(vec![10]), false);
+            end_with(&token);
+            next(&mut answer).await;
+            std::future::pending::<()>().await;
+        };
+        revoked.cancel();
+        assert_eq!(run(stuck).await, (FAREWELL.as_secs(), false));
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,13 +3,58 @@
 
 use oboro_arena::ArenaError;
 use oboro_format::wording::{
-    ACCESS_GRANT, BACKUP, CACHE, DATA, DATASETS_DELETED, DELETE_NOW, INSPECT_VERIFY, MAX_LEN,
-    MEMORY, SCRUB, SERVE, STORE_UPGRADE, TOKEN_NEW, UNDELETE, UPLOAD_CANCEL, UPLOAD_KEEP_RECORD,
+    ACCESS_GRANT, ACCESS_REVOKE, BACKUP, CACHE, DATA, DATASETS_DELETED, DATASETS_UPLOADS,
+    DELETE_NOW, INSPECT_VERIFY, MAX_LEN, MEMORY, SCRUB, SERVE, STORE_UPGRADE, TOKEN_NEW, UNDELETE,
+    UPLOAD_CANCEL, UPLOAD_KEEP_RECORD,
 };
 use oboro_format::{Corruption, DatasetId, Digest, ErrorKind, FormatError, MAX_CALLER_CHARS, Role};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
+
+/// Limit on what one owner may keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuotaKind {
+    /// Datasets, published, being uploaded or deleted and not yet purged.
+    Datasets,
+    /// Uploads that were begun and are not finished.
+    Uploads,
+    /// Bytes of datasets, deleted ones that can be brought back included.
+    Bytes,
+    /// Bytes of manifests.
+    ManifestBytes,
+    /// Grants to other callers.
+    Grants,
+}
+
+impl QuotaKind {
+    /// Plural noun of what is counted.
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Datasets => "datasets",
+            Self::Uploads => "unfinished uploads",
+            Self::Bytes => "bytes",
+            Self::ManifestBytes => "bytes of manifests",
+            Self::Grants => "grants",
+        }
+    }
+
+    /// Sentence, without its full stop, on what makes room.
+    fn remedy(self) -> String {
+        match self {
+            Self::Datasets | Self::Bytes => format!(
+                "Delete what is not needed (`{DELETE_NOW}` makes room at once), or ask its operator for more"
+            ),
+            Self::Uploads => format!(
+                "Finish or cancel others (`{DATASETS_UPLOADS}` lists them, `{UPLOAD_CANCEL}` cancels), or ask its operator for more"
+            ),
+            Self::ManifestBytes => format!(
+                "Delete datasets that are not needed (`{DELETE_NOW}` makes room at once), or compact those of many segments"
+            ),
+            Self::Grants => format!("Take back grants that are not needed (`{ACCESS_REVOKE}`)"),
+        }
+    }
+}
 
 /// An error of the store. The message is one or two plain sentences.
 #[derive(Debug, Error)]
@@ -72,10 +117,10 @@ pub enum StoreError {
     #[error("owners have all roles on what is theirs. Name the token of another caller.")]
     GrantToOwner,
     #[error(
-        "this server keeps at most {most} {what} of one owner, and this would be more. Delete what is not needed (`{DELETE_NOW}` \
-         frees space at once), or ask its operator for more."
+        "this server keeps at most {most} {} of one owner, and this would be more. {}.",
+        quota.noun(), quota.remedy()
     )]
-    Quota { what: &'static str, most: u64 },
+    Quota { quota: QuotaKind, most: u64 },
     #[error(
         "no dataset named {name:?} was deleted here and can be brought back. `{DATASETS_DELETED}` lists those that can."
     )]

@@ -18,7 +18,9 @@ mod store;
 #[cfg(test)]
 mod testing;
 
-pub use error::{CatalogueError, ObjectStorageError, ResidencyError, StoreError, UploadError};
+pub use error::{
+    CatalogueError, ObjectStorageError, QuotaKind, ResidencyError, StoreError, UploadError,
+};
 pub use location::{DEFAULT_NAMESPACE, Location, home_of};
 pub use pace::Pace;
 pub use panel::Panel;

@@ -5,7 +5,7 @@
 //! a time opens a store.
 
 use crate::catalogue::{Catalogue, Change, Entry, Record, Table};
-use crate::error::{CatalogueError, StoreError, UploadError};
+use crate::error::{CatalogueError, QuotaKind, StoreError, UploadError};
 use crate::location::{
     CATALOGUE, DEFAULT_NAMESPACE, Location, NAMESPACES, SEGMENTS, dataset_path, home_of, prefix_of,
     segment_path,

@@ -10,6 +10,7 @@ use std::fs::{self, Permissions};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -226,6 +227,52 @@ fn a_server_asked_to_end_answers_first() {
     let server = operator.serve("");
     owner.talk_to(server.url());
     owner.json(MINE);
+}
+
+#[test]
+fn a_read_that_hangs_does_not_outlive_the_time_to_stop() {
+    let (owner, operator, server) = uploaded();
+    server.kill();
+    // Opening a pipe that nobody writes to takes for ever, as reading a disk that is gone does.
+    let segment = operator.find("data", "0.segment");
+    fs::remove_file(&segment).unwrap();
+    let made = Command::new("mkfifo").arg(&segment).status().unwrap();
+    assert!(made.success());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let query = owner.start(MINE);
+    until("the segment is opened", || {
+        let wchan = fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
+        let waits = |it: io::Result<fs::DirEntry>| {
+            fs::read_to_string(it.unwrap().path().join("wchan")).is_ok_and(|it| it.contains("fifo"))
+        };
+        wchan.into_iter().any(waits).then_some(())
+    });
+    server.terminate();
+    let ended = server.ended();
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    says(&ended.stderr, &["work still goes on"]);
+    drop(query);
+}
+
+#[test]
+fn user_signals_do_not_end_a_server() {
+    let operator = Home::new();
+    let server = operator.serve("");
+    for name in ["USR1", "USR2"] {
+        server.signal(name);
+    }
+    until("they are logged", || {
+        (server.log().matches("ignored a signal").count() == 2).then_some(())
+    });
+}
+
+#[test]
+fn a_log_level_that_is_none_is_refused() {
+    let operator = Home::new();
+    operator.set("OBORO_LOG", "foo");
+    let refused = operator.refused("serve --data data --listen 127.0.0.1:0");
+    says(&refused, &["OBORO_LOG", "\"foo\"", "info"]);
 }
 
 #[test]

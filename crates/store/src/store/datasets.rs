@@ -154,29 +154,29 @@ impl Namespace {
         is_new: (bool, bool),
     ) -> Result<(), StoreError> {
         let quota = self.common.policy.read().quota;
-        let exceeded = |what, most| Err(StoreError::Quota { what, most });
+        let exceeded = |quota, most| Err(StoreError::Quota { quota, most });
         if let Some(most) = quota.datasets
             && is_new.0
             && catalogue.datasets()? >= most
         {
-            return exceeded("datasets", most);
+            return exceeded(QuotaKind::Datasets, most);
         }
         if let Some(most) = quota.uploads
             && is_new.1
             && catalogue.count(Table::Upload)? >= most
         {
-            return exceeded("unfinished uploads", most);
+            return exceeded(QuotaKind::Uploads, most);
         }
         let manifests = catalogue.manifest_bytes_without(new.dataset)?;
         if manifests.saturating_add(manifest_bytes) > MANIFEST_BYTES {
-            return exceeded("bytes of manifests", MANIFEST_BYTES);
+            return exceeded(QuotaKind::ManifestBytes, MANIFEST_BYTES);
         }
         if let Some(most) = quota.bytes {
             let others = catalogue.bytes_without(new.dataset)?;
             let own = new.segment_bytes().saturating_add(manifest_bytes);
             let besides = self.note_bytes()? + self.recovery_bytes(None)?;
             if others.saturating_add(own).saturating_add(besides) > most {
-                return exceeded("bytes", most);
+                return exceeded(QuotaKind::Bytes, most);
             }
         }
         Ok(())

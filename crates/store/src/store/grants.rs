@@ -137,8 +137,10 @@ impl Grants {
         }
         let count = all.keys().filter(|(of, ..)| of == owner).count();
         if count > MAX_GRANTS {
-            let (what, most) = ("grants", MAX_GRANTS as u64);
-            return Err(StoreError::Quota { what, most });
+            return Err(StoreError::Quota {
+                quota: QuotaKind::Grants,
+                most: MAX_GRANTS as u64,
+            });
         }
         let bytes = encode(&all);
         match &common.objects {

@@ -141,7 +141,7 @@ impl Namespace {
         let others = self.recovery_bytes(Some(id))? + self.note_bytes()?;
         if datasets.saturating_add(others).saturating_add(bytes) > most {
             return Err(StoreError::Quota {
-                what: "bytes",
+                quota: QuotaKind::Bytes,
                 most,
             });
         }

@@ -9,18 +9,20 @@ use crate::settings::Settings;
 use bytesize::ByteSize;
 use clap::{ValueEnum, value_parser};
 use oboro_server::{
-    AuditOptions, Certificates, ConnectionLimits, GenomeOptions, Limits, MonitorOptions, Options,
-    Pin, Policy, Quota, Server, Tokens,
+    AuditOptions, Certificates, ConnectionLimits, GenomeOptions, Limits, LogLevelError,
+    MonitorOptions, Options, Pin, Policy, Quota, Server, Tokens, log_directives,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use std::fmt::Write;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 #[derive(clap::Args)]
 #[command(
@@ -362,17 +364,18 @@ fn message_size(given: &str) -> Result<ByteSize, String> {
 }
 
 /// Writes the log to standard error.
-fn log(format: LogFormat) {
+///
+/// # Errors
+/// A value of `OBORO_LOG` that names no level.
+fn log(format: LogFormat) -> Result<(), LogLevelError> {
     let log = tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_env("OBORO_LOG")
-                .unwrap_or_else(|_| "info".into()),
-        )
+        .with_env_filter(log_directives()?)
         .with_writer(std::io::stderr);
     match format {
         LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
         LogFormat::Json => log.json().with_span_list(false).init(),
     }
+    Ok(())
 }
 
 /// Takes as many descriptors as the system allows: each connection has one, and what is left keeps files of segments open.
@@ -389,7 +392,7 @@ fn raise_file_limit() {
 
 /// Serves, or says what would be served.
 pub fn run(arguments: &Arguments, settings: &Settings, output: Output) -> Outcome {
-    log(arguments.log_format);
+    log(arguments.log_format)?;
     let options = arguments.options()?;
     if arguments.check_config {
         Server::check(&options)?;
@@ -398,6 +401,9 @@ pub fn run(arguments: &Arguments, settings: &Settings, output: Output) -> Outcom
     let delay = Duration::from_secs(arguments.drain_delay.into());
     serve(options, delay, output)
 }
+
+/// Time that work which nobody waits for any more gets to end, after the calls in progress had theirs.
+const LAST_WORK: Duration = Duration::from_secs(10);
 
 fn serve(options: Options, drain_delay: Duration, output: Output) -> Outcome {
     raise_file_limit();
@@ -427,10 +433,10 @@ fn serve(options: Options, drain_delay: Duration, output: Output) -> Outcome {
             let _ = write!(text, "; metrics and probes on {url}");
             value["monitor"] = url.into();
         }
-        // Whoever has read that it listens may send signals.
+        // Signals may arrive as soon as it is printed that the server listens.
         let mut hangup = signal(SignalKind::hangup())?;
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        let stop = stop_signals(drain_delay)?;
+        ignore_user_signals()?;
         output.result(&value, || format!("{text}\n"))?;
         tokio::spawn(async move {
             while hangup.recv().await.is_some() {
@@ -438,23 +444,55 @@ fn serve(options: Options, drain_delay: Duration, output: Output) -> Outcome {
                 tls.iter().for_each(|it| it.refresh());
             }
         });
-        server
-            .serve(async move {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-                tracing::info!("shutting down; a second signal ends at once");
-                tokio::spawn(async move {
-                    tokio::select! {
-                        _ = terminate.recv() => {}
-                        _ = interrupt.recv() => {}
-                    }
-                    // Everything on disk is complete or can be resumed: no cleanup is needed.
-                    std::process::exit(1);
-                });
-            })
-            .await;
+        server.serve(async move { stop.cancelled().await }).await;
         Ok(())
     })
+}
+
+/// Returns a token that is cancelled by the first SIGTERM or SIGINT. A second one ends the process at once, and so does the
+/// end of the time that calls get: a read of a disk that hangs cannot be ended otherwise.
+fn stop_signals(drain_delay: Duration) -> io::Result<CancellationToken> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut next = async move || {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    tokio::spawn(async move {
+        next().await;
+        tracing::info!("shutting down; a second signal ends at once");
+        thread::spawn(move || {
+            thread::sleep(drain_delay + Server::GRACE + LAST_WORK);
+            tracing::error!("work still goes on, perhaps a read that hangs; ending without it");
+            end();
+        });
+        stopped.cancel();
+        next().await;
+        end();
+    });
+    Ok(stop)
+}
+
+/// Ends the process. Everything on disk is complete or can be resumed: no cleanup is needed.
+fn end() -> ! {
+    std::process::exit(1)
+}
+
+/// Logs SIGUSR1 and SIGUSR2, which otherwise end a process.
+fn ignore_user_signals() -> io::Result<()> {
+    for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
+        let mut received = signal(kind)?;
+        tokio::spawn(async move {
+            while received.recv().await.is_some() {
+                tracing::info!(
+                    "ignored a signal: files are read again on SIGHUP or when they change, and a renamed audit log is begun anew"
+                );
+            }
+        });
+    }
+    Ok(())
 }

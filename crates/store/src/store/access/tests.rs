@@ -401,7 +401,10 @@ fn quotas_are_of_one_owner() {
         uploads: Some(1),
         ..Quota::default()
     });
-    assert!(refused("other").contains("1 unfinished uploads"));
+    let refusal = refused("other");
+    assert!(refusal.contains("1 unfinished uploads"), "{refusal}");
+    assert!(refusal.contains("oboro upload --cancel"), "{refusal}");
+    assert!(!refusal.contains("oboro delete"), "{refusal}");
     alice.cancel_upload("rows").unwrap();
     alice.begin_upload("other", &manifest).unwrap();
 }
