@@ -200,6 +200,10 @@ pub enum ClientError {
         "the panel has only {there} places besides this one where the query could begin, too few for {wanted} decoys; ask for fewer"
     )]
     Decoys { wanted: usize, there: usize },
+    #[error(
+        "the answers would take {bytes} bytes, and a search may have 4 GiB of them; ask for fewer decoys or a shorter query"
+    )]
+    LargeSearch { bytes: u64 },
     #[error(transparent)]
     Pattern(#[from] PatternError),
     #[error(transparent)]
@@ -389,6 +393,7 @@ impl ClientError {
             | Self::LargeSums { .. }
             | Self::NoSite(_)
             | Self::Decoys { .. }
+            | Self::LargeSearch { .. }
             | Self::Pattern(_)
             | Self::SearchSpec(_)
             | Self::Plan(_) => ErrorClass::Input,

@@ -15,7 +15,7 @@ use prost::bytes::Bytes;
 use rand::SeedableRng;
 use rand::rngs::ChaCha20Rng;
 use rand::seq::{IndexedRandom, SliceRandom};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -26,6 +26,10 @@ use tonic::Streaming;
 use zeroize::Zeroizing;
 
 const SEARCHING: &str = "searching";
+
+/// The most bytes of the answers of a search, all of which are kept until the last has arrived: four times what a server
+/// allows unless its operator raised the limit.
+const MAX_ANSWER_BYTES: u64 = 4 << 30;
 
 /// The genomes of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -209,17 +213,17 @@ impl Connection {
             self.when_free(|| self.wait(self.open_search(&open)))?;
         self.wait(async {
             let planning = Instant::now();
-            let query = encrypt(search, &opening, &opened)?;
+            let query = encrypt(search, &opening, &opened, windows)?;
             let encoded = Bytes::from(query.encrypted().encode(query.plan()));
             let mut client_time = planning.elapsed();
-            let mut receiving = pin!(receive(&mut replies, query.plan(), windows, own, &progress));
+            let mut receiving = pin!(receive(&mut replies, query.plan(), windows, &progress));
             // A server that stops reading the query reports why.
             let received = tokio::select! {
                 received = &mut receiving => received?,
                 () = send(encoded.clone(), sender) => receiving.await?,
             };
             let reading = Instant::now();
-            let found = query.read(&received.answers)?;
+            let found = query.read(&received.answers, windows, own)?;
             client_time += reading.elapsed();
             Ok(Outcome {
                 found,
@@ -500,6 +504,7 @@ fn encrypt(
     search: &GenomeSearch,
     opening: &[u8],
     opened: &v1::Opened,
+    windows: usize,
 ) -> Result<OwnQuery, ClientError> {
     let unknown = ClientError::OutOfTurn("a number of symbols that no collection has");
     let symbols = u8::try_from(opened.symbols).map_err(|_| unknown)?;
@@ -509,6 +514,11 @@ fn encrypt(
     let plan = Plan::new(asked)?;
     if opened.plan != Some((&plan).into()) {
         return Err(ClientError::OtherPlan);
+    }
+    let bytes = plan.answers().saturating_mul(plan.answer_bytes() as u64);
+    let bytes = bytes.saturating_mul(windows as u64);
+    if bytes > MAX_ANSWER_BYTES {
+        return Err(ClientError::LargeSearch { bytes });
     }
     let nonce = nonce(&opened.nonce)?;
     let about = [opening, &opened.encode_length_delimited_to_vec()].concat();
@@ -520,25 +530,26 @@ fn encrypt(
     )?)
 }
 
-/// The answers of one window.
+/// The answers of all windows.
 struct Received {
-    answers: Vec<Answer>,
+    /// Encoded; those of the first window in order, then those of the next.
+    answers: Vec<Bytes>,
     bytes: u64,
     server: Duration,
 }
 
-/// Receives each answer exactly once and keeps those of window `own`. Allocates for what has arrived, never for what
-/// the server announces.
+/// Receives each answer exactly once. Allocates for what has arrived, never for what the server announces.
+///
+/// The server sees the pace at which a client takes its bytes. So this keeps the answers of all windows and decodes none,
+/// and it does not know which window is the real one.
 async fn receive(
     replies: &mut Streaming<v1::SearchReply>,
     plan: &Plan,
     windows: usize,
-    own: usize,
     progress: &impl Fn(u64, u64),
 ) -> Result<Received, ClientError> {
     let each = plan.answers();
     let expected = each.saturating_mul(windows as u64);
-    let mut seen = HashSet::new();
     let mut answers = BTreeMap::new();
     let mut bytes = 0;
     let done = loop {
@@ -548,22 +559,19 @@ async fn receive(
                 if window >= windows || answer.number >= each {
                     return Err(ClientError::OutOfTurn("an answer that was not asked for"));
                 }
-                if !seen.insert((window, answer.number)) {
+                Answer::check_length(&answer.answer, plan)?;
+                bytes += answer.answer.len() as u64;
+                if (answers.insert((window, answer.number), answer.answer)).is_some() {
                     return Err(ClientError::OutOfTurn("an answer twice"));
                 }
-                let decoded = Answer::decode(&answer.answer, plan)?;
-                if window == own {
-                    answers.insert(answer.number, decoded);
-                }
-                bytes += answer.answer.len() as u64;
-                progress(seen.len() as u64, expected);
+                progress(answers.len() as u64, expected);
             }
             Some(Reply::Done(done)) => break done,
             Some(Reply::Opened(_)) => return Err(ClientError::OutOfTurn("two beginnings")),
             None => return Err(broken("the answer ended early")),
         }
     };
-    if seen.len() as u64 != expected {
+    if answers.len() as u64 != expected {
         return Err(broken("answers are missing"));
     }
     match next(replies).await? {
@@ -579,6 +587,7 @@ async fn receive(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     fn places() -> Vec<GenomicPosition> {
         let place = |position| GenomicPosition {

@@ -38,10 +38,10 @@ pub enum EncryptError {
 pub enum ReadError {
     #[error(transparent)]
     Wire(#[from] WireError),
-    #[error("the server sent {found} answers where {expected} belong; ask again")]
+    #[error("the server sent {found} answers where {expected} belong; it may be altered")]
     Answers { expected: u64, found: u64 },
     #[error(
-        "the server's answers contradict each other: a beginning of {length} symbols is there, but not a shorter one"
+        "the server's answers contradict each other: a beginning of {length} symbols is there, but not a shorter one; nothing is reported: do not ask again before you know why, since other decoys would show which place is meant"
     )]
     Contradiction { length: u32 },
 }
@@ -115,21 +115,46 @@ impl OwnQuery {
         values.map(|(place, &value)| (self.plan.coefficient(place), value))
     }
 
-    /// Reads all answers of a window, in order.
+    /// Reads the encoded answers of all windows, window after window, and returns the result of window `own`.
+    ///
+    /// Every window is decoded and decrypted, whatever the others contain. The work and the error are the same for any
+    /// `own`: otherwise a server that alters one window would learn whether it is the real one.
     ///
     /// # Errors
-    /// Too few or too many answers, or values that no rows could have produced.
-    pub fn read(&self, answers: &[Answer]) -> Result<Found, ReadError> {
-        let (expected, found) = (self.plan.answers(), answers.len() as u64);
+    /// Too few or too many answers, or values in any window that no rows could have produced.
+    ///
+    /// # Panics
+    /// If there is no window `own`.
+    pub fn read(
+        &self,
+        answers: &[impl AsRef<[u8]>],
+        windows: usize,
+        own: usize,
+    ) -> Result<Found, ReadError> {
+        let expected = self.plan.answers().saturating_mul(windows as u64);
+        let found = answers.len() as u64;
         if expected != found {
             return Err(ReadError::Answers { expected, found });
         }
-        let mut values = answers.iter().flat_map(|answer| self.values(answer));
-        let groups = self.plan.spec().groups();
+        let of_windows = answers.chunks_exact(answers.len() / windows.max(1));
+        let read: Vec<_> = of_windows.map(|window| self.read_window(window)).collect();
+        let found = read.into_iter().collect::<Result<Vec<_>, _>>()?;
+        Ok(found[own])
+    }
+
+    /// Reads all answers of a window, in order.
+    fn read_window(&self, answers: &[impl AsRef<[u8]>]) -> Result<Found, ReadError> {
+        let mut zeros = Vec::new();
+        for answer in answers {
+            let answer = Answer::decode(answer.as_ref(), &self.plan)?;
+            zeros.extend(self.values(&answer).into_iter().map(|value| value == 0));
+        }
+        let mut zeros = zeros.into_iter();
         let mut count = |tests: u64| -> u64 {
-            let tests = values.by_ref().take(tests as usize);
-            tests.filter(|&value| value == 0).count() as u64
+            let tests = zeros.by_ref().take(tests as usize);
+            tests.map(u64::from).sum()
         };
+        let groups = self.plan.spec().groups();
         let there: Vec<u64> = groups.into_iter().map(&mut count).collect();
         match self.plan.spec().kind() {
             Kind::Match { .. } => Ok(Found::Matches(there[0])),
@@ -143,5 +168,66 @@ impl OwnQuery {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oboro_genome::SearchSpec;
+
+    const WINDOWS: usize = 5;
+
+    fn query() -> OwnQuery {
+        let spec = SearchSpec::new(4, 2, 3, Kind::Longest).unwrap();
+        let plan = Arc::new(Plan::new(spec).unwrap());
+        let pattern = Pattern::of_alleles("0101").unwrap();
+        OwnQuery::encrypt(plan, &pattern, &Nonce([3; 32]), &[]).unwrap()
+    }
+
+    /// The only answer of a window in which beginnings of these lengths are there.
+    fn answer(plan: &Plan, there: impl Fn(usize) -> bool) -> Vec<u8> {
+        assert_eq!(plan.answers(), 1);
+        let not_zero = 1 << (plan.value_bits() - 1);
+        let groups = (1..).zip(plan.spec().groups());
+        let mut values: Vec<u64> = groups
+            .flat_map(|(length, tests)| {
+                vec![if there(length) { 0 } else { not_zero }; tests as usize]
+            })
+            .collect();
+        values.resize(plan.tests_per_answer(), not_zero);
+        // Without a mask a ciphertext is its own phase, whatever the key.
+        let mask = vec![0; plan.ring().basis().degree()];
+        Answer { mask, values }.encode(plan)
+    }
+
+    #[test]
+    fn every_window_is_read() {
+        let query = query();
+        let plan = query.plan();
+        let honest: Vec<Vec<u8>> = (0..WINDOWS)
+            .map(|window| answer(plan, |length| length <= window))
+            .collect();
+        for own in 0..WINDOWS {
+            let found = query.read(&honest, WINDOWS, own);
+            assert_eq!(found, Ok(Found::Longest(own as u32)));
+        }
+        let contradiction = answer(plan, |length| length == 2);
+        let cut = honest[0][1..].to_vec();
+        for wrong in [contradiction, cut] {
+            let mut errors = Vec::new();
+            for altered in 0..WINDOWS {
+                let mut answers = honest.clone();
+                answers[altered].clone_from(&wrong);
+                errors.extend((0..WINDOWS).map(|own| query.read(&answers, WINDOWS, own)));
+            }
+            assert!(errors[0].is_err());
+            assert!(errors.iter().all(|error| *error == errors[0]), "{errors:?}");
+        }
+        let missing = query.read(&honest[1..], WINDOWS, 0);
+        assert!(
+            matches!(missing, Err(ReadError::Answers { .. })),
+            "{missing:?}"
+        );
     }
 }

@@ -127,12 +127,20 @@ impl Answer {
         bytes
     }
 
+    /// Checks the length of an encoded answer, all that can be wrong with it.
+    ///
+    /// # Errors
+    /// A wrong length.
+    pub fn check_length(bytes: &[u8], plan: &Plan) -> Result<(), WireError> {
+        check_length("an answer", plan.answer_bytes() as u64, bytes)
+    }
+
     /// Decodes and validates an answer.
     ///
     /// # Errors
     /// A wrong length.
     pub fn decode(bytes: &[u8], plan: &Plan) -> Result<Self, WireError> {
-        check_length("an answer", plan.answer_bytes() as u64, bytes)?;
+        Self::check_length(bytes, plan)?;
         let (packed_mask, packed_values) = bytes.split_at(mask_bytes(plan));
         let mut mask = vec![0; plan.ring().basis().degree()];
         pack::unpack_bits(packed_mask, plan.mask_bits(), &mut mask);

@@ -2,6 +2,7 @@
 
 mod common;
 mod device;
+mod genome;
 mod growth;
 mod local;
 mod mining;

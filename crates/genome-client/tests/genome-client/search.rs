@@ -44,12 +44,9 @@ fn search(
     let evaluation = Evaluation::new(Arc::new(received), window(rows), multiplicity).unwrap();
     let mut workspace = Workspace::default();
     let answers: Vec<_> = (0..evaluation.answers())
-        .map(|number| {
-            let sent = evaluation.answer(number, &mut workspace).encode(&plan);
-            oboro_genome::wire::Answer::decode(&sent, &plan).unwrap()
-        })
+        .map(|number| evaluation.answer(number, &mut workspace).encode(&plan))
         .collect();
-    own.read(&answers).unwrap()
+    own.read(&answers, 1, 0).unwrap()
 }
 
 fn differences(query: &[Option<u8>], row: &[u8]) -> usize {
