@@ -94,7 +94,7 @@ class Panel:
             position: The first site of the query, or the column of an alignment, from 1.
             alleles: For panels of alleles: their numbers, as text ("0110?10", ? for any) or as
                 integers, None for any.
-            sequence: For panels of bases: A, C, G, T, and ? for any.
+            sequence: For panels of bases: IUPAC letters (U is T, R is A or G), and ? for any.
             chromosome: Required if the panel has several.
             within: Allowed mismatches, 0 to 2.
             longest: Ask instead for the longest prefix of the query that some haplotype has.
@@ -165,7 +165,7 @@ class Reference:
         The server learns its length and the kind of search; neither the letters nor the answer.
 
         Args:
-            pattern: A, C, G, T, and ? for any.
+            pattern: IUPAC letters (U is T, R is A or G), and ? for any.
             within: Allowed mismatches, 0 to 2.
             count: Ask how many offsets match, if the server's operator allows that.
             progress: Show a bar: None on terminals and in notebooks only.

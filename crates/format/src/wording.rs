@@ -130,6 +130,8 @@ pub const COUNT: Setting = Setting::new("count");
 pub const ALLELES: Setting = Setting::new("alleles");
 /// The bases that a genome search asks for.
 pub const SEQUENCE: Setting = Setting::new("sequence");
+/// Whether all but the first line of a position are left out of a panel.
+pub const SKIP_DUPLICATES: Setting = Setting::new("skip_duplicates");
 
 // What a server may use, one in a Python process too.
 /// The server's memory.

@@ -1,17 +1,16 @@
 //! Search patterns.
 
+use oboro_genome::SymbolSet;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// The letters of bases, by symbol.
-const BASES: &str = "ACGT";
 /// The letter that matches any symbol.
 const WILDCARD: char = '?';
 
-/// Symbols to search for, or wildcards. Wiped when dropped; has no `Debug`.
+/// The symbols that match at each position. Wiped when dropped; has no `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pattern {
-    symbols: Zeroizing<Vec<Option<u8>>>,
+    symbols: Zeroizing<Vec<SymbolSet>>,
 }
 
 /// Letters that do not form a pattern.
@@ -25,7 +24,7 @@ pub enum PatternError {
     )]
     Allele { letter: char, place: usize },
     #[error(
-        "{letter:?} at place {place} of the query is no base; use A, C, G, T, and ? (or N) for any base"
+        "{letter:?} at place {place} of the query is no base; use A, C, G, T (or U), the IUPAC letters for several bases (R, Y, S, W, K, M, B, D, H, V), and ? or N for any"
     )]
     Base { letter: char, place: usize },
     #[error(
@@ -45,32 +44,27 @@ impl Pattern {
     /// Other letters, or none. Positions count from 1.
     pub fn of_alleles(letters: &str) -> Result<Self, PatternError> {
         Self::parse(letters, |letter, place| match letter.to_digit(10) {
-            Some(digit) => Ok(Some(digit as u8)),
+            Some(digit) => Ok(SymbolSet::of(digit as u8)),
             None => Err(PatternError::Allele { letter, place }),
         })
     }
 
-    /// Bases, in either case; `?` or `N` for any.
+    /// Bases by [the letters of IUPAC](SymbolSet::of_base_letter), in either case; `?` or `N` for any.
     ///
     /// # Errors
     /// Other letters, or none. Positions count from 1.
     pub fn of_bases(letters: &str) -> Result<Self, PatternError> {
         Self::parse(letters, |letter, place| {
-            let capital = letter.to_ascii_uppercase();
-            match BASES.find(capital) {
-                Some(symbol) => Ok(Some(symbol as u8)),
-                None if capital == 'N' => Ok(None),
-                None => Err(PatternError::Base { letter, place }),
-            }
+            SymbolSet::of_base_letter(letter).ok_or(PatternError::Base { letter, place })
         })
     }
 
     fn parse(
         letters: &str,
-        symbol: impl Fn(char, usize) -> Result<Option<u8>, PatternError>,
+        symbol: impl Fn(char, usize) -> Result<SymbolSet, PatternError>,
     ) -> Result<Self, PatternError> {
         let one = |(place, letter)| match letter {
-            WILDCARD => Ok(None),
+            WILDCARD => Ok(SymbolSet::ANY),
             letter => symbol(letter, place),
         };
         // Allocated once, so that no copy remains in freed memory.
@@ -91,7 +85,7 @@ impl Pattern {
     /// The first position that fails.
     pub fn check(&self, symbols: u8) -> Result<(), PatternError> {
         for (place, symbol) in (1..).zip(self.symbols.iter()) {
-            if let Some(allele) = symbol.filter(|&symbol| symbol >= symbols) {
+            if let Some(allele) = symbol.largest().filter(|&symbol| symbol >= symbols) {
                 return Err(PatternError::NoSuchAllele {
                     allele,
                     place,
@@ -102,8 +96,8 @@ impl Pattern {
         Ok(())
     }
 
-    /// The symbols; `None` is a wildcard.
-    pub fn symbols(&self) -> &[Option<u8>] {
+    /// The symbols that match, by position.
+    pub fn symbols(&self) -> &[SymbolSet] {
         &self.symbols
     }
 
@@ -121,11 +115,13 @@ mod tests {
     #[test]
     fn letters_are_symbols() {
         let alleles = Pattern::of_alleles("01?9").unwrap();
-        assert_eq!(alleles.symbols(), [Some(0), Some(1), None, Some(9)]);
-        let bases = Pattern::of_bases("AcgTn?").unwrap();
+        let [zero, one, two, three, nine] = [0, 1, 2, 3, 9].map(SymbolSet::of);
+        assert_eq!(alleles.symbols(), [zero, one, SymbolSet::ANY, nine]);
+        let bases = Pattern::of_bases("AcgTun?y").unwrap();
+        let any = SymbolSet::ANY;
         assert_eq!(
             bases.symbols(),
-            [Some(0), Some(1), Some(2), Some(3), None, None]
+            [zero, one, two, three, three, any, any, one.with(3)]
         );
         assert!(alleles.check(10).is_ok());
     }
@@ -137,7 +133,8 @@ mod tests {
             Ok(_) => panic!("it is no pattern"),
         };
         assert!(message(Pattern::of_alleles("01x")).contains("'x' at place 3"));
-        assert!(message(Pattern::of_bases("ACGU")).contains("'U' at place 4"));
+        assert!(message(Pattern::of_bases("ACGX")).contains("'X' at place 4"));
+        assert!(message(Pattern::of_bases("AC-T")).contains("'-' at place 3"));
         assert!(message(Pattern::of_bases("")).contains("empty"));
         let missing = Pattern::of_alleles("012").unwrap().check(2).unwrap_err();
         assert!(

@@ -1,6 +1,6 @@
 //! Symbols, one byte each: alleles by their number in a VCF file, or bases.
 
-use oboro_genome::UNKNOWN;
+use oboro_genome::{SymbolSet, UNKNOWN};
 use std::fmt;
 
 /// The largest number of an allele.
@@ -62,17 +62,15 @@ impl fmt::Display for Alphabet {
     }
 }
 
-/// The symbol of a letter of FASTA in either case: a base (U is T), or [`UNKNOWN`] for a gap (`-`, `.`) and
+/// The symbol of a letter of FASTA, by the table that queries are read by: a base, or [`UNKNOWN`] for a gap (`-`, `.`) and
 /// the IUPAC letters that leave the base open. `None` for anything else.
 pub(crate) fn base(letter: u8) -> Option<u8> {
-    match letter.to_ascii_uppercase() {
-        b'A' => Some(0),
-        b'C' => Some(1),
-        b'G' => Some(2),
-        b'T' | b'U' => Some(3),
-        b'R' | b'Y' | b'S' | b'W' | b'K' | b'M' | b'B' | b'D' | b'H' | b'V' | b'N' | b'-'
-        | b'.' => Some(UNKNOWN),
-        _ => None,
+    match letter {
+        b'-' | b'.' => Some(UNKNOWN),
+        letter => {
+            let bases = SymbolSet::of_base_letter(letter.into())?;
+            Some(bases.only().unwrap_or(UNKNOWN))
+        }
     }
 }
 

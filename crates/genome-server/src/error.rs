@@ -4,6 +4,7 @@
 
 use crate::collections::Kind;
 use crate::{MAX_ALLELE, MAX_BASES, MAX_HAPLOTYPES, MAX_SITES};
+use oboro_format::wording::SKIP_DUPLICATES;
 use oboro_format::{Corruption, ErrorKind, FormatError};
 use std::path::PathBuf;
 use thiserror::Error;
@@ -225,8 +226,8 @@ pub enum InputError {
     )]
     NoGenotypes { site: String },
     #[error(
-        "sample {sample} at {site} has the genotype {call}, which is not phased. Phase the genotypes first (SHAPEIT, \
-         Beagle, Eagle), or leave the sample out."
+        "sample {sample} at {site} has the genotype {call}, which is not phased: an allele after / has no known \
+         haplotype. Phase the genotypes first (SHAPEIT, Beagle, Eagle), or leave the sample out."
     )]
     Unphased {
         sample: String,
@@ -261,11 +262,17 @@ pub enum InputError {
         found: usize,
         expected: usize,
     },
-    #[error("the site at {site} has {found} alleles, and at most {} are possible. Leave it out, or split it with `bcftools norm -m -any`.", MAX_ALLELE + 1)]
+    #[error(
+        "the site at {site} has {found} alleles, and at most {} are possible. Leave such sites out with `bcftools view \
+         -M {}`. Do not split them into several lines, of which only one can be loaded.",
+        MAX_ALLELE + 1,
+        MAX_ALLELE + 1
+    )]
     Alleles { site: String, found: usize },
     #[error(
-        "the site at {site} is there twice. Join the lines with `bcftools norm -m +any`, or ask for all but the first \
-         to be skipped."
+        "the site at {site} is there twice. Load only the first line of each position (`{SKIP_DUPLICATES}`): a haplotype \
+         with an allele of another line then counts as one with the reference's. Or load a file with one line a \
+         position. Programs that join lines may lose or exchange phases."
     )]
     Duplicate { site: String },
     #[error(
@@ -294,7 +301,7 @@ pub enum InputError {
     #[error("there are letters before the first name. Begin every sequence with a line \">NAME\".")]
     NoName,
     #[error(
-        "{letter} in column {column} is no base, no gap and none of the IUPAC letters. Correct it."
+        "{letter} in column {column} is no base, no gap (- or .) and none of the IUPAC letters. Correct it."
     )]
     Letter { letter: String, column: usize },
     #[error(

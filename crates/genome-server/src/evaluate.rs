@@ -449,8 +449,8 @@ impl Noise {
 mod tests {
     use super::*;
     use crate::Rows;
-    use oboro_genome::SearchSpec;
     use oboro_genome::wire::Ciphertext;
+    use oboro_genome::{SearchSpec, SymbolSet};
     use oboro_ring::{Basis, QuerySeed, Scaled};
     use std::collections::HashSet;
 
@@ -572,7 +572,7 @@ mod tests {
     #[test]
     fn collections_that_differ_in_a_row_are_not_blinded_alike() {
         let plan = plan();
-        let query = expanded(&plan, &plan.spec().encode(&[Some(0); LENGTH]));
+        let query = expanded(&plan, &plan.spec().encode(&[SymbolSet::of(0); LENGTH]));
         let (before, mut changed) = (rows(), rows());
         changed[17] ^= 1 << 5;
         let (old, new) = (window(1, before), window(2, changed));

@@ -1,27 +1,28 @@
 //! Searches for patterns that are no secret, with which encrypted ones are compared.
 
 use crate::rows::Rows;
+use oboro_genome::SymbolSet;
 use std::collections::BTreeSet;
 
 impl Rows {
-    /// How many rows differ from a pattern in at most `within` symbols. `None` in a pattern is any symbol.
-    pub fn count_matches(&self, pattern: &[Option<u8>], within: usize) -> usize {
+    /// How many rows differ from a pattern in at most `within` symbols.
+    pub fn count_matches(&self, pattern: &[SymbolSet], within: usize) -> usize {
         self.matching(pattern, within).count()
     }
 
     /// The same, with equal rows counted once.
-    pub fn count_distinct_matches(&self, pattern: &[Option<u8>], within: usize) -> usize {
+    pub fn count_distinct_matches(&self, pattern: &[SymbolSet], within: usize) -> usize {
         let distinct: BTreeSet<_> = self.matching(pattern, within).collect();
         distinct.len()
     }
 
-    fn matching(&self, pattern: &[Option<u8>], within: usize) -> impl Iterator<Item = Vec<u8>> {
+    fn matching(&self, pattern: &[SymbolSet], within: usize) -> impl Iterator<Item = Vec<u8>> {
         self.unpacked()
             .filter(move |row| mismatches(pattern, row).count() <= within)
     }
 
     /// The length of the longest prefix of a pattern that some row has.
-    pub fn longest_match(&self, pattern: &[Option<u8>]) -> usize {
+    pub fn longest_match(&self, pattern: &[SymbolSet]) -> usize {
         let first = |row: Vec<u8>| mismatches(pattern, &row).next().unwrap_or(pattern.len());
         self.unpacked().map(first).max().unwrap_or(0)
     }
@@ -36,18 +37,20 @@ impl Rows {
 }
 
 /// The positions at which a row differs from a pattern.
-fn mismatches(pattern: &[Option<u8>], row: &[u8]) -> impl Iterator<Item = usize> {
+fn mismatches(pattern: &[SymbolSet], row: &[u8]) -> impl Iterator<Item = usize> {
     let pairs = pattern.iter().zip(row).enumerate();
-    pairs.filter_map(|(place, (symbol, other))| {
-        symbol
-            .is_some_and(|symbol| symbol != *other)
-            .then_some(place)
-    })
+    pairs.filter_map(|(place, (symbols, other))| (!symbols.contains(*other)).then_some(place))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ANY: SymbolSet = SymbolSet::ANY;
+
+    fn of(symbol: u8) -> SymbolSet {
+        SymbolSet::of(symbol)
+    }
 
     /// Of four bits a symbol, so that a row is a word.
     fn rows(rows: &[&[u8]]) -> Rows {
@@ -58,7 +61,7 @@ mod tests {
     #[test]
     fn rows_match_within_mismatches_and_equal_ones_may_count_once() {
         let rows = rows(&[&[1, 2, 3], &[1, 2, 3], &[1, 0, 3], &[0, 0, 0]]);
-        let pattern = [Some(1), Some(2), None];
+        let pattern = [of(1), of(2), ANY];
         for (within, all, once) in [(0, 2, 1), (1, 3, 2), (2, 4, 3)] {
             assert_eq!(rows.count_matches(&pattern, within), all);
             assert_eq!(rows.count_distinct_matches(&pattern, within), once);
@@ -69,9 +72,9 @@ mod tests {
     fn the_longest_match_ends_before_the_first_mismatch() {
         let rows = rows(&[&[1, 2, 3], &[0, 2, 3]]);
         for (pattern, longest) in [
-            ([Some(1), Some(2), Some(3)], 3),
-            ([Some(1), None, Some(0)], 2),
-            ([Some(5), Some(2), Some(3)], 0),
+            ([of(1), of(2).with(9), of(3)], 3),
+            ([of(1), ANY, of(0)], 2),
+            ([of(5), of(2), of(3)], 0),
         ] {
             assert_eq!(rows.longest_match(&pattern), longest);
         }

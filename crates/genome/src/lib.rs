@@ -12,6 +12,7 @@
 mod plan;
 mod search_spec;
 mod sites;
+mod symbol_set;
 pub mod wire;
 
 pub use plan::{Plan, PlanError, STATISTICAL_BITS};
@@ -19,6 +20,7 @@ pub use search_spec::{
     Kind, MAX_LENGTH, MAX_ROWS, MAX_SYMBOLS, MAX_WITHIN, SearchSpec, SearchSpecError,
 };
 pub use sites::{MAX_SITES, sites_digest};
+pub use symbol_set::SymbolSet;
 
-/// The symbol of a row that matches only a wildcard: an unknown base.
+/// The symbol of a row that matches only a wildcard: an unknown base, or a gap.
 pub const UNKNOWN: u8 = u8::MAX;

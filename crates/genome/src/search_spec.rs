@@ -1,5 +1,6 @@
 //! A search in public numbers, and the linear forms that answer it.
 
+use crate::SymbolSet;
 use thiserror::Error;
 
 /// The most symbols of a query.
@@ -133,26 +134,26 @@ impl SearchSpec {
         }
     }
 
-    /// Encodes a query as the terms of its mismatch counts; `None` is a wildcard. Let `m_jc` be 1 if the query has
-    /// symbol `c` at `j` and `w_j` be 1 if it has any symbol there: for [`Kind::Match`] `Σ_j (w_j − m_j0)`, then
-    /// `m_j0 − m_jc` for each `j` and `c > 0`; for [`Kind::Longest`] each `w_j − m_j0` before the others of `j`.
+    /// Encodes a query as the terms of its mismatch counts. Let `m_jc` be 1 if symbol `c` matches at `j`: for
+    /// [`Kind::Match`] `Σ_j (1 − m_j0)`, then `m_j0 − m_jc` for each `j` and `c > 0`; for [`Kind::Longest`] each
+    /// `1 − m_j0` before the others of `j`.
     ///
     /// Panics if the query has another length or invalid symbols.
-    pub fn encode(&self, query: &[Option<u8>]) -> Vec<i32> {
+    pub fn encode(&self, query: &[SymbolSet]) -> Vec<i32> {
         assert_eq!(query.len(), self.length as usize);
-        let is = |symbol: Option<u8>, c: u8| i32::from(symbol == Some(c));
+        let is = |set: SymbolSet, c: u8| i32::from(set.contains(c));
         let mut terms = Vec::with_capacity(self.terms());
         if let Kind::Match { .. } = self.kind {
             terms.push(0);
         }
-        for &symbol in query {
-            assert!(symbol.is_none_or(|symbol| symbol < self.symbols));
-            let lacking = i32::from(symbol.is_some()) - is(symbol, 0);
+        for &set in query {
+            assert!(set.largest().is_none_or(|symbol| symbol < self.symbols));
+            let lacking = 1 - is(set, 0);
             match self.kind {
                 Kind::Match { .. } => terms[0] += lacking,
                 Kind::Longest => terms.push(lacking),
             }
-            terms.extend((1..self.symbols).map(|c| is(symbol, 0) - is(symbol, c)));
+            terms.extend((1..self.symbols).map(|c| is(set, 0) - is(set, c)));
         }
         terms
     }
@@ -196,8 +197,8 @@ mod tests {
     use crate::UNKNOWN;
     use proptest::prelude::*;
 
-    fn mismatches(query: &[Option<u8>], row: &[u8]) -> i32 {
-        let differ = |(q, &x): (&Option<u8>, &u8)| q.is_some_and(|q| q != x);
+    fn mismatches(query: &[SymbolSet], row: &[u8]) -> i32 {
+        let differ = |(set, &x): (&SymbolSet, &u8)| !set.contains(x);
         query.iter().zip(row).filter(|&it| differ(it)).count() as i32
     }
 
@@ -205,12 +206,14 @@ mod tests {
         #[test]
         fn the_terms_of_a_row_add_up_to_its_mismatches(
             symbols in 2u8..=11,
-            positions in prop::collection::vec((any::<Option<u8>>(), any::<u8>()), 1..40),
+            positions in prop::collection::vec((any::<Option<(u8, u8)>>(), any::<u8>()), 1..40),
             unknown in any::<bool>(),
         ) {
             // The last symbol may be the unknown one, which a query cannot contain.
             let asked = symbols - u8::from(unknown && symbols > 2);
-            let query: Vec<_> = positions.iter().map(|(q, _)| q.map(|q| q % asked)).collect();
+            // One symbol or two, or any.
+            let set = |(q, other): (u8, u8)| SymbolSet::of(q % asked).with(other % asked);
+            let query: Vec<_> = positions.iter().map(|(q, _)| q.map_or(SymbolSet::ANY, set)).collect();
             let row: Vec<_> = positions.iter().map(|(_, x)| match x % symbols {
                 x if x >= asked => UNKNOWN,
                 x => x,

@@ -128,7 +128,7 @@ impl Known {
             .pattern
             .symbols()
             .iter()
-            .filter_map(|&symbol| symbol)
+            .filter_map(|symbols| symbols.only())
     }
 }
 

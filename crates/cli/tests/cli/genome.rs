@@ -529,6 +529,14 @@ fn alignments_and_references_with_unknown_bases_are_searched() {
         ("CC", 1),
         ("CGG", 0),
         ("T?A", 2),
+        ("tna", 2),
+        // An ambiguous letter has its bases, and not an unknown one.
+        ("ACGU", 2),
+        ("RC", 3),
+        ("KT", 3),
+        ("YG", 2),
+        ("TRA", 0),
+        ("NN", 14),
     ] {
         let found = scene.client.json(&format!(
             "genome find --reference pieces --pattern {pattern} --count"
@@ -596,7 +604,10 @@ fn what_is_not_there_or_not_allowed_is_refused_with_the_reason() {
             "find --reference long --pattern ACGTACGT",
             &["2400 bases", "bytes both ways", "--genome-reference-limit"],
         ),
-        ("find --reference long --pattern ACGU", &["'U' at place 4"]),
+        (
+            "find --reference long --pattern ACGX",
+            &["'X' at place 4", "U", "IUPAC"],
+        ),
     ];
     for (command, phrases) in refused {
         says(&scene.client.refused(&format!("genome {command}")), phrases);

@@ -160,6 +160,46 @@ fn a_position_that_is_repeated_is_refused_or_skipped() {
     assert_eq!(left_out, expected);
 }
 
+/// Ten alleles and more, positions that are repeated, and both at once.
+#[test]
+fn the_remedies_for_repeated_sites_and_many_alleles_end_together() {
+    let many = "C,G,TA,TC,TG,TT,TAA,TAC,TAG,TAT";
+    let lines = [
+        line(5, "G", "0|1", "1|1"),
+        line(5, many, "0|1", "10|1"),
+        line(7, many, "0|1", "10|1"),
+        line(7, "C", "1|1", "0|0"),
+        line(7, "G", "0|0", "1|0"),
+        line(9, "A,C,G,TA,TC,TG", "6|0", "0|1"),
+        line(9, "TT,TAA,TAC,TAG", "0|1", "1|0"),
+    ];
+    for order in 0..lines.len() {
+        // In any order of the lines at a position.
+        let mut lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        lines.rotate_left(order);
+        let position = |line: &str| line.split(' ').nth(1).unwrap().parse::<u32>().unwrap();
+        lines.sort_by_key(|line| position(line));
+        let mut options = PanelOptions::default();
+        let mut remedies = 0;
+        let panel = loop {
+            let error = match import(&vcf(&lines), &options) {
+                Ok(panel) => break panel,
+                Err(error) => error.to_string(),
+            };
+            remedies += 1;
+            assert!(remedies <= 2, "{error}");
+            if error.contains("`bcftools view -M 10`") {
+                lines.retain(|line| line.split(' ').nth(4).unwrap().split(',').count() < 10);
+            } else if error.contains("`--skip-duplicates`") {
+                options.duplicates = Duplicates::Skip;
+            } else {
+                panic!("no remedy: {error}");
+            }
+        };
+        assert_eq!(panel.sites(), 3);
+    }
+}
+
 #[test]
 fn vcf_that_cannot_be_searched_is_refused_with_the_place_and_the_remedy() {
     let first = line(5, "G", "0|1", "1|1");
@@ -170,6 +210,10 @@ fn vcf_that_cannot_be_searched_is_refused_with_the_place_and_the_remedy() {
     second(
         line(6, "G", "0|0", "0/1"),
         "sample \"B\" at 20:6 has the genotype \"0/1\", which is not phased",
+    );
+    second(
+        line(6, "G", "0|0", "/0|1"),
+        "sample \"B\" at 20:6 has the genotype \"/0|1\", which is not phased: an allele after /",
     );
     second(
         line(6, "G", ".|0", "0|1"),

@@ -248,8 +248,10 @@ impl CallError {
 }
 
 /// Appends the alleles of a genotype. An unphased one is accepted if all its alleles are equal.
+///
+/// `|` before an allele says that it is phased, `/` that it is not. From version 4.4 on (section 1.6.2 of the
+/// specification), the first allele may have such a sign too. Without one it is unphased if any other allele is.
 fn read_call(call: &str, largest: u8, symbols: &mut Vec<u8>) -> Result<(), CallError> {
-    // From version 4.4 on, a separator may also precede the first allele.
     let alleles = call.strip_prefix(['|', '/']).unwrap_or(call);
     let start = symbols.len();
     for allele in alleles.split(['|', '/']) {
@@ -266,7 +268,7 @@ fn read_call(call: &str, largest: u8, symbols: &mut Vec<u8>) -> Result<(), CallE
         });
     }
     let read = &symbols[start..];
-    if alleles.contains('/') && read.iter().any(|allele| *allele != read[0]) {
+    if call.contains('/') && read.iter().any(|allele| *allele != read[0]) {
         Err(CallError::Unphased)
     } else {
         Ok(())
@@ -288,7 +290,11 @@ mod tests {
         assert_eq!(read("1"), Ok(vec![1]));
         assert_eq!(read("|0|1"), Ok(vec![0, 1]));
         assert_eq!(read("1/1"), Ok(vec![1, 1]));
-        for unphased in ["0/1", "0|1/1", "/0/1"] {
+        for equal in ["/1|1", "|1/1", "/1/1"] {
+            assert_eq!(read(equal), Ok(vec![1, 1]), "{equal}");
+        }
+        assert_eq!((read("/2"), read("|2")), (Ok(vec![2]), Ok(vec![2])));
+        for unphased in ["0/1", "0|1/1", "/0/1", "/0|1", "|0/1", "/0|0|1", "|0|0/1"] {
             assert_eq!(read(unphased), Err(CallError::Unphased), "{unphased}");
         }
         for missing in ["", ".", ".|0", "0|.", "./.", "|", "0|"] {

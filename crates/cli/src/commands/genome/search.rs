@@ -54,7 +54,7 @@ struct SymbolArguments {
     /// the first line of standard input, which other users of this machine do not see.
     #[arg(long, value_name = "0110…")]
     alleles: Option<String>,
-    /// The query, for a panel of bases: A, C, G, T, and ? for any; - as above.
+    /// The query, for a panel of bases: IUPAC letters (U is T, R is A or G), ? for any; - as above.
     #[arg(long, value_name = "ACGT…")]
     sequence: Option<String>,
 }
@@ -64,8 +64,8 @@ pub struct FindArguments {
     /// The name of the reference.
     #[arg(long, value_name = "NAME")]
     reference: String,
-    /// The query: A, C, G, T, and ? for any. With - they are the first line of standard input, which other
-    /// users of this machine do not see.
+    /// The query: IUPAC letters (U is T, R is A or G), ? for any. With - they are the first line of standard input,
+    /// which other users of this machine do not see.
     #[arg(long, value_name = "ACGT…")]
     pattern: String,
     /// Mismatches that are allowed, 0 to 2.
