@@ -222,6 +222,7 @@ def mine(
     *,
     min_support: int,
     max_len: int,
+    stop_above: int = ...,
     answers: str = ...,
     trust_server: bool = False,
     keep_cells: int = ...,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from numbers import Integral
 from typing import Any
 
@@ -87,16 +86,19 @@ def frame(
     Returns:
         The columns ``support``, a float64 fraction, and ``itemsets``, of frozensets.
     """
-    numbered = _itemsets(lengths, iter(items.tolist()))
+    numbered = _itemsets(lengths, items.tolist())
     if labels is not None:
         # From a set of numbers, as in mlxtend: the order of rules depends on that of sets.
-        numbered = (frozenset([labels[number] for number in itemset]) for itemset in numbered)
+        numbered = (frozenset(map(labels.__getitem__, itemset)) for itemset in numbered)
     itemsets = pd.Series(list(numbered), dtype="object")
     found: pd.DataFrame = pd.DataFrame({"support": supports / transactions, "itemsets": itemsets})
     return found
 
 
-def _itemsets(lengths: Sequence[int], items: Iterator[Any]) -> Iterator[frozenset[Any]]:
+def _itemsets(lengths: Sequence[int], items: list[int]) -> Iterator[frozenset[int]]:
+    begin = 0
     for length, count in enumerate(lengths, start=1):
-        for _ in range(count):
-            yield frozenset(islice(items, length))
+        end = begin + length * count
+        for start in range(begin, end, length):
+            yield frozenset(items[start : start + length])
+        begin = end

@@ -6,13 +6,15 @@ import json
 import secrets
 import warnings
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 from numbers import Integral
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
+import numpy as np
 import pandas as pd
 
 from oboro import _oboro
@@ -311,6 +313,7 @@ class Dataset:
         max_len: int | None = None,
         use_colnames: bool = False,
         *,
+        stop_above: int = 1_000_000,
         answers: Literal["auto", "moments", "cells"] = "auto",
         trust_server: bool = False,
         keep_cells: int = 1 << 30,
@@ -333,6 +336,8 @@ class Dataset:
                 counts (``trust_server``, ``answers="moments"``) the length that the dataset was
                 encrypted for.
             use_colnames: whether itemsets have the names of columns instead of their numbers.
+            stop_above: ends the call with an error once more itemsets than this are certain to be
+                frequent; 0 for no limit.
             answers: which verified answers to use: ``"moments"``, computed by the server on
                 ciphertext, with a ``max_len`` of at most 4; ``"cells"``, sealed cells; ``"auto"``,
                 whichever needs fewer bytes.
@@ -357,7 +362,7 @@ class Dataset:
 
         Raises:
             InputError: a support or length that is not possible, a support below that of items
-                left out of the dataset, too many candidates.
+                left out of the dataset, too many itemsets (``stop_above``) or candidates.
             KeysError: the wrong key.
             ConnectionFailed: the server is unreachable; call again.
             FalseAnswerError: the server gave a false answer, now or in an earlier call;
@@ -367,12 +372,41 @@ class Dataset:
             RevealsMoreWarning: the cache comes from a call with a higher minimum support, and the
                 server is about to learn that more columns are frequent.
         """
-        if (
-            isinstance(keep_cells, bool)
-            or not isinstance(keep_cells, Integral)
-            or not 0 <= keep_cells < 1 << 64
-        ):
-            raise InputError(f"keep_cells must be a number of bytes, not {keep_cells!r}")
+        labels = self._encrypted.columns if use_colnames else None
+        return self._mined(
+            keys,
+            min_support,
+            max_len,
+            None,
+            labels,
+            stop_above=stop_above,
+            answers=answers,
+            trust_server=trust_server,
+            keep_cells=keep_cells,
+            verbose=verbose,
+            progress=progress,
+            interrupt=interrupt,
+        )
+
+    def _mined(
+        self,
+        keys: Keys,
+        min_support: float,
+        max_len: int | None,
+        numbers: Sequence[int] | None,
+        labels: Sequence[Any] | None,
+        *,
+        stop_above: int = 1_000_000,
+        answers: Literal["auto", "moments", "cells"] = "auto",
+        trust_server: bool = False,
+        keep_cells: int = 1 << 30,
+        verbose: int = 0,
+        progress: bool | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> pd.DataFrame:
+        """As ``apriori``. Items have other ``numbers``, ascending, and the ``labels`` of these."""
+        _check_number("keep_cells", "bytes", keep_cells)
+        _check_number("stop_above", "itemsets", stop_above)
         transactions = self._encrypted.transactions
         least = transactions_of(min_support, transactions)
         longest = self._possible(max_len, trust_server, answers)
@@ -386,13 +420,15 @@ class Dataset:
                 self._name,
                 min_support=least,
                 max_len=longest,
+                stop_above=int(stop_above),
                 answers=answers,
                 trust_server=trust_server,
                 keep_cells=int(keep_cells),
                 progress=tell,
                 interrupt=interrupt,
             )
-        labels = self._encrypted.columns if use_colnames else None
+        if numbers is not None:
+            items = np.asarray(numbers, dtype=items.dtype)[items]
         found = frame(lengths, items, supports, transactions, labels)
         found.attrs["oboro"] = {
             "transactions": transactions,
@@ -508,7 +544,7 @@ class Dataset:
                 f"the server learns that {columns} frequent; begin with the lowest minimum support "
                 "that you will need",
                 RevealsMoreWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _possible(self, max_len: int | None, trust_server: bool, answers: str) -> int:
@@ -603,6 +639,12 @@ def check_resources(threads: int | None, memory: int | None) -> None:
         raise InputError(f"a server cannot count on {threads} threads; give it one at least")
     if memory is not None and memory < 0:
         raise InputError(f"a server cannot hold {memory} bytes; give it more, or leave memory out")
+
+
+def _check_number(name: str, of: str, number: object) -> None:
+    is_whole = isinstance(number, Integral) and not isinstance(number, bool)
+    if not is_whole or not 0 <= cast(int, number) < 1 << 64:
+        raise InputError(f"{name} must be a number of {of}, not {number!r}")
 
 
 def _name_of(encrypted: Encrypted) -> str:

@@ -42,6 +42,9 @@ __all__ = ["METRICS", "apriori", "association_rules", "fpgrowth", "fpmax", "to_p
 Frame = TypeVar("Frame", pd.DataFrame, "pl.DataFrame")
 """A frame of pandas or of polars. Given one of polars, these functions return one."""
 
+STOP_ABOVE = 1_000_000
+"""The number of itemsets above which mining stops unless it is told otherwise."""
+
 METRICS = {name: meaning for name, meaning, _ in _oboro.rule_metrics()}
 """The metrics of a rule A → C by name, with formula and range. ``supp`` is the support as a
 fraction of all transactions, and ``conf(A → C)`` is ``supp(A∪C) / supp(A)``."""
@@ -56,6 +59,8 @@ def apriori(
     verbose: int = 0,
     low_memory: bool = False,
     n_jobs: int | None = None,
+    *,
+    stop_above: int = STOP_ABOVE,
 ) -> Frame:
     """Finds the frequent itemsets of a one-hot frame, on a server in this process.
 
@@ -72,6 +77,8 @@ def apriori(
         verbose: 1 shows progress bars.
         low_memory: Has no effect: only one bit per entry is held in addition to `df`.
         n_jobs: Has no effect: all processors are used.
+        stop_above: Ends the call with an error once more itemsets than this are certain to be
+            frequent; 0 for no limit.
 
     Returns:
         The columns `support`, a fraction of the transactions, and `itemsets`, frozensets; shorter
@@ -81,11 +88,11 @@ def apriori(
 
     Raises:
         InputError: `min_support` or `max_len` is out of range, an entry is missing or neither 0 nor
-            1, or labels are repeated or of other types.
+            1, labels are repeated or of other types, or there are too many itemsets.
     """
     frame = _pandas(df)
-    found = _mined(frame, min_support, _longest(max_len), verbose)
-    return _like(df, _labelled(found, frame, use_colnames))
+    labels = list(frame.columns) if use_colnames else None
+    return _like(df, _mined(frame, min_support, _longest(max_len), verbose, stop_above, labels))
 
 
 def fpgrowth(
@@ -95,6 +102,8 @@ def fpgrowth(
     use_colnames: bool = False,
     max_len: int | None = None,
     verbose: int = 0,
+    *,
+    stop_above: int = STOP_ABOVE,
 ) -> Frame:
     """Finds the frequent itemsets of a one-hot frame, as `apriori` does, under mlxtend's name for
     another algorithm. Results are those of `apriori`, in its order.
@@ -109,6 +118,7 @@ def fpgrowth(
         use_colnames: As for `apriori`.
         max_len: As for `apriori`.
         verbose: As for `apriori`.
+        stop_above: As for `apriori`.
 
     Returns:
         As `apriori`. With `null_values`, an itemset is returned if it is frequent both where it was
@@ -118,10 +128,11 @@ def fpgrowth(
     Raises:
         InputError: as `apriori`.
     """
+    if not null_values:
+        return apriori(df, min_support, use_colnames, max_len, verbose, stop_above=stop_above)
     frame = _pandas(df)
-    found = _frequent(frame, min_support, null_values, _longest(max_len), verbose)
-    if null_values:
-        found = _where_recorded(found, frame, min_support)
+    found = _frequent(frame, min_support, True, _longest(max_len), verbose, stop_above)
+    found = _where_recorded(found, frame, min_support)
     return _like(df, _labelled(found, frame, use_colnames))
 
 
@@ -132,6 +143,8 @@ def fpmax(
     use_colnames: bool = False,
     max_len: int | None = None,
     verbose: int = 0,
+    *,
+    stop_above: int = STOP_ABOVE,
 ) -> Frame:
     """Finds the maximal frequent itemsets of a one-hot frame: those that no frequent itemset
     contains.
@@ -146,6 +159,7 @@ def fpmax(
         max_len: Leaves out longer itemsets. An itemset with a longer frequent one around it is left
             out with it: it is not maximal.
         verbose: As for `apriori`.
+        stop_above: As for `apriori`.
 
     Returns:
         As `apriori`.
@@ -157,7 +171,7 @@ def fpmax(
     longest = _longest(max_len)
     # Itemsets of one item more tell which are maximal.
     search = None if longest is None else longest + 1
-    found = _frequent(frame, min_support, null_values, search, verbose)
+    found = _frequent(frame, min_support, null_values, search, verbose, stop_above)
     maximal = _are_maximal(found["itemsets"].tolist())
     if longest is not None:
         maximal &= found["itemsets"].map(len).to_numpy(dtype=int) <= longest
@@ -223,8 +237,15 @@ def _longest(max_len: int | None) -> int | None:
     return max_len or None
 
 
-def _mined(df: pd.DataFrame, min_support: float, longest: int | None, verbose: int) -> pd.DataFrame:
-    """The frequent itemsets, of numbers of columns."""
+def _mined(
+    df: pd.DataFrame,
+    min_support: float,
+    longest: int | None,
+    verbose: int,
+    stop_above: int,
+    labels: Sequence[Hashable] | None = None,
+) -> pd.DataFrame:
+    """The frequent itemsets, of numbers of columns or their labels."""
     check_min_support(min_support)
     if df.size == 0:
         return pd.DataFrame({"support": np.empty(0), "itemsets": np.empty(0, dtype=object)})
@@ -239,15 +260,17 @@ def _mined(df: pd.DataFrame, min_support: float, longest: int | None, verbose: i
             min_item_support=_worth_encrypting(df, min_support),
             progress=progress,
         )
-        found = server.upload(encrypted, progress=progress).apriori(
-            keys, float(min_support), longest, True, verbose=verbose, progress=progress
+        places = {name: place for place, name in enumerate(_frames.names(df.columns))}
+        return server.upload(encrypted, progress=progress)._mined(
+            keys,
+            float(min_support),
+            longest,
+            [places[str(name)] for name in encrypted.columns],
+            labels,
+            stop_above=stop_above,
+            verbose=verbose,
+            progress=progress,
         )
-    numbers = {name: number for number, name in enumerate(_frames.names(df.columns))}
-    # From a set of numbers, as in mlxtend: the order of rules depends on that of sets.
-    found["itemsets"] = _objects(
-        frozenset(sorted(numbers[str(name)] for name in itemset)) for itemset in found["itemsets"]
-    )
-    return found
 
 
 def _labelled(found: pd.DataFrame, df: pd.DataFrame, use_colnames: bool) -> pd.DataFrame:
@@ -260,12 +283,17 @@ def _labelled(found: pd.DataFrame, df: pd.DataFrame, use_colnames: bool) -> pd.D
 
 
 def _frequent(
-    df: pd.DataFrame, min_support: float, null_values: bool, longest: int | None, verbose: int
+    df: pd.DataFrame,
+    min_support: float,
+    null_values: bool,
+    longest: int | None,
+    verbose: int,
+    stop_above: int,
 ) -> pd.DataFrame:
     """The frequent itemsets, of numbers of columns; with `null_values` those with missing entries
     counted as present, of items that are frequent where they were recorded."""
     if not null_values:
-        return _mined(df, min_support, longest, verbose)
+        return _mined(df, min_support, longest, verbose, stop_above)
     check_min_support(min_support)
     _check_entries(df, "df", null_values)
     unknown, ones = unknown_and_ones(df)
@@ -273,7 +301,7 @@ def _frequent(
         supports = ones.sum(axis=0) / (len(df) - unknown.sum(axis=0))
     places = np.flatnonzero(supports >= min_support)
     present = pd.DataFrame((ones | unknown)[:, places], columns=df.columns[places])
-    found = _mined(present, min_support, longest, verbose)
+    found = _mined(present, min_support, longest, verbose, stop_above)
     found["itemsets"] = _objects(
         frozenset(places[sorted(itemset)].tolist()) for itemset in found["itemsets"]
     )

@@ -127,6 +127,20 @@ def test_bars_are_shown_on_request(encrypt: Encrypt, capsys: pytest.CaptureFixtu
         assert capsys.readouterr().err == ""
 
 
+def test_too_many_itemsets_end_the_call(encrypt: Encrypt) -> None:
+    keys = oboro.Keys.generate()
+    frame = pd.DataFrame(True, index=range(3), columns=[f"item {number}" for number in range(12)])
+    with oboro.local() as server:
+        dataset = server.upload(encrypt(frame, keys, max_len=2))
+        with pytest.raises(InputError, match="at least 4083 longer ones") as refused:
+            dataset.apriori(keys, stop_above=4094)
+        assert "`stop_above=0`" in str(refused.value)
+        for enough in (0, 4095):
+            assert len(dataset.apriori(keys, stop_above=enough)) == 4095
+    with pytest.raises(InputError, match="at least 4083 longer ones"):
+        oboro.frequent_patterns.fpmax(frame, stop_above=4094)
+
+
 def test_what_is_not_possible_is_refused(encrypt: Encrypt) -> None:
     keys = oboro.Keys.generate()
     frame = random_frame(50, 5)
@@ -144,6 +158,8 @@ def test_what_is_not_possible_is_refused(encrypt: Encrypt) -> None:
         for keep_cells in no_bytes:
             with pytest.raises(InputError, match="keep_cells must be a number of bytes"):
                 dataset.apriori(keys, keep_cells=keep_cells)
+            with pytest.raises(InputError, match="stop_above must be a number of itemsets"):
+                dataset.apriori(keys, stop_above=keep_cells)
         with pytest.raises(KeysError, match="give the right key"):
             dataset.apriori(oboro.Keys.generate())
     with pytest.raises(InputError, match="one at least"):

@@ -190,6 +190,13 @@ const OPTIONS: &[(&str, Effect)] = &[
         },
     ),
     (
+        "mine --stop-above",
+        Refuses {
+            what: "results of more itemsets",
+            test: "crates/cli/tests/cli/mining.rs::a_run_stops_once_too_many_itemsets_are_certain",
+        },
+    ),
+    (
         "mine --top",
         Narrows {
             left_out: "itemsets less frequent than the last of the K",

@@ -57,6 +57,10 @@ impl SupportCounter for CellCounter<'_> {
         self.dataset.record().min_item_support
     }
 
+    fn column_words(&self) -> Option<usize> {
+        usize::try_from(self.dataset.record().transactions / 64).ok()
+    }
+
     fn go_on(&self) -> Result<(), ClientError> {
         if self.interrupt.is_cancelled() {
             Err(ClientError::Interrupted)

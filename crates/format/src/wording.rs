@@ -108,6 +108,8 @@ pub const ROW_IDS: Setting = Setting::new("row_ids");
 pub const MAX_LEN: Setting = Setting::new("max_len");
 /// The least support of a frequent itemset.
 pub const MIN_SUPPORT: Setting = Setting::new("min_support");
+/// The number of itemsets above which mining stops.
+pub const STOP_ABOVE: Setting = Setting::new("stop_above");
 /// The least support of an item that is encrypted.
 pub const MIN_ITEM_SUPPORT: Setting = Setting::new("min_item_support");
 /// What becomes of items that a dataset lacks when appending.

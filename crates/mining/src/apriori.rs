@@ -5,10 +5,12 @@
 //! error and never becomes a result. Candidates are ascending and distinct, and every subset of a candidate is
 //! frequent.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 
 use oboro_format::ErrorClass;
+use oboro_format::wording::{MAX_LEN, MIN_SUPPORT, STOP_ABOVE};
 
+use crate::certain;
 use crate::deduction::{Bounds, Contradiction, subsets_used};
 use crate::frequent::{FrequentItemset, FrequentItemsets};
 use crate::itemset::Itemset;
@@ -37,6 +39,12 @@ pub trait SupportCounter {
     /// Those of the counter.
     fn count(&mut self, level: usize, candidates: &[Itemset]) -> Result<Vec<u64>, Self::Error>;
 
+    /// The number of words in a column, if this counter counts in columns that it has; `None` if its answers come from
+    /// elsewhere. Such counts need no check, and a deduction from more subsets than words costs more than a count.
+    fn column_words(&self) -> Option<usize> {
+        None
+    }
+
     /// Whether to continue; called regularly between counts.
     ///
     /// # Errors
@@ -59,19 +67,32 @@ pub struct AprioriOptions {
     /// Whether to request only supports that cannot be deduced. The result is the same without it, but every candidate
     /// of two or more items is counted.
     pub deduction: bool,
+    /// The search ends with an error once more itemsets than this are certain to be frequent; `None` for no limit.
+    pub stop_above: Option<NonZeroU64>,
 }
 
 impl AprioriOptions {
     /// The default limit of candidates of one level: about 2 GiB of them.
     pub const DEFAULT_MAX_CANDIDATES: usize = 20_000_000;
+    /// The limit of frequent itemsets that programs set unless they are told otherwise.
+    pub const DEFAULT_STOP_ABOVE: u64 = 1_000_000;
 
-    /// Itemsets of any length with at least `min_support`, using deduction.
+    /// Itemsets of any length and number with at least `min_support`, using deduction.
     pub fn new(min_support: MinSupport) -> Self {
         AprioriOptions {
             min_support,
             max_len: None,
             max_candidates: Self::DEFAULT_MAX_CANDIDATES,
             deduction: true,
+            stop_above: None,
+        }
+    }
+
+    /// Sets the number of itemsets above which the search ends; 0 for no limit.
+    pub fn with_stop_above(self, stop_above: u64) -> Self {
+        AprioriOptions {
+            stop_above: NonZeroU64::new(stop_above),
+            ..self
         }
     }
 
@@ -179,6 +200,18 @@ pub enum AprioriError<E: std::error::Error + 'static> {
         /// The contradictory bounds.
         contradiction: Contradiction,
     },
+    /// More frequent itemsets than wanted.
+    #[error("{}", too_many_itemsets(*level, *found, *more, *limit))]
+    TooManyItemsets {
+        /// The length of the longest itemsets found.
+        level: usize,
+        /// The number of itemsets found.
+        found: u64,
+        /// At least so many longer ones are frequent.
+        more: u64,
+        /// The largest number wanted.
+        limit: u64,
+    },
     /// A level with too many candidates.
     #[error(
         "there are more than {limit} candidates of length {level}; raise the minimum support or lower the maximum length"
@@ -196,12 +229,27 @@ impl<E: std::error::Error + 'static> AprioriError<E> {
     pub fn class(&self, counter: impl FnOnce(&E) -> ErrorClass) -> ErrorClass {
         match self {
             Self::Counter(error) => counter(error),
-            Self::TooManyCandidates { .. } | Self::ItemsLeftOut { .. } => ErrorClass::Input,
+            Self::TooManyItemsets { .. }
+            | Self::TooManyCandidates { .. }
+            | Self::ItemsLeftOut { .. } => ErrorClass::Input,
             Self::AnswerCount { .. } | Self::Impossible { .. } | Self::Contradiction { .. } => {
                 ErrorClass::FalseAnswer
             }
         }
     }
+}
+
+fn too_many_itemsets(level: usize, found: u64, more: u64, limit: u64) -> String {
+    let items = if level == 1 { "item" } else { "items" };
+    let follow = match more {
+        0 => "longer ones may follow".to_owned(),
+        u64::MAX => format!("more than {} longer ones follow", u64::MAX - 1),
+        more => format!("at least {more} longer ones follow"),
+    };
+    format!(
+        "{found} itemsets of up to {level} {items} are frequent and {follow}, which is above the limit of {limit}; nothing is reported: raise `{MIN_SUPPORT}`, lower `{MAX_LEN}`, or set `{}` to find all of them, which may take very long",
+        STOP_ABOVE.to(0)
+    )
 }
 
 /// Finds the frequent itemsets among the transactions of `counter`.
@@ -212,7 +260,7 @@ impl<E: std::error::Error + 'static> AprioriError<E> {
 ///
 /// # Errors
 /// A minimum support below that of items left out; the counter's errors; answers that no transactions could give; too
-/// many candidates.
+/// many candidates; more itemsets than wanted.
 pub fn apriori<C: SupportCounter>(
     counter: &mut C,
     options: AprioriOptions,
@@ -253,7 +301,23 @@ pub fn apriori<C: SupportCounter>(
     let mut level = 1;
     loop {
         known.add_level(&frequent);
-        let is_frequent = |subset: &Itemset| known.contains(subset.items());
+        let so_far = (found.len() + frequent.len()) as u64;
+        let check_number = |more: u64| match options.stop_above {
+            Some(limit) if so_far.saturating_add(more) > limit.get() => {
+                Err(AprioriError::<C::Error>::TooManyItemsets {
+                    level,
+                    found: so_far,
+                    more,
+                    limit: limit.get(),
+                })
+            }
+            _ => Ok(()),
+        };
+        let more = certain::longer(&frequent, &known, threshold, longest);
+        if more > 0 {
+            check_number(more)?;
+        }
+        let is_frequent = |subset: &[u32]| known.contains(subset);
         let candidates = if level < longest {
             let go_on = || counter.go_on().map_err(AprioriError::Counter);
             candidates_from(&frequent, is_frequent, options.max_candidates, go_on)?
@@ -265,17 +329,27 @@ pub fn apriori<C: SupportCounter>(
         if candidates.is_empty() {
             break;
         }
+        check_number(0)?;
         level += 1;
         let proposed = candidates.len();
         let go_on = || counter.go_on().map_err(AprioriError::Counter);
-        let triage = triage(
-            candidates,
-            level,
-            &known,
-            threshold,
-            options.deduction,
-            go_on,
-        )?;
+        let words = counter.column_words();
+        let are_few = |words: usize| subsets_used(level) <= words.max(CHEAP_SUBSETS);
+        let triage = if words.is_none_or(are_few) {
+            triage(
+                candidates,
+                level,
+                &known,
+                threshold,
+                options.deduction,
+                go_on,
+            )?
+        } else {
+            Triage {
+                asked: candidates,
+                ..Triage::default()
+            }
+        };
         let (asked, deduced) = (triage.asked.len(), triage.deduced.len());
         let supports = ask(counter, level, &triage)?;
         frequent = triage.deduced;
@@ -312,11 +386,12 @@ pub fn apriori<C: SupportCounter>(
 /// Those of `go_on`, which is called for each of `frequent`.
 pub(crate) fn candidates_from<E>(
     frequent: &[FrequentItemset],
-    is_frequent: impl Fn(&Itemset) -> bool,
+    is_frequent: impl Fn(&[u32]) -> bool,
     limit: usize,
     go_on: impl Fn() -> Result<(), E>,
 ) -> Result<Option<Vec<Itemset>>, E> {
     let mut candidates = Vec::new();
+    let mut subset = Vec::new();
     let same_prefix = |a: &FrequentItemset, b: &FrequentItemset| {
         let prefix = a.itemset.len() - 1;
         a.itemset.items()[..prefix] == b.itemset.items()[..prefix]
@@ -325,15 +400,22 @@ pub(crate) fn candidates_from<E>(
         for (place, first) in group.iter().enumerate() {
             go_on()?;
             for second in &group[place + 1..] {
-                let last = second.itemset.items()[second.itemset.len() - 1];
-                let candidate = first.itemset.extended_by(last);
-                // Without its last or last but one item it is one of the joined itemsets.
-                let others = candidate.immediate_subsets().take(candidate.len() - 2);
-                if others.into_iter().all(|subset| is_frequent(&subset)) {
+                let items = first.itemset.items();
+                let last = second.itemset.items()[items.len() - 1];
+                // Without its last or last but one item the candidate is one of the joined itemsets.
+                let mut others = 0..items.len() - 1;
+                let are_frequent = others.all(|lacking| {
+                    subset.clear();
+                    subset.extend_from_slice(&items[..lacking]);
+                    subset.extend_from_slice(&items[lacking + 1..]);
+                    subset.push(last);
+                    is_frequent(&subset)
+                });
+                if are_frequent {
                     if candidates.len() == limit {
                         return Ok(None);
                     }
-                    candidates.push(candidate);
+                    candidates.push(first.itemset.extended_by(last));
                 }
             }
         }
@@ -349,9 +431,12 @@ struct Triage {
     deduced: Vec<FrequentItemset>,
     /// Need to be counted; ascending.
     asked: Vec<Itemset>,
-    /// The possible supports of each of `asked`.
+    /// The possible supports of each of `asked`; none if the counts need no check.
     bounds: Vec<Bounds>,
 }
+
+/// Deductions from so few subsets are cheap whatever a count costs.
+const CHEAP_SUBSETS: usize = 16;
 
 /// Splits the `candidates` of length `level`, all proper subsets of which are `known`; without `deduction` all must be
 /// counted.
@@ -388,7 +473,7 @@ fn triage<E: std::error::Error + 'static>(
     Ok(triage)
 }
 
-/// Counts the itemsets; each support must be within its bounds.
+/// Counts the itemsets; each support must be within its bounds, if there are any.
 fn ask<C: SupportCounter>(
     counter: &mut C,
     level: usize,
@@ -661,6 +746,38 @@ mod tests {
     }
 
     #[test]
+    fn a_search_ends_once_more_itemsets_are_certain_than_wanted() {
+        // Pairs make it certain that all 63 itemsets of the first transaction are frequent.
+        let data = Transactions::from_named([vec!["a", "b", "c", "d", "e", "f"], vec!["x"]]);
+        let data = data.unwrap();
+        let search = |stop_above| {
+            let mut levels = 0;
+            let options = AprioriOptions::new(MinSupport::Count(1)).with_stop_above(stop_above);
+            let found = apriori(&mut PlaintextCounter::new(&data), options, |_| levels += 1);
+            (found, levels)
+        };
+        for enough in [0, 64] {
+            assert_eq!(search(enough).0.unwrap().len(), 64);
+        }
+        let (error, levels) = search(63);
+        let error = error.unwrap_err();
+        assert_eq!(
+            (levels, error.class(|_| ErrorClass::Other)),
+            (2, ErrorClass::Input)
+        );
+        let message = error.to_string();
+        let expected = "22 itemsets of up to 2 items are frequent and at least 42 longer ones follow, which is above the limit of 63";
+        assert!(message.starts_with(expected), "{message}");
+        assert!(message.contains("`--stop-above 0`"), "{message}");
+        // More than enough were found, and there are candidates for more.
+        let (error, levels) = search(6);
+        let expected = "7 itemsets of up to 1 item are frequent and longer ones may follow";
+        assert!(error.unwrap_err().to_string().starts_with(expected));
+        assert_eq!(levels, 1);
+        assert_eq!(search(7).1, 2);
+    }
+
+    #[test]
     fn candidates_whose_subsets_are_not_all_frequent_are_pruned() {
         let pairs = [[0, 1], [0, 2], [0, 3], [1, 2]].map(Itemset::new);
         let frequent = (pairs.clone()).map(|itemset| FrequentItemset {
@@ -668,7 +785,12 @@ mod tests {
             support: 1,
         });
         let go_on = || Ok::<_, Infallible>(());
-        let candidates = candidates_from(&frequent, |set| pairs.contains(set), 9, go_on);
+        let candidates = candidates_from(
+            &frequent,
+            |set| pairs.iter().any(|it| it.items() == set),
+            9,
+            go_on,
+        );
         let candidates = candidates.unwrap().unwrap();
         assert_eq!(candidates, [Itemset::new([0, 1, 2])]);
     }

@@ -214,6 +214,10 @@ impl SupportCounter for PlaintextCounter<'_> {
         self.transactions.min_item_support()
     }
 
+    fn column_words(&self) -> Option<usize> {
+        Some(self.transactions.len().div_ceil(64))
+    }
+
     fn count(&mut self, _level: usize, candidates: &[Itemset]) -> Result<Vec<u64>, UnknownItem> {
         let items = self.item_supports.len();
         let known = |itemset: &&Itemset| {

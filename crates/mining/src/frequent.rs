@@ -154,18 +154,36 @@ impl FrequentItemsets {
     /// # Errors
     /// An item without a name, or a name that two items share.
     pub fn to_document(&self, names: &[String]) -> Result<ItemsetsDocument, ItemsetsError> {
-        let distinct: HashMap<&str, ()> = names.iter().map(|name| (name.as_str(), ())).collect();
-        if distinct.len() != names.len() {
+        let mut order: Vec<usize> = (0..names.len()).collect();
+        order.sort_by(|&a, &b| compare_names(&names[a], &names[b]));
+        if order
+            .windows(2)
+            .any(|pair| names[pair[0]] == names[pair[1]])
+        {
             return Err(ItemsetsError::SharedName);
         }
-        let mut itemsets = Vec::with_capacity(self.len());
-        for frequent in self.iter() {
-            itemsets.push(NamedItemset {
-                items: name_items(&frequent.itemset, names)?,
-                support: frequent.support,
-            });
+        // Ranks compare as names do, and faster.
+        let mut ranks = vec![0; names.len()];
+        for (rank, &item) in order.iter().enumerate() {
+            ranks[item] = rank;
         }
-        itemsets.sort_by(|a, b| compare_name_lists(&a.items, &b.items));
+        let mut ranked = Vec::with_capacity(self.len());
+        for frequent in self.iter() {
+            let items = frequent.itemset.items().iter().map(|&item| {
+                let items = names.len();
+                let rank = ranks.get(item as usize).copied();
+                rank.ok_or(ItemsetsError::UnnamedItem { item, items })
+            });
+            let mut items = items.collect::<Result<Vec<usize>, _>>()?;
+            items.sort_unstable();
+            ranked.push((items, frequent.support));
+        }
+        ranked.sort_unstable_by(|(a, _), (b, _)| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
+        let name = |rank: usize| names[order[rank]].clone();
+        let itemsets = ranked.into_iter().map(|(items, support)| NamedItemset {
+            items: items.into_iter().map(name).collect(),
+            support,
+        });
         Ok(ItemsetsDocument {
             transactions: self.transactions,
             min_support: self.min_support_count,
@@ -175,7 +193,7 @@ impl FrequentItemsets {
             containing: Vec::new(),
             release: None,
             source: None,
-            itemsets,
+            itemsets: itemsets.collect(),
         })
     }
 }
@@ -183,8 +201,8 @@ impl FrequentItemsets {
 /// Whether all subsets of this length of some itemset one longer are in `level`, which is
 /// ascending.
 fn have_candidates(level: &[FrequentItemset]) -> bool {
-    let is_frequent = |subset: &Itemset| {
-        let found = level.binary_search_by(|frequent| frequent.itemset.cmp(subset));
+    let is_frequent = |subset: &[u32]| {
+        let found = level.binary_search_by(|frequent| frequent.itemset.items().cmp(subset));
         found.is_ok()
     };
     let go_on = || Ok::<_, Infallible>(());
@@ -208,17 +226,6 @@ pub(crate) fn name_items(
         .collect::<Result<Vec<String>, _>>()?;
     named.sort_by(|a, b| compare_names(a, b));
     Ok(named)
-}
-
-/// Shorter lists first, then name by name.
-fn compare_name_lists(a: &[String], b: &[String]) -> std::cmp::Ordering {
-    let by_names = || {
-        (a.iter().zip(b))
-            .map(|(a, b)| compare_names(a, b))
-            .find(|order| order.is_ne())
-            .unwrap_or(std::cmp::Ordering::Equal)
-    };
-    a.len().cmp(&b.len()).then_with(by_names)
 }
 
 /// Frequent itemsets by name, as written to and read from JSON:

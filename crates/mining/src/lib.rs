@@ -8,6 +8,7 @@
 
 pub mod apriori;
 pub mod bitmap;
+mod certain;
 pub mod condensed;
 pub mod dataset;
 pub mod deduction;

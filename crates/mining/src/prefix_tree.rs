@@ -45,9 +45,16 @@ impl PrefixTree {
     /// Adds the next level: itemsets of one length, ascending, whose prefixes are
     /// all in the tree.
     pub(crate) fn add_level(&mut self, level: &[FrequentItemset]) {
+        let mut before: (&[u32], usize) = (&[], ROOT);
         for FrequentItemset { itemset, support } in level {
             let (&item, prefix) = itemset.items().split_last().expect("the root is there");
-            let parent = self.find(prefix).expect("prefixes are added before");
+            if prefix != before.0 {
+                before = (
+                    prefix,
+                    self.find(prefix).expect("prefixes are added before"),
+                );
+            }
+            let parent = before.1;
             let place = self.nodes.len();
             let children = &mut self.nodes[parent].children;
             if *children == NO_CHILDREN {
@@ -61,6 +68,11 @@ impl PrefixTree {
                 children: NO_CHILDREN,
             });
         }
+    }
+
+    /// The support of the itemset of `items`, strictly ascending, if it is in the tree.
+    pub(crate) fn support(&self, items: &[u32]) -> Option<u64> {
+        self.find(items).map(|node| self.nodes[node].support)
     }
 
     /// Whether the itemset of `items`, strictly ascending, is in the tree.

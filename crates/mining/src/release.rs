@@ -305,7 +305,7 @@ fn deduced(
         let mut here = shown.get(level).cloned().unwrap_or_default();
         // A support of two items has one value only where one of them is in all transactions or none.
         if level >= 2 {
-            let is_known = |subset: &Itemset| known.contains(subset.items());
+            let is_known = |subset: &[u32]| known.contains(subset);
             let go_on = || Ok::<_, ReleaseError>(());
             let candidates = candidates_from(&last, is_known, limit, go_on)?;
             let candidates = candidates.ok_or(ReleaseError::TooMany { limit })?;

@@ -25,10 +25,10 @@ type Mined<'py> = (
 );
 
 /// Finds the itemsets that at least `min_support` transactions have, of up to `max_len` items, in the dataset uploaded
-/// under `name`. Uses verified `answers`, with up to `keep_cells` bytes of sealed cells cached, or trusts the server;
+/// under `name`; refuses to find more than `stop_above` of them, if that is not 0. Uses verified `answers`, with up to `keep_cells` bytes of sealed cells cached, or trusts the server;
 /// `progress` receives the bytes received.
 #[pyfunction]
-#[pyo3(signature = (server, encrypted, keys, name, *, min_support, max_len, answers = "auto", trust_server = false, keep_cells = KEPT_BYTES, threads = None, progress = None, interrupt = None))]
+#[pyo3(signature = (server, encrypted, keys, name, *, min_support, max_len, stop_above = AprioriOptions::DEFAULT_STOP_ABOVE, answers = "auto", trust_server = false, keep_cells = KEPT_BYTES, threads = None, progress = None, interrupt = None))]
 // Options have names in Python.
 #[allow(clippy::too_many_arguments)]
 pub fn mine<'py>(
@@ -39,6 +39,7 @@ pub fn mine<'py>(
     name: &str,
     min_support: u64,
     max_len: NonZeroUsize,
+    stop_above: u64,
     answers: &str,
     trust_server: bool,
     keep_cells: u64,
@@ -63,7 +64,9 @@ pub fn mine<'py>(
         .into());
     }
     let threads = crate::rows::threads(threads);
-    let options = AprioriOptions::new(MinSupport::Count(min_support)).with_max_len(Some(max_len));
+    let options = AprioriOptions::new(MinSupport::Count(min_support))
+        .with_max_len(Some(max_len))
+        .with_stop_above(stop_above);
     let (frequent, took) = call::run(py, progress, interrupt, |call| {
         let connection = connection.interrupted_by(call.interrupt());
         let received = Received::default();

@@ -70,6 +70,9 @@ pub struct Arguments {
     /// The longest itemsets to search for [default: what the dataset was encrypted for].
     #[arg(long, value_name = "N")]
     max_len: Option<NonZeroUsize>,
+    /// Stop once more than N itemsets are certain to be frequent, and say how many follow; 0 for no limit.
+    #[arg(long, value_name = "N", default_value_t = AprioriOptions::DEFAULT_STOP_ABOVE)]
+    stop_above: u64,
     /// Count every support of two items or more, even those that follow from others.
     #[arg(long)]
     no_deduction: bool,
@@ -273,6 +276,7 @@ impl Arguments {
         let complete = MinSupport::Count(record.min_item_support);
         let options = AprioriOptions::new(self.min_support.unwrap_or(complete))
             .with_max_len(Some(max_len))
+            .with_stop_above(self.stop_above)
             .with_deduction(!self.no_deduction);
         let mut runs = Vec::new();
         let mut mine = |min_support| {

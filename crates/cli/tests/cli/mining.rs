@@ -670,6 +670,49 @@ fn itemsets_as_long_as_parameters_allow() {
 }
 
 #[test]
+fn a_run_stops_once_too_many_itemsets_are_certain() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    // 28 items that occur together once, some of them elsewhere as well.
+    let baskets: Vec<Vec<u32>> = (0..40)
+        .map(|row| match row {
+            0 => (0..28).collect(),
+            row => vec![row % 5, 100 + row],
+        })
+        .collect();
+    owner.write_fimi("rows.dat", &baskets);
+    owner.json("encrypt rows.dat --max-len 2");
+    owner.json("upload rows.oboro");
+    let mine = "mine rows.oboro --min-support 1 --max-len";
+    let refused = owner.run(&format!("{mine} 28"));
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+    says(
+        &refused.stderr,
+        &[
+            "484 itemsets of up to 2 items are frequent and at least 8388331 longer ones follow",
+            "the limit of 1000000",
+            "`--min-support`",
+            "`--max-len`",
+            "`--stop-above 0`",
+        ],
+    );
+    // With what the message says, it ends.
+    assert_eq!(supports(&owner.json(&format!("{mine} 4"))).len(), 24_235);
+    says(
+        &owner.refused(&format!("{mine} 4 --stop-above 24234")),
+        &[
+            "3760 itemsets",
+            "at least 20475 longer ones follow",
+            "the limit of 24234",
+        ],
+    );
+    for enough in [24_235, 0] {
+        owner.json(&format!("{mine} 4 --stop-above {enough}"));
+    }
+}
+
+#[test]
 fn what_follows_from_known_supports_is_not_asked() {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");
