@@ -12,9 +12,8 @@ agree and that phases and errors keep their bounds, and then counts one itemset 
 and three columns the way the server and the owner do together: from moments of the ciphertexts.
 The result is printed as JSON; a check that fails ends the program with a message and status 1.
 
-Not checked, for want of BLAKE3 and XChaCha20-Poly1305 in the standard library: the digests, the
-sealed cells, and the sealed record of the owner. Key files under a passphrase are refused for want
-of Argon2id.
+Not checked: the digests, for want of BLAKE3 in the standard library, the sealed cells, which need
+them, and most of the owner's record. Key files under a passphrase are refused for want of Argon2id.
 """
 
 from __future__ import annotations
@@ -27,11 +26,13 @@ import json
 import math
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-KEY_VERSION = BUNDLE_VERSION = 1
+KEY_VERSION = 1
+BUNDLE_VERSION = 2
+LARGEST_RECORD = 1 << 28
 MANIFEST_VERSION = SEGMENT_VERSION = 3
 CELL_BITS = 1
 CELL_SEAL_BYTES = 24 + 16
@@ -179,6 +180,111 @@ def expand_mask(seed: bytes, log_degree: int, limb: int, modulus: int) -> list[i
             return kept[:degree]
 
 
+# XChaCha20-Poly1305: RFC 8439 and draft-irtf-cfrg-xchacha
+
+NONCE_BYTES = 24
+TAG_BYTES = 16
+CHACHA_LANES = 1024
+WORD = 0xFFFFFFFF
+CHACHA_CONSTANTS = struct.unpack("<4I", b"expand 32-byte k")
+QUARTER_ROUNDS = (
+    (0, 4, 8, 12),
+    (1, 5, 9, 13),
+    (2, 6, 10, 14),
+    (3, 7, 11, 15),
+    (0, 5, 10, 15),
+    (1, 6, 11, 12),
+    (2, 7, 8, 13),
+    (3, 4, 9, 14),
+)
+POLY1305_PRIME = (1 << 130) - 5
+POLY1305_CLAMP = 0x0FFFFFFC0FFFFFFC0FFFFFFC0FFFFFFF
+
+
+def lanes_of(words: Sequence[int]) -> int:
+    """Words of many blocks side by side in one integer, 64 bits for each."""
+    return int.from_bytes(struct.pack(f"<{len(words)}Q", *words), "little")
+
+
+def chacha20_rounds(state: Sequence[int], lanes: int) -> list[int]:
+    """The twenty rounds for all lanes, without the addition of the state at the end."""
+    mask = lanes_of([WORD] * lanes)
+
+    def rotated(words: int, by: int) -> int:
+        return (words << by | words >> (32 - by)) & mask
+
+    x = list(state)
+    for _ in range(10):
+        for a, b, c, d in QUARTER_ROUNDS:
+            x[a] = (x[a] + x[b]) & mask
+            x[d] = rotated(x[d] ^ x[a], 16)
+            x[c] = (x[c] + x[d]) & mask
+            x[b] = rotated(x[b] ^ x[c], 12)
+            x[a] = (x[a] + x[b]) & mask
+            x[d] = rotated(x[d] ^ x[a], 8)
+            x[c] = (x[c] + x[d]) & mask
+            x[b] = rotated(x[b] ^ x[c], 7)
+    return x
+
+
+def hchacha20(key: bytes, nonce: bytes) -> bytes:
+    """The key of ChaCha20 for the first 16 bytes of a nonce of XChaCha20."""
+    state = (*CHACHA_CONSTANTS, *struct.unpack("<8I", key), *struct.unpack("<4I", nonce))
+    rounds = chacha20_rounds(state, 1)
+    return struct.pack("<8I", *rounds[:4], *rounds[12:])
+
+
+def chacha20(key: bytes, nonce: bytes, first_block: int, length: int) -> bytes:
+    """Bytes of the key stream."""
+    fixed = (*CHACHA_CONSTANTS, *struct.unpack("<8I", key))
+    nonce_words = struct.unpack("<3I", nonce)
+    stream = bytearray()
+    counters = range(first_block, first_block - -length // 64)
+    for start in range(0, len(counters), CHACHA_LANES):
+        batch = counters[start : start + CHACHA_LANES]
+        lanes = len(batch)
+        mask = lanes_of([WORD] * lanes)
+        state = [lanes_of([word] * lanes) for word in fixed]
+        state += [lanes_of(batch), *(lanes_of([word] * lanes) for word in nonce_words)]
+        words = [
+            struct.unpack(f"<{lanes}Q", ((x + y) & mask).to_bytes(8 * lanes, "little"))
+            for x, y in zip(chacha20_rounds(state, lanes), state, strict=True)
+        ]
+        for block in zip(*words, strict=True):
+            stream += struct.pack("<16I", *block)
+    return bytes(stream[:length])
+
+
+def poly1305(key: bytes, message: bytes) -> bytes:
+    factor = int.from_bytes(key[:16], "little") & POLY1305_CLAMP
+    total = 0
+    for start in range(0, len(message), 16):
+        block = message[start : start + 16] + b"\1"
+        total = (total + int.from_bytes(block, "little")) * factor % POLY1305_PRIME
+    total += int.from_bytes(key[16:], "little")
+    return (total & (1 << 128) - 1).to_bytes(16, "little")
+
+
+def zero_padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 16)
+
+
+def open_sealed(key: bytes, context: bytes, sealed: bytes) -> bytes:
+    """The plaintext behind a nonce in front and a tag behind; the context is associated data."""
+    require(len(sealed) >= NONCE_BYTES + TAG_BYTES, "what is sealed has a nonce and a tag")
+    nonce, tag = sealed[:NONCE_BYTES], sealed[-TAG_BYTES:]
+    ciphertext = sealed[NONCE_BYTES:-TAG_BYTES]
+    key = hchacha20(key, nonce[:16])
+    nonce = bytes(4) + nonce[16:]
+    lengths = struct.pack("<QQ", len(context), len(ciphertext))
+    authenticated = zero_padded(context) + zero_padded(ciphertext) + lengths
+    expected = poly1305(chacha20(key, nonce, 0, 32), authenticated)
+    require(hmac.compare_digest(expected, tag), "what is sealed opens with the key")
+    stream = chacha20(key, nonce, 1, len(ciphertext))
+    plaintext = int.from_bytes(ciphertext, "little") ^ int.from_bytes(stream, "little")
+    return plaintext.to_bytes(len(ciphertext), "little")
+
+
 # Files
 
 
@@ -259,12 +365,26 @@ def parse_manifest(data: bytes) -> Manifest:
     )
 
 
-def read_manifest(bundle: Path) -> Manifest:
+def read_head(bundle: Path) -> tuple[Manifest, bytes]:
+    """The manifest, and the sealed record of the owner."""
     head = (bundle / "head").read_bytes()
     magic, version, manifest, record = struct.unpack_from("<8sIQQ", head)
-    require(magic == b"OBOROBND" and version == BUNDLE_VERSION, "a bundle of version 1")
-    require(len(head) == 28 + manifest + record + 32, "length of the head")
-    return parse_manifest(head[28 : 28 + manifest])
+    require(magic == b"OBOROBND" and version == BUNDLE_VERSION, "a bundle of version 2")
+    require(record <= LARGEST_RECORD, "the record is not too large")
+    end = 28 + manifest
+    require(len(head) == end + record + 32, "length of the head")
+    return parse_manifest(head[28:end]), head[end : end + record]
+
+
+def secret_generations(record: bytes, blocks: int) -> list[bytes]:
+    """The generation of the secrets of each block, from the owner's record."""
+    generations: list[bytes] = []
+    for stratum in json.loads(record)["strata"]:
+        generation = bytes.fromhex(stratum["secret_generation"])
+        require(len(generation) == 16, "a generation of secrets has 16 bytes")
+        generations += [generation] * stratum["blocks"]
+    require(len(generations) == blocks, "the strata are all blocks")
+    return generations
 
 
 def rounded_up(size: int) -> int:
@@ -361,29 +481,32 @@ class Errors:
 class Owner:
     """The owner's view of a dataset: everything that the key opens."""
 
-    master: bytes
+    key: bytes  # of the dataset
     manifest: Manifest
+    record: bytes
+    generations: list[bytes]  # of the secrets of each block
     primes: list[int]
     seeds: list[bytes]
     segments: list[Segment]
     limbs: list[Transform]
     plaintext: Transform
     errors: Errors = field(default_factory=Errors)
-    # By limb, then column or block.
-    secrets: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    # By limb, column and generation.
+    secrets: dict[tuple[int, int, bytes], list[int]] = field(default_factory=dict)
+    # By limb and block.
     masks: dict[tuple[int, int], list[int]] = field(default_factory=dict)
 
-    def secret(self, limb: int, column: int) -> list[int]:
-        """A column's secret modulo one limb, in evaluation form."""
-        if (limb, column) not in self.secrets:
+    def secret(self, limb: int, column: int, generation: bytes) -> list[int]:
+        """A column's secret of one generation modulo one limb, in evaluation form."""
+        if (limb, column, generation) not in self.secrets:
             m = self.manifest
             number = struct.pack("<I", column)
             ring = struct.pack("<BBI", m.log_degree, m.limbs, m.plaintext_modulus)
-            seed = prf(self.master, "column secret", m.dataset, m.generation, ring, number)
+            seed = prf(self.key, "column secret", m.generation, ring, generation, number)
             coefficients = ternary(seed, m.degree)
             for index, transform in enumerate(self.limbs):
-                self.secrets[index, column] = transform.forward(coefficients)
-        return self.secrets[limb, column]
+                self.secrets[index, column, generation] = transform.forward(coefficients)
+        return self.secrets[limb, column, generation]
 
     def mask(self, limb: int, block: int) -> list[int]:
         if (limb, block) not in self.masks:
@@ -398,9 +521,9 @@ class Owner:
 
     def phases(self, limb: int, column: int) -> Iterator[list[int]]:
         """φ = [c + a·s] of every block, from one limb alone."""
-        q, secret = self.primes[limb], self.secret(limb, column)
+        q = self.primes[limb]
         for block, ciphertext in enumerate(self.ciphertexts(limb, column)):
-            mask = self.mask(limb, block)
+            mask, secret = self.mask(limb, block), self.secret(limb, column, self.generations[block])
             evaluations = [
                 (c + a * s) % q for c, a, s in zip(ciphertext, mask, secret, strict=True)
             ]
@@ -467,16 +590,26 @@ class Owner:
         return result
 
     def constant(self, limb: int, itemset: tuple[int, ...], blocks: range) -> int:
-        """The owner's part: Φ_0 modulo one limb."""
-        q = self.primes[limb]
+        """The owner's part: Φ_0 modulo one limb, over blocks of one generation."""
+        q, generation = self.primes[limb], self.generations[blocks.start]
         total = 0
         for subset, moment in self.moments(limb, itemset, blocks).items():
             if subset == itemset:
                 total += sum(moment)
                 continue
-            secrets = [self.secret(limb, column) for column in itemset if column not in subset]
+            rest = [column for column in itemset if column not in subset]
+            secrets = [self.secret(limb, column, generation) for column in rest]
             total += sum(math.prod(entry) for entry in zip(moment, *secrets, strict=True))
         return total * pow(self.manifest.degree, -1, q) % q
+
+    def groups(self) -> Iterator[range]:
+        """Runs of blocks of one generation, each with fewer than t transactions."""
+        start, most = 0, self.manifest.group
+        for _, run in itertools.groupby(self.generations):
+            end = start + len(list(run))
+            for first in range(start, end, most):
+                yield range(first, min(first + most, end))
+            start = end
 
     def count(self, itemset: tuple[int, ...]) -> dict[str, object]:
         """The support of an itemset, from moments."""
@@ -484,8 +617,7 @@ class Owner:
         t, used = m.plaintext_modulus, self.limbs_read(len(itemset))
         modulus, bound = math.prod(self.primes[:used]), self.phase_bound(len(itemset))
         support, largest = 0, 0
-        for start in range(0, m.blocks, m.group):
-            blocks = range(start, min(start + m.group, m.blocks))
+        for blocks in self.groups():
             constant = 0
             for limb, q in enumerate(self.primes[:used]):
                 cofactor = modulus // q
@@ -506,8 +638,11 @@ class Owner:
 
 def open_dataset(key: Path, bundle: Path) -> Owner:
     master, key_check = read_key(key)
-    manifest = read_manifest(bundle)
+    manifest, sealed = read_head(bundle)
     require(manifest.key_check == key_check, "the dataset was encrypted under this key")
+    dataset_key = prf(master, "dataset key", manifest.dataset)
+    context = b"oboro owner record" + manifest.dataset
+    record = open_sealed(prf(dataset_key, "seal key"), context, sealed)
     primes = limb_primes(manifest.log_degree, manifest.limbs)
     t = manifest.plaintext_modulus
     require(
@@ -526,8 +661,10 @@ def open_dataset(key: Path, bundle: Path) -> Owner:
     seeds = [seed for segment in segments for seed in segment.seeds]
     require(len(set(seeds)) == len(seeds), "every block has a seed of its own")
     return Owner(
-        master,
+        dataset_key,
         manifest,
+        record,
+        secret_generations(record, manifest.blocks),
         primes,
         seeds,
         segments,
@@ -565,7 +702,7 @@ def report(owner: Owner, columns: int) -> dict[str, object]:
         "error_variance": owner.errors.variance(),
         "largest_error": owner.errors.largest,
         "moments": counts,
-        "not_checked": ["BLAKE3 digests", "sealed cells", "sealed owner record"],
+        "not_checked": ["BLAKE3 digests", "sealed cells"],
     }
 
 
@@ -581,7 +718,7 @@ def main() -> int:
         if arguments.columns is not None:
             columns = min(columns, max(arguments.columns, 1))
         print(json.dumps(report(owner, columns)))
-    except (CheckError, OSError, struct.error) as error:
+    except (CheckError, OSError, struct.error, KeyError, ValueError) as error:
         print(f"independent_decrypt: {error}", file=sys.stderr)
         return 1
     return 0

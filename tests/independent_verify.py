@@ -60,7 +60,6 @@ from __future__ import annotations
 import argparse
 import functools
 import hashlib
-import hmac
 import itertools
 import json
 import math
@@ -75,7 +74,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from independent_decrypt import (
-    BUNDLE_VERSION,
     NOISE_NORM,
     NOISE_PEAK,
     CheckError,
@@ -83,6 +81,7 @@ from independent_decrypt import (
     Owner,
     centred,
     open_dataset,
+    open_sealed,
     prf,
     require,
 )
@@ -93,15 +92,11 @@ RANGE_HEADER = 36
 MOST_PAIRED = 1024
 MOST_FOCUS = 64
 TOKEN_LENGTHS = (2, 3, 4)
-LARGEST_RECORD = 1 << 28
 MOST_RANGES_LOG2 = 10
 PLAINTEXT_PEAK = 4
 LIMBS_WITH_PLAINTEXT_PEAK = 4
 ERROR_VARIANCE = 10.5
 SECURITY_BITS = 64
-NONCE_BYTES = 24
-CHACHA_LANES = 1024
-TAG_BYTES = 16
 FALSE_ANSWER, IMPOSSIBLE = 3, 4
 
 T = TypeVar("T")
@@ -168,108 +163,6 @@ def number(of: object, name: str) -> float:
     return value
 
 
-# XChaCha20-Poly1305: RFC 8439 and draft-irtf-cfrg-xchacha
-
-WORD = 0xFFFFFFFF
-CHACHA_CONSTANTS = struct.unpack("<4I", b"expand 32-byte k")
-QUARTER_ROUNDS = (
-    (0, 4, 8, 12),
-    (1, 5, 9, 13),
-    (2, 6, 10, 14),
-    (3, 7, 11, 15),
-    (0, 5, 10, 15),
-    (1, 6, 11, 12),
-    (2, 7, 8, 13),
-    (3, 4, 9, 14),
-)
-POLY1305_PRIME = (1 << 130) - 5
-POLY1305_CLAMP = 0x0FFFFFFC0FFFFFFC0FFFFFFC0FFFFFFF
-
-
-def lanes_of(words: Sequence[int]) -> int:
-    """Words of many blocks side by side in one integer, 64 bits for each."""
-    return int.from_bytes(struct.pack(f"<{len(words)}Q", *words), "little")
-
-
-def chacha20_rounds(state: Sequence[int], lanes: int) -> list[int]:
-    """The twenty rounds for all lanes, without the addition of the state at the end."""
-    mask = lanes_of([WORD] * lanes)
-
-    def rotated(words: int, by: int) -> int:
-        return (words << by | words >> (32 - by)) & mask
-
-    x = list(state)
-    for _ in range(10):
-        for a, b, c, d in QUARTER_ROUNDS:
-            x[a] = (x[a] + x[b]) & mask
-            x[d] = rotated(x[d] ^ x[a], 16)
-            x[c] = (x[c] + x[d]) & mask
-            x[b] = rotated(x[b] ^ x[c], 12)
-            x[a] = (x[a] + x[b]) & mask
-            x[d] = rotated(x[d] ^ x[a], 8)
-            x[c] = (x[c] + x[d]) & mask
-            x[b] = rotated(x[b] ^ x[c], 7)
-    return x
-
-
-def hchacha20(key: bytes, nonce: bytes) -> bytes:
-    """The key of ChaCha20 for the first 16 bytes of a nonce of XChaCha20."""
-    state = (*CHACHA_CONSTANTS, *struct.unpack("<8I", key), *struct.unpack("<4I", nonce))
-    rounds = chacha20_rounds(state, 1)
-    return struct.pack("<8I", *rounds[:4], *rounds[12:])
-
-
-def chacha20(key: bytes, nonce: bytes, first_block: int, length: int) -> bytes:
-    """Bytes of the key stream."""
-    fixed = (*CHACHA_CONSTANTS, *struct.unpack("<8I", key))
-    nonce_words = struct.unpack("<3I", nonce)
-    stream = bytearray()
-    counters = range(first_block, first_block - -length // 64)
-    for start in range(0, len(counters), CHACHA_LANES):
-        batch = counters[start : start + CHACHA_LANES]
-        lanes = len(batch)
-        mask = lanes_of([WORD] * lanes)
-        state = [lanes_of([word] * lanes) for word in fixed]
-        state += [lanes_of(batch), *(lanes_of([word] * lanes) for word in nonce_words)]
-        words = [
-            struct.unpack(f"<{lanes}Q", ((x + y) & mask).to_bytes(8 * lanes, "little"))
-            for x, y in zip(chacha20_rounds(state, lanes), state, strict=True)
-        ]
-        for block in zip(*words, strict=True):
-            stream += struct.pack("<16I", *block)
-    return bytes(stream[:length])
-
-
-def poly1305(key: bytes, message: bytes) -> bytes:
-    factor = int.from_bytes(key[:16], "little") & POLY1305_CLAMP
-    total = 0
-    for start in range(0, len(message), 16):
-        block = message[start : start + 16] + b"\1"
-        total = (total + int.from_bytes(block, "little")) * factor % POLY1305_PRIME
-    total += int.from_bytes(key[16:], "little")
-    return (total & (1 << 128) - 1).to_bytes(16, "little")
-
-
-def zero_padded(data: bytes) -> bytes:
-    return data + bytes(-len(data) % 16)
-
-
-def open_sealed(key: bytes, context: bytes, sealed: bytes) -> bytes:
-    """The plaintext behind a nonce in front and a tag behind; the context is associated data."""
-    require(len(sealed) >= NONCE_BYTES + TAG_BYTES, "what is sealed has a nonce and a tag")
-    nonce, tag = sealed[:NONCE_BYTES], sealed[-TAG_BYTES:]
-    ciphertext = sealed[NONCE_BYTES:-TAG_BYTES]
-    key = hchacha20(key, nonce[:16])
-    nonce = bytes(4) + nonce[16:]
-    lengths = struct.pack("<QQ", len(context), len(ciphertext))
-    authenticated = zero_padded(context) + zero_padded(ciphertext) + lengths
-    expected = poly1305(chacha20(key, nonce, 0, 32), authenticated)
-    require(hmac.compare_digest(expected, tag), "what is sealed opens with the key")
-    stream = chacha20(key, nonce, 1, len(ciphertext))
-    plaintext = int.from_bytes(ciphertext, "little") ^ int.from_bytes(stream, "little")
-    return plaintext.to_bytes(len(ciphertext), "little")
-
-
 # Points, weights and tokens
 
 
@@ -313,11 +206,11 @@ def ring_of(manifest: Manifest) -> bytes:
     return struct.pack("<BBI", m.log_degree, m.limbs, m.plaintext_modulus)
 
 
-def point(master: bytes, manifest: Manifest, limb: int, column: int, modulus: int) -> Element:
+def point(key: bytes, manifest: Manifest, limb: int, column: int, modulus: int) -> Element:
     """The secret point of a column modulo a limb, the same for all ranges."""
     m, ring = manifest, ring_of(manifest)
     numbers = struct.pack("<B", limb), struct.pack("<I", column)
-    value = prf(master, "fingerprint", m.dataset, m.generation, ring, *numbers)
+    value = prf(key, "fingerprint", m.generation, ring, *numbers)
     return Element(
         int.from_bytes(value[:16], "little") % modulus,
         int.from_bytes(value[16:], "little") % modulus,
@@ -336,11 +229,11 @@ def uniform_residues(name: bytes, count: int, modulus: int) -> list[int]:
             return kept[:count]
 
 
-def weights(master: bytes, manifest: Manifest, limb: int, modulus: int) -> list[Element]:
+def weights(key: bytes, manifest: Manifest, limb: int, modulus: int) -> list[Element]:
     """The secret weight of each slot modulo a limb, the same for all blocks and ranges."""
     m, halves = manifest, []
     for half in (b"\0", b"\1"):
-        seed = prf(master, "slot weights", m.dataset, m.generation, ring_of(m), half)
+        seed = prf(key, "slot weights", m.generation, ring_of(m), half)
         place = struct.pack("<BBI", m.log_degree, limb, modulus)
         name = b"oboro v1 slot weights" + seed + place
         halves.append(uniform_residues(name, m.degree, modulus))
@@ -404,7 +297,7 @@ class Bounds:
 
     @property
     def most_blocks(self) -> int:
-        """The most blocks that a stratum with a sample may have.
+        """The most blocks that a stratum may have.
 
         If all their slots are filled, 2D < t, and all limbs carry the longest itemsets over them.
         """
@@ -428,15 +321,6 @@ class Bounds:
             if product / 2 > bound:
                 return count
         raise CheckError("does not hold: the limbs carry all lengths")
-
-    def carry(self, blocks: int) -> bool:
-        """Whether these limbs carry all lengths over so many blocks of an exact stratum."""
-
-        def carries(length: int) -> bool:
-            limbs = self.primes[: self.limbs(length)]
-            return self.phase(blocks, length) < math.prod(limbs) / 2
-
-        return all(carries(length) for length in range(2, self.max_len + 1))
 
 
 # The owner's record and ranges
@@ -522,9 +406,7 @@ def check_strata(record: Record, manifest: Manifest, bounds: Bounds) -> None:
     most_blocks = bounds.most_blocks
     for stratum in record.strata:
         slots = stratum.blocks * manifest.degree
-        is_exact = stratum.transactions <= bounds.sample_transactions
-        holds = bounds.carry(stratum.blocks) if is_exact else stratum.blocks <= most_blocks
-        require(stratum.blocks > 0 and holds, "bounds hold for each stratum")
+        require(0 < stratum.blocks <= most_blocks, "bounds hold for each stratum")
         require(0 <= stratum.transactions <= slots, "the transactions of a stratum have slots")
         ranges = stratum.ranges(bounds)
         require(len(stratum.digests) == len(ranges), "a stratum has a digest for each range")
@@ -574,6 +456,7 @@ def check_description(value: object, manifest: Manifest, bounds: Bounds) -> None
         require(0 <= number(value, name) <= limit, f"{name} is within its limit")
     read = member(value, "read", object)
     require(read is None or isinstance(read, dict), "how the file was read is an object or null")
+    member(value, "absorbs", bool)
     member(value, "relied_on", bool)
 
 
@@ -586,9 +469,6 @@ def parse_record(data: bytes, manifest: Manifest, bounds: Bounds) -> Record:
         for item in member(value, "strata", list):
             blocks = member(item, "blocks", int)
             digests = strings(member(item, "ranges", list))
-            # Those of others, after a run that trusted the server, are derived otherwise.
-            first = member(item, "secret_generation", int) == 0
-            require(first, "the secrets of all strata are of the first generation")
             strata.append(Stratum(next_block, blocks, member(item, "transactions", int), digests))
             erased += member(item, "erased", int)
             next_block += blocks
@@ -610,19 +490,6 @@ def parse_record(data: bytes, manifest: Manifest, bounds: Bounds) -> Record:
     check_columns(record, manifest.columns)
     check_strata(record, manifest, bounds)
     return record
-
-
-def read_record(owner: Owner, bundle: Path, bounds: Bounds) -> Record:
-    head = (bundle / "head").read_bytes()
-    magic, version, manifest_bytes, record_bytes = struct.unpack_from("<8sIQQ", head)
-    require(magic == b"OBOROBND" and version == BUNDLE_VERSION, "a bundle of version 1")
-    require(record_bytes <= LARGEST_RECORD, "the record is not too large")
-    start = 28 + manifest_bytes
-    sealed = head[start : start + record_bytes]
-    require(len(head) == start + record_bytes + 32, "length of the head")
-    context = b"oboro owner record" + owner.manifest.dataset
-    data = open_sealed(prf(owner.master, "seal key"), context, sealed)
-    return parse_record(data, owner.manifest, bounds)
 
 
 class Reader:
@@ -727,7 +594,7 @@ class Dataset:
 
     def kept(self) -> list[list[KeptLimb]]:
         """What the owner keeps, by range and limb."""
-        key = prf(self.owner.master, "seal key")
+        key = prf(self.owner.key, "seal key")
         context = b"oboro range" + self.owner.manifest.dataset
         digests = [digest for stratum in self.record.strata for digest in stratum.digests]
         result = []
@@ -744,15 +611,17 @@ class Dataset:
     def masks(self, limb: int) -> list[list[int]]:
         return [self.owner.mask(limb, block) for block in range(self.owner.manifest.blocks)]
 
-    def secret(self, limb: int, place: int) -> list[int]:
-        return self.owner.secret(limb, self.record.by_support[place])
+    def secret(self, limb: int, place: int, part: Range) -> list[int]:
+        """A column's secret in a range, whose blocks are of one stratum."""
+        generation = self.owner.generations[part.first_block]
+        return self.owner.secret(limb, self.record.by_support[place], generation)
 
 
 def open_all(key: Path, bundle: Path) -> Dataset:
     owner = open_dataset(key, bundle)
     require(owner.manifest.max_len >= 2, "pairs were encrypted")
     bounds = Bounds.of(owner.manifest, owner.primes)
-    return Dataset(owner, bundle, bounds, read_record(owner, bundle, bounds))
+    return Dataset(owner, bundle, bounds, parse_record(owner.record, owner.manifest, bounds))
 
 
 def pairs_of(columns: int) -> Iterator[tuple[int, int]]:
@@ -799,12 +668,12 @@ class LimbKeys:
     def points(self, places: Sequence[int]) -> list[Element]:
         owner, order = self.dataset.owner, self.dataset.record.by_support
         q = self.field.modulus
-        return [point(owner.master, owner.manifest, self.limb, order[p], q) for p in places]
+        return [point(owner.key, owner.manifest, self.limb, order[p], q) for p in places]
 
     @cached_property
     def weights(self) -> list[Element]:
         owner = self.dataset.owner
-        return weights(owner.master, owner.manifest, self.limb, self.field.modulus)
+        return weights(owner.key, owner.manifest, self.limb, self.field.modulus)
 
     def weighed(self, moment: Sequence[int]) -> Element:
         """Σ_s z_s·M(s)."""
@@ -845,7 +714,9 @@ class Question(ABC):
         """The places of the columns of each support that an answer leads to."""
 
     @abstractmethod
-    def phases(self, dataset: Dataset, limb: int, answer: LimbAnswer, kept: KeptLimb) -> list[int]:
+    def phases(
+        self, dataset: Dataset, part: Range, limb: int, answer: LimbAnswer, kept: KeptLimb
+    ) -> list[int]:
         """N·Φ_0 of each itemset modulo one limb, from a verified answer."""
 
     def primes(self, dataset: Dataset) -> list[int]:
@@ -864,7 +735,9 @@ class QuestionOfPairs(Question):
     def parse(self, value: object) -> LimbAnswer:
         return LimbAnswer(integers(value), [])
 
-    def phases(self, dataset: Dataset, limb: int, answer: LimbAnswer, kept: KeptLimb) -> list[int]:
+    def phases(
+        self, dataset: Dataset, part: Range, limb: int, answer: LimbAnswer, kept: KeptLimb
+    ) -> list[int]:
         pairs = kept_pairs(kept)
         itemsets = self.itemsets(dataset)
         return [
@@ -987,7 +860,9 @@ class Moment(Question):
         token = kept_pairs(kept).column_tokens[self.place]
         accept(keys.weighed(moment) == token, "a moment does not match the token of its column")
 
-    def phases(self, dataset: Dataset, limb: int, answer: LimbAnswer, kept: KeptLimb) -> list[int]:
+    def phases(
+        self, dataset: Dataset, part: Range, limb: int, answer: LimbAnswer, kept: KeptLimb
+    ) -> list[int]:
         return []
 
 
@@ -1067,10 +942,12 @@ class Longer(Question):
         token = field.sum([of_none, *of_columns[: self.columns]])
         accept(field.sum(parts) == token, "moments do not match their token")
 
-    def phases(self, dataset: Dataset, limb: int, answer: LimbAnswer, kept: KeptLimb) -> list[int]:
+    def phases(
+        self, dataset: Dataset, part: Range, limb: int, answer: LimbAnswer, kept: KeptLimb
+    ) -> list[int]:
         """Σ over all T within S of the points of σ_{S∖T}·M_{T,r}, for each S."""
         modulus = dataset.owner.primes[limb]
-        secrets = [dataset.secret(limb, place) for place in range(self.columns)]
+        secrets = [dataset.secret(limb, place, part) for place in range(self.columns)]
         products = {
             rest: entrywise_product([secrets[place] for place in rest], modulus)
             for power in range(1, self.length + 1)
@@ -1178,7 +1055,8 @@ def range_supports(
     """The supports modulo t of all itemsets over one range."""
     bound = dataset.bounds.phase(part.blocks, question.length)
     by_limb = [
-        question.phases(dataset, limb, answer, kept[limb]) for limb, answer in enumerate(limbs)
+        question.phases(dataset, part, limb, answer, kept[limb])
+        for limb, answer in enumerate(limbs)
     ]
     return [decrypt(dataset.bounds, phase, bound) for phase in zip(*by_limb, strict=True)]
 

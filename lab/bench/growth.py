@@ -132,7 +132,8 @@ class Bench:
         self.oboro.run("encrypt", write(day_file, days[0]), "--out", grown)
         began = time.monotonic()
         for day in days[1:]:
-            self.oboro.run("encrypt", write(day_file, day), "--append-to", grown)
+            day_of = write(day_file, day)
+            self.oboro.run("encrypt", day_of, "--append-to", grown, "--no-absorb")
         appending = time.monotonic() - began
         with self.serving():
             self.oboro.run("upload", grown)
@@ -161,7 +162,7 @@ class Bench:
         }
 
     def singles(self) -> dict[str, Any]:
-        """Appends of one transaction each, not compacted."""
+        """Appends of one transaction each, which share blocks."""
         rows = [list(range(ITEMS)), *baskets(self.size.single, ITEMS, 7)]
         bundle, one = self.work / "singles.oboro", self.work / "one.dat"
         self.oboro.run("encrypt", write(one, rows[:1]), "--out", bundle)
@@ -172,13 +173,11 @@ class Bench:
             self.oboro.run("upload", bundle)
             # Three times: the first one reads the panels.
             questions = [self.question(bundle, whole) for _ in range(3)]
-        plan = self.oboro.run("compact", bundle, "--dry-run")["compaction"]
         return {
             "measured": "singles",
             "appends": self.size.single,
             "first_question_seconds": questions[0]["seconds"],
             **self.cost(bundle, questions[1:]),
-            "stored_bytes_compacted": plan["bytes_after"],
         }
 
     def erasure(self) -> dict[str, Any]:

@@ -115,6 +115,7 @@ class Encrypted:
         *,
         new_items: Literal["refuse", "drop", "re-encrypt"] = "refuse",
         min_item_support: float | None = None,
+        absorb: bool | None = None,
         threads: int | None = None,
         progress: bool | None = None,
         interrupt: Interrupt | None = None,
@@ -133,6 +134,10 @@ class Encrypted:
                 them.
             min_item_support: with "drop", refuse to leave out items that may reach this support, a
                 fraction of all transactions or a count.
+            absorb: whether to encrypt the youngest small appends again together with the new
+                transactions, so that these share blocks. False, which later appends remember, is
+                needed where the upload has the role append alone; None does as the last append
+                that said so, and absorbs if there was none.
             threads: how many threads encrypt; None for one per processor.
             progress: whether to show a bar; None shows one on terminals and in notebooks.
             interrupt: cancels the call from another thread.
@@ -163,6 +168,7 @@ class Encrypted:
                 rows,
                 new_items=new_items,
                 below=below,
+                absorb=absorb,
                 threads=threads,
                 progress=told,
                 interrupt=interrupt,

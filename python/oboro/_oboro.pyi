@@ -51,6 +51,7 @@ class Encrypted:
         *,
         new_items: str = "refuse",
         below: int | None = None,
+        absorb: bool | None = None,
         threads: int | None = None,
         progress: _Progress | None = None,
         interrupt: Interrupt | None = None,

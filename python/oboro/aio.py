@@ -254,6 +254,7 @@ async def append(
     *,
     new_items: Literal["refuse", "drop", "re-encrypt"] = "refuse",
     min_item_support: float | None = None,
+    absorb: bool | None = None,
     threads: int | None = None,
     progress: bool | None = None,
     interrupt: Interrupt | None = None,
@@ -266,6 +267,7 @@ async def append(
         data,
         new_items=new_items,
         min_item_support=min_item_support,
+        absorb=absorb,
         threads=threads,
         progress=progress,
     )

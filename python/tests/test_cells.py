@@ -189,7 +189,7 @@ def test_after_appending_only_what_is_new_is_fetched(
     encrypted = encrypt(frame, keys)
     dataset = server.upload(encrypted)
     first = dataset.apriori(keys, 0.2)
-    encrypted.append(more)
+    encrypted.append(more, absorb=False)
     dataset = server.upload(encrypted)
     both = dataset.apriori(keys, 0.2)
     assert_frame_equal(both, apriori(pd.concat([frame, more]), min_support=0.2))
@@ -310,7 +310,7 @@ def test_row_ids_come_back(
         more = pd.DataFrame({name: [1] for name in frame.columns})
         with pytest.raises(InputError, match="say which column has them"):
             encrypted.append(more)
-        encrypted.append(more, row_ids=["somebody"])
+        encrypted.append(more, row_ids=["somebody"], absorb=False)
         server.upload(encrypted, dataset.name)
         assert list(dataset.row_ids())[300:] == ["somebody"]
 
@@ -323,7 +323,7 @@ def test_what_is_stored_is_compacted_erased_and_given_another_key(
     encrypted = oboro.encrypt(frame[:30], keys, row_ids=ids[:30], path=tmp_path / "d.oboro")
     assert not encrypted.compact()
     for day in (slice(30, 60), slice(60, 90)):
-        encrypted.append(frame[day], row_ids=ids[day])
+        encrypted.append(frame[day], row_ids=ids[day], absorb=False)
     before = encrypted.stored_bytes
     assert encrypted.compact()
     assert 3 * encrypted.stored_bytes == before

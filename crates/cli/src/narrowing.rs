@@ -538,11 +538,13 @@ const HARMLESS: &[(&str, &[&str])] = &[
     (
         "encrypt",
         &[
+            "--absorb",
             "--dry-run",
             "--append-to",
             "--key",
             "--key-command",
             "--memory",
+            "--no-absorb",
             "--out",
             "--passphrase-command",
             "--passphrase-file",
@@ -919,7 +921,7 @@ const OWNER_RECORD: &[(&str, Effect)] = &[
     ),
     ("strata", Nothing),
     ("supports", Nothing),
-    ("secret_generation", Nothing),
+    ("absorbs", Nothing),
     ("relied_on", Nothing),
 ];
 

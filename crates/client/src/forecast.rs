@@ -7,7 +7,7 @@ use oboro_mining::MOST_PAIRED;
 use oboro_protocol::max_itemsets;
 use oboro_ring::moment::binomial;
 use oboro_ring::{Parameters, pack::moment_packed_len};
-use oboro_rlwe::{Bounds, Strata, prefix_bytes};
+use oboro_rlwe::{Bounds, SecretGeneration, Strata, prefix_bytes};
 
 /// The mining run to estimate.
 #[derive(Debug, Clone)]
@@ -167,7 +167,7 @@ impl Prospect {
     /// The ranges of blocks that moments are summed over; `None` if no bounds hold for this number of transactions.
     pub fn strata(&self) -> Option<Strata> {
         let bounds = Bounds::new(&self.parameters, self.columns.into(), self.max_len)?;
-        let extents = bounds.extended(&[], self.transactions, 0)?;
+        let extents = bounds.strata_of(self.transactions, SecretGeneration::default())?;
         Strata::new(bounds, &extents)
     }
 

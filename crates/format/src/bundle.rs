@@ -26,7 +26,8 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 const MAGIC: &str = "OBOROBND";
-const VERSION: u32 = 1;
+/// 1 was that of 0.1.0, in which secrets of datasets derived from the master key itself.
+const VERSION: u32 = 2;
 /// Head bytes besides the manifest and the owner record.
 const FRAME: usize = 8 + 4 + 8 + 8 + 32;
 
@@ -261,6 +262,17 @@ impl Bundle {
         segment_path(&self.directory, entry.number)
     }
 
+    /// Whether the file of a segment is there.
+    ///
+    /// # Errors
+    /// A disk that fails.
+    ///
+    /// # Panics
+    /// If the manifest has no such segment.
+    pub fn has_segment(&self, index: u32) -> Result<bool, FormatError> {
+        exists(&self.segment_path(index))
+    }
+
     /// Opens a segment and checks that it is the one that the manifest names.
     pub fn open_segment(&self, index: u32) -> Result<Segment, FormatError> {
         if index as usize >= self.manifest.segments.len() {
@@ -457,7 +469,7 @@ impl Bundle {
     }
 
     /// Makes a bundle again of what was kept of it, without its segments. `accept` says by the manifest, the sealed owner
-    /// record and the digests of the ranges whether it is to be, and returns the record that it gets.
+    /// record and the digests of the ranges whether it is to be.
     ///
     /// # Errors
     ///
@@ -465,7 +477,7 @@ impl Bundle {
     pub fn recover<E: From<FormatError>>(
         directory: &Path,
         content: &RecoveryContent,
-        accept: impl FnOnce(&Manifest, &[u8], &[Digest]) -> Result<Vec<u8>, E>,
+        accept: impl FnOnce(&Manifest, &[u8], &[Digest]) -> Result<(), E>,
     ) -> Result<Self, E> {
         let damaged = |corruption| FormatError::Damaged {
             subject: "the head in the recovery copy".into(),
@@ -478,13 +490,12 @@ impl Bundle {
         for range in &content.ranges {
             writer.write_range(range)?;
         }
-        let sealed = accept(&manifest, sealed, &writer.written)?;
-        check_sealed(&sealed)?;
+        accept(&manifest, sealed, &writer.written)?;
         if let Some(note) = &content.note {
             replace(&note_path(&writer.directory), note, Durability::Durable)?;
         }
         replace(&kept_path(&writer.directory), b"", Durability::Durable)?;
-        Ok(writer.publish(&manifest, &sealed)?)
+        Ok(writer.publish(&manifest, sealed)?)
     }
 
     fn durability(&self) -> Durability {

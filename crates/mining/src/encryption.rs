@@ -43,24 +43,18 @@ impl NewRows<'_> {
         self.rows.each_part(segment, go_on, |part| {
             let before = done.get();
             let slots = part.rows.next_multiple_of(degree);
-            let words = slots / 64;
-            // Items that occur in older segments only have no column here.
-            let absent = vec![0; words];
-            let mut bits = vec![&absent[..]; manifest.columns as usize];
-            let id_bits = 0..8 * manifest.row_id_bytes as usize;
-            let id_bits: Vec<_> = id_bits.map(|bit| part.row_id_bits(bit, slots)).collect();
-            for (&column, item) in self.columns.iter().zip(part.columns()) {
-                bits[column] = &item[..words];
-            }
-            bits.extend(id_bits.iter().map(|it| &it[..]));
-            let new = NewSegments {
-                key,
-                bits: &bits,
-                first_block: manifest.block_count(),
-                threads: self.threads,
-                progress: &|here, _| (self.progress)(before + here, total),
-            };
-            let (segments, largest) = new.encrypt(&mut manifest, writer)?;
+            let first_block = manifest.block_count();
+            let encrypted = part.with_bits(&manifest.clone(), self.columns, slots, |bits| {
+                let new = NewSegments {
+                    key,
+                    bits,
+                    first_block,
+                    threads: self.threads,
+                    progress: &|here, _| (self.progress)(before + here, total),
+                };
+                new.encrypt(&mut manifest, writer)
+            });
+            let (segments, largest) = encrypted?;
             manifest.segments.extend(segments);
             noise = noise.max(largest);
             done.set(before + block_columns(part.rows));

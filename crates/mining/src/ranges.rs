@@ -2,15 +2,15 @@
 //! computed from the segments just written and, if they replace others, from those, read back once, and sealed in one file per range (docs/cryptography.md,
 //! "Verified sums").
 
-use crate::dataset::{DatasetError, Progress};
+use crate::dataset::{DatasetError, Progress, other_ranges};
 use crate::record::{RecordError, StratumRecord};
 use oboro_format::{
     Bundle, BundleWriter, Digest, FormatError, Manifest, PanelReader, Segment, SegmentEntry,
 };
 use oboro_ring::{Blocks, Column, Limb, Seed, mask, threads};
 use oboro_rlwe::{
-    BlockResidues, Bounds, ColumnOrder, DatasetKey, Extent, RangeLimb, RangeSums, Strata,
-    VerifiedLimbs,
+    BlockResidues, Bounds, ColumnOrder, DatasetKey, Extent, RangeLimb, RangeSums, SecretGeneration,
+    Strata, VerifiedLimbs,
 };
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
@@ -60,41 +60,41 @@ pub(crate) enum Change {
     Kept,
     /// All its blocks are new.
     New,
-    /// It has got more blocks behind the first so many, which it had before.
-    Grown(u64),
     /// Some of its segments were replaced by others with as many blocks, at the same positions.
     Replaced,
 }
 
 impl NewStratum {
-    /// The strata that `before` become with `transactions` more.
-    pub(crate) fn extended(
-        before: &[StratumRecord],
+    /// The strata of `transactions` transactions that are shuffled together.
+    ///
+    /// # Errors
+    /// More ranges than there can be.
+    pub(crate) fn of(
         bounds: &Bounds,
         transactions: u64,
-        secret_generation: u32,
-    ) -> Option<Vec<Self>> {
-        let extents: Vec<Extent> = before.iter().map(StratumRecord::extent).collect();
-        let extents = bounds.extended(&extents, transactions, secret_generation)?;
-        let stratum = |(place, extent): (usize, Extent)| {
-            let old = before.get(place);
-            let blocks = old.map_or(0, |it| it.blocks);
-            Self {
-                record: StratumRecord {
-                    blocks: extent.blocks,
-                    transactions: extent.transactions,
-                    erased: old.map_or(0, |it| it.erased),
-                    secret_generation: extent.secret_generation,
-                    ranges: old.map_or_else(Vec::new, |it| it.ranges.clone()),
-                },
-                change: match blocks {
-                    0 => Change::New,
-                    same if same == extent.blocks => Change::Kept,
-                    fewer => Change::Grown(fewer),
-                },
-            }
+        secret_generation: SecretGeneration,
+    ) -> Result<Vec<Self>, DatasetError> {
+        let extents = bounds.strata_of(transactions, secret_generation);
+        let stratum = |extent: Extent| Self {
+            record: StratumRecord {
+                blocks: extent.blocks,
+                transactions: extent.transactions,
+                erased: 0,
+                secret_generation,
+                ranges: Vec::new(),
+            },
+            change: Change::New,
         };
-        Some(extents.into_iter().enumerate().map(stratum).collect())
+        let strata = extents.ok_or(DatasetError::TooManyRanges)?.into_iter();
+        Ok(strata.map(stratum).collect())
+    }
+
+    /// A stratum that stays as it is.
+    pub(crate) fn kept(record: &StratumRecord) -> Self {
+        Self {
+            record: record.clone(),
+            change: Change::Kept,
+        }
     }
 }
 
@@ -118,7 +118,6 @@ impl NewBlocks<'_> {
             let (new, old) = match change {
                 Change::Kept => (end..end, &[][..]),
                 Change::New => (first..end, &[][..]),
-                Change::Grown(blocks) => (first + blocks..end, &record.ranges[..]),
                 Change::Replaced => (first..end, &record.ranges[..]),
             };
             plans.push(Plan {
@@ -148,11 +147,19 @@ impl NewBlocks<'_> {
         if let Some(older) = older
             && plans.iter().any(|plan| plan.replaces)
         {
+            // Nothing is subtracted from a stratum that is summed anew.
+            let (places, pieces): (Vec<usize>, Vec<Piece>) = pieces
+                .iter()
+                .copied()
+                .enumerate()
+                .filter(|(_, piece)| piece.replaces)
+                .unzip();
             let replaced = self.sums(&pieces);
             let segments = older.manifest().segments_beyond(self.manifest);
             let open = |index| older.open_segment(index);
             self.add_segments(older.manifest(), &segments, open, &pieces, &replaced)?;
-            for (sums, replaced) in sums.iter_mut().zip(replaced) {
+            for (place, replaced) in places.into_iter().zip(replaced) {
+                let sums = &mut sums[place];
                 for (sums, replaced) in sums.iter_mut().zip(replaced) {
                     sums.subtract(&replaced.into_inner());
                 }
@@ -179,12 +186,20 @@ impl NewBlocks<'_> {
                 let old = self.key.open_range(&bundle.read_range(old)?)?;
                 let fits = old.len() == range.len() && old[0].order() == self.order;
                 if !fits {
-                    return Err(RecordError::Damaged("a range has other columns".into()).into());
+                    return Err(RecordError::Unusable("a range has other columns".into()).into());
                 }
                 range
                     .iter_mut()
                     .zip(&old)
                     .for_each(|(range, old)| range.merge(old));
+            }
+            let sample = plan.sample.map(|end| end - plan.new.start);
+            let blocks = std::iter::once(plan.new.len()).chain(sample);
+            let fit = |(range, blocks): (&Vec<RangeLimb>, u64)| {
+                range.iter().all(|limb| limb.has_blocks(blocks))
+            };
+            if !ranges.iter().zip(blocks).all(fit) {
+                return Err(DatasetError::NotCommitted(other_ranges()));
             }
             let written: Result<Vec<Digest>, DatasetError> = ranges
                 .iter()
@@ -392,9 +407,12 @@ struct Plan {
 }
 
 /// Blocks of one stratum that are added up.
+#[derive(Clone, Copy)]
 struct Piece<'a> {
     blocks: Blocks,
     key: &'a DatasetKey,
+    /// Whether the blocks that were replaced are subtracted.
+    replaces: bool,
 }
 
 impl Plan {
@@ -404,7 +422,11 @@ impl Plan {
         let edge = self.sample.map_or(start, |edge| edge.max(start));
         let pieces = [start..edge, edge..end].map(Blocks::from).into_iter();
         let pieces = pieces.filter(|piece| !piece.is_empty());
-        let key = &self.key;
-        pieces.map(|blocks| Piece { blocks, key }).collect()
+        let piece = |blocks| Piece {
+            blocks,
+            key: &self.key,
+            replaces: self.replaces,
+        };
+        pieces.map(piece).collect()
     }
 }

@@ -10,7 +10,8 @@ use crate::shuffled::Shuffled;
 use oboro_format::{Digest, Manifest};
 use oboro_ring::Column;
 use oboro_rlwe::{
-    BlockNoise, Bounds, ColumnOrder, DatasetKey, Extent, OrderError, SealError, Strata,
+    BlockNoise, Bounds, ColumnOrder, DatasetKey, Extent, OrderError, SealError, SecretGeneration,
+    Strata,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
@@ -19,8 +20,6 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 const VERSION: u32 = 8;
-/// The oldest version that can be read: before anything could be erased.
-const OLDEST: u32 = 7;
 const CONTEXT: &str = "oboro owner record";
 
 /// The owner's record of one dataset, as JSON inside its seal.
@@ -63,10 +62,17 @@ pub struct OwnerRecord {
     pub(crate) strata: Vec<StratumRecord>,
     /// How the first file was read, so that later ones are read the same way; `None` without a file.
     pub read: Option<HowRead>,
-    /// The generation of secrets for the next append; incremented after unverified answers were requested.
-    pub(crate) secret_generation: u32,
+    /// Whether appends absorb the youngest strata.
+    pub(crate) absorbs: bool,
     /// Whether unverified answers were ever requested, as of reading this; see
     /// [`Dataset::trust`](crate::Dataset::trust).
+    pub(crate) relied_on: bool,
+}
+
+/// The fields of a record that describe no data, and that a new version takes over.
+#[derive(Clone, Copy)]
+pub(crate) struct Notes {
+    pub(crate) absorbs: bool,
     pub(crate) relied_on: bool,
 }
 
@@ -76,10 +82,10 @@ pub(crate) struct StratumRecord {
     pub(crate) blocks: u64,
     pub(crate) transactions: u64,
     /// How many of them were erased, and are empty.
-    #[serde(default)]
     pub(crate) erased: u64,
-    /// The number of the generation of its columns' secrets.
-    pub(crate) secret_generation: u32,
+    /// The generation of its columns' secrets.
+    #[serde(with = "generation")]
+    pub(crate) secret_generation: SecretGeneration,
     /// The digests of the sealed files of its ranges: of the total, followed by that of the sample if there is one.
     /// Empty if pairs are not counted.
     #[serde(with = "hex")]
@@ -120,6 +126,30 @@ mod hex {
         let all: Vec<String> = Vec::deserialize(deserializer)?;
         let digest = |it: String| it.parse().map_err(D::Error::custom);
         all.into_iter().map(digest).collect()
+    }
+}
+
+/// Serializes a generation of secrets in hexadecimal.
+mod generation {
+    use super::SecretGeneration;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        secrets: &SecretGeneration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:032x}", u128::from_be_bytes(secrets.0)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<SecretGeneration, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let is_hex = text.len() == 32 && text.bytes().all(|it| it.is_ascii_hexdigit());
+        let number = u128::from_str_radix(&text, 16).ok().filter(|_| is_hex);
+        let number = number.ok_or_else(|| D::Error::custom("a generation has 32 hex digits"))?;
+        Ok(SecretGeneration(number.to_be_bytes()))
     }
 }
 
@@ -297,11 +327,21 @@ pub enum RecordError {
     )]
     Newer(u32),
     #[error(
-        "the owner record is of version {0}, which lacks what this Oboro needs (it reads versions from {OLDEST} on); encrypt the data again"
+        "the owner record is of version {0}, which lacks what this Oboro needs (it reads version {VERSION}); encrypt the data again"
     )]
     Older(u32),
-    #[error("the owner record is damaged ({0}); restore the dataset's directory from your backup")]
-    Damaged(String),
+    #[error(
+        "the manifest in the dataset's head is not the one that the owner record names: the head was altered after Oboro wrote it; use the newest copy of the directory with the head that Oboro wrote"
+    )]
+    OtherManifest,
+    #[error(
+        "the recovery copy has parts of another version; nothing was written. Upload again from a directory of the dataset if there is one, or have the server's operator restore the copy of this version"
+    )]
+    OtherRecovery,
+    #[error(
+        "the owner record is intact, but this Oboro cannot use it ({0}), which is a fault of Oboro. Keep the directory as it is and report the fault; an older copy would bring erased rows back"
+    )]
+    Unusable(String),
 }
 
 /// Omits the names: they must not reach a log through `{:?}`.
@@ -324,7 +364,7 @@ impl OwnerRecord {
         order: &ColumnOrder,
         items: Items,
         noise: BlockNoise,
-        (secret_generation, relied_on): (u32, bool),
+        notes: Notes,
     ) -> Self {
         Self {
             version: VERSION,
@@ -348,30 +388,16 @@ impl OwnerRecord {
             noise_peak: noise.peak,
             noise_plaintext_peak: noise.plaintext_peak,
             read: items.read,
-            secret_generation,
-            relied_on,
+            absorbs: notes.absorbs,
+            relied_on: notes.relied_on,
         }
     }
 
-    /// Notes that the owner relies on unverified answers: a liar may learn the current secrets through them.
-    pub(crate) fn rely_on_server(&mut self) {
-        self.relied_on = true;
-        self.secret_generation = self.next_secret_generation();
-    }
-
-    /// Whether that is noted for the current generation of secrets.
-    pub(crate) fn relies_on_server(&self) -> bool {
-        self.relied_on && self.secret_generation == self.next_secret_generation()
-    }
-
-    /// Has what is appended from now on use new secrets: that the present ones are known to nobody else is not known.
-    pub(crate) fn renew_secrets(&mut self) {
-        self.secret_generation = self.next_secret_generation();
-    }
-
-    fn next_secret_generation(&self) -> u32 {
-        let generations = self.strata.iter().map(|it| it.secret_generation);
-        generations.max().map_or(0, |it| it + 1)
+    pub(crate) fn notes(&self) -> Notes {
+        Notes {
+            absorbs: self.absorbs,
+            relied_on: self.relied_on,
+        }
     }
 
     /// Encrypts the record.
@@ -409,14 +435,14 @@ impl OwnerRecord {
             version: u32,
         }
         let json = key.open(CONTEXT, sealed)?;
-        let damaged = |error: serde_json::Error| RecordError::Damaged(error.to_string());
-        let Version { version } = serde_json::from_slice(&json).map_err(damaged)?;
+        let unusable = |error: serde_json::Error| RecordError::Unusable(error.to_string());
+        let Version { version } = serde_json::from_slice(&json).map_err(unusable)?;
         match version {
-            OLDEST..=VERSION => {}
+            VERSION => {}
             newer if newer > VERSION => return Err(RecordError::Newer(newer)),
             older => return Err(RecordError::Older(older)),
         }
-        let record: Self = serde_json::from_slice(&json).map_err(damaged)?;
+        let record: Self = serde_json::from_slice(&json).map_err(unusable)?;
         record.check(manifest)?;
         Ok(record)
     }
@@ -461,7 +487,9 @@ impl OwnerRecord {
         let extents: Vec<Extent> = self.strata.iter().map(StratumRecord::extent).collect();
         bounds(manifest)
             .and_then(|bounds| Strata::new(bounds, &extents))
-            .ok_or_else(|| RecordError::Damaged("its strata are none that there can be".to_owned()))
+            .ok_or_else(|| {
+                RecordError::Unusable("its strata are none that there can be".to_owned())
+            })
     }
 
     /// The order of columns in fingerprints, and which pairs have fixed parts.
@@ -471,7 +499,7 @@ impl OwnerRecord {
     pub fn column_order(&self) -> Result<ColumnOrder, RecordError> {
         let (columns, paired) = (self.by_support.clone(), self.paired as usize);
         let order = ColumnOrder::new(columns, paired, &self.focus);
-        order.map_err(|it: OrderError| RecordError::Damaged(it.to_string()))
+        order.map_err(|it: OrderError| RecordError::Unusable(it.to_string()))
     }
 
     /// The items of the focus columns, if not all pairs have fixed parts.
@@ -487,53 +515,53 @@ impl OwnerRecord {
     }
 
     fn check(&self, manifest: &Manifest) -> Result<(), RecordError> {
-        let damaged = |what: &str| Err(RecordError::Damaged(what.to_owned()));
+        let unusable = |what: &str| Err(RecordError::Unusable(what.to_owned()));
         if self.root.parse::<Digest>().ok() != Some(manifest.root()) {
-            return damaged("it belongs to another version of the manifest beside it");
+            return Err(RecordError::OtherManifest);
         }
         let columns = manifest.columns as usize;
         if self.names.len() != columns {
-            return damaged("it does not name every column");
+            return unusable("it does not name every column");
         }
         if self.supports.len() != columns {
-            return damaged("it does not have the support of every item");
+            return unusable("it does not have the support of every item");
         }
         if self
             .supports
             .iter()
             .any(|&support| support > self.transactions)
         {
-            return damaged("an item is in more transactions than there are");
+            return unusable("an item is in more transactions than there are");
         }
         if self.names.iter().collect::<HashSet<_>>().len() != self.names.len() {
-            return damaged("it names an item twice");
+            return unusable("it names an item twice");
         }
         let mut order = self.order.clone();
         order.sort_unstable();
         if !order.into_iter().eq(Column::first(self.names.len() as u32)) {
-            return damaged("its order does not have every item once");
+            return unusable("its order does not have every item once");
         }
         if self.numbers && !self.names.iter().all(|name| name.parse::<i64>().is_ok()) {
-            return damaged("an item is no number where all are");
+            return unusable("an item is no number where all are");
         }
         let slots = manifest
             .block_count()
             .saturating_mul(manifest.parameters.degree() as u64);
         if self.transactions == 0 || self.transactions > slots {
-            return damaged("its number of transactions does not fit the blocks");
+            return unusable("its number of transactions does not fit the blocks");
         }
         let most_left_out = self.left_out.values().copied().max().unwrap_or(0);
         if self.min_item_support <= most_left_out {
-            return damaged(
+            return unusable(
                 "its minimum item support is 0, or not above that of an item that was left out",
             );
         }
         if self.names.iter().any(|it| self.left_out.contains_key(it)) {
-            return damaged("an item that has a column was left out");
+            return unusable("an item that has a column was left out");
         }
         let strata = self.strata(manifest)?;
         if self.strata.iter().any(|it| it.erased > it.transactions) {
-            return damaged("more transactions were erased than there were");
+            return unusable("more transactions were erased than there were");
         }
         let extents = self.strata.iter();
         let sum = |sum: (u64, u64), it: &StratumRecord| {
@@ -543,25 +571,20 @@ impl OwnerRecord {
             )
         };
         if extents.fold((0, 0), sum) != (manifest.block_count(), self.transactions) {
-            return damaged("its strata are not all of its blocks and transactions");
-        }
-        let last = self.strata.last().map_or(0, |it| it.secret_generation);
-        let are_in_order = self.strata.is_sorted_by_key(|it| it.secret_generation);
-        if !are_in_order || !(last..=last.saturating_add(1)).contains(&self.secret_generation) {
-            return damaged("its secrets are of generations that cannot follow each other");
+            return unusable("its strata are not all of its blocks and transactions");
         }
         let ranges = match strata.bounds().limbs(2) {
             Some(_) => strata.ranges().len(),
             None => 0,
         };
         if self.ranges().len() != ranges {
-            return damaged("it does not have what is kept of each range");
+            return unusable("it does not have what is kept of each range");
         }
         let order = self.column_order()?;
         let are_all = order.columns().len() == columns
             && order.columns().iter().all(|it| it.0 < manifest.columns);
         if !are_all {
-            return damaged("its order of supports does not have every column once");
+            return unusable("its order of supports does not have every column once");
         }
         Ok(())
     }
@@ -588,8 +611,6 @@ mod tests {
     use std::ops::ControlFlow;
 
     const GOLDEN: &str = include_str!("../tests/golden/owner-record-8.json");
-    /// Of version 0.1.0.
-    const FIRST: &str = include_str!("../tests/golden/owner-record-7.json");
 
     fn dataset(directory: &std::path::Path) -> Dataset {
         let transactions = Transactions::from_named([vec!["a", "b"], vec!["a"]]).unwrap();
@@ -623,7 +644,7 @@ mod tests {
     fn records_of_older_versions_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let dataset = dataset(directory.path());
-        for version in 1..OLDEST {
+        for version in 1..VERSION {
             let old = json!({ "version": version, "min_item_support": null });
             let error = reopened(&dataset, old).unwrap_err();
             assert!(matches!(error, RecordError::Older(it) if it == version));
@@ -650,17 +671,6 @@ mod tests {
         let read = record.read.unwrap();
         assert_eq!((read.options.format, read.items), (Format::CsvOneHot, 2));
         assert_eq!(read.options.drop_columns, ["patient_id"]);
-    }
-
-    /// Records of the first release lack the number of erased transactions.
-    #[test]
-    fn records_of_the_first_release_open() {
-        let directory = tempfile::tempdir().unwrap();
-        let dataset = dataset(directory.path());
-        let mut fields: Value = serde_json::from_str(FIRST).unwrap();
-        fields["root"] = json!(dataset.manifest().root().to_string());
-        let record = reopened(&dataset, fields).unwrap();
-        assert_eq!((record.transactions, record.strata[0].erased), (3, 0));
     }
 
     #[test]
@@ -699,7 +709,7 @@ mod tests {
             json!({ "supports": [1] }),
             json!({ "supports": [2, 3] }),
             json!({ "relied_on": null }),
-            json!({ "secret_generation": 2 }),
+            json!({ "absorbs": null }),
             json!({ "names": ["a"] }),
             json!({ "names": ["a", "a"] }),
             json!({ "order": null }),
@@ -729,7 +739,12 @@ mod tests {
             json!({ "strata": [stratum(1)] }),
         ] {
             let error = reopened(&dataset, damage.clone()).unwrap_err();
-            assert!(matches!(error, RecordError::Damaged(_)), "{damage}");
+            assert!(matches!(error, RecordError::Unusable(_)), "{damage}");
+            let message = error.to_string();
+            assert!(
+                message.contains("intact") && !message.contains("restore"),
+                "{message}"
+            );
         }
     }
 }

@@ -13,12 +13,14 @@ use crate::shuffled::Bits;
 use oboro_format::files::free_bytes;
 use oboro_format::{BundleWriter, Manifest, SegmentEntry};
 use oboro_ring::{Blocks, Column, threads};
-use oboro_rlwe::{BlockNoise, CellsOf, ColumnOrder, DatasetKey};
+use oboro_rlwe::{BlockNoise, CellsOf, ColumnOrder, DatasetKey, RowHash, SecretGeneration};
 use std::num::NonZeroUsize;
 
+mod absorb;
 mod compact;
 mod erase;
 mod everything;
+mod gather;
 
 pub use compact::Compaction;
 pub use erase::{FoundRow, RowSelection};
@@ -113,6 +115,15 @@ impl<'a> Rewriting<'a> {
         })
     }
 
+    /// Fails if the encryption was interrupted.
+    fn go_on(&self) -> Result<(), DatasetError> {
+        if (self.progress)(self.done, self.total).is_break() {
+            Err(DatasetError::Interrupted)
+        } else {
+            Ok(())
+        }
+    }
+
     fn degree(&self) -> usize {
         self.key.ring().degree()
     }
@@ -122,7 +133,7 @@ impl<'a> Rewriting<'a> {
         &mut self,
         bits: &[&[u64]],
         first_block: u64,
-        secret_generation: u32,
+        secret_generation: SecretGeneration,
     ) -> Result<Vec<SegmentEntry>, DatasetError> {
         let (before, total, progress) = (self.done, self.total, self.progress);
         let key = self.key.with_secret_generation(secret_generation);
@@ -138,6 +149,13 @@ impl<'a> Rewriting<'a> {
         let blocks: u64 = entries.iter().map(|it| u64::from(it.blocks)).sum();
         self.done += blocks * u64::from(self.manifest.columns);
         Ok(entries)
+    }
+
+    /// A generation of secrets for rows of the version before, whose bits these are.
+    fn fresh_secrets(&self, bits: &[&[u64]]) -> Result<SecretGeneration, getrandom::Error> {
+        let mut rows = RowHash::default();
+        bits.iter().for_each(|it| rows.add_words(it));
+        self.key.fresh_secrets(&self.old.manifest().root().0, rows)
     }
 
     /// Computes what is kept of the ranges, and commits.
@@ -158,16 +176,8 @@ impl<'a> Rewriting<'a> {
             progress: self.progress,
         };
         let strata = new.keep(strata, Some(&self.old.bundle), &mut self.writer)?;
-        let trust = (self.record.secret_generation, self.record.relied_on);
-        let record = OwnerRecord::new(&self.manifest, strata, order, items, self.noise, trust);
-        let sealed = record.seal(&self.key)?;
-        let bundle = self
-            .writer
-            .commit(&self.manifest, &sealed, &record.ranges())?;
-        Ok(Dataset {
-            bundle,
-            record,
-            key: self.key,
-        })
+        let notes = self.record.notes();
+        let record = OwnerRecord::new(&self.manifest, strata, order, items, self.noise, notes);
+        Dataset::commit(self.writer, self.key, &self.manifest, record, &[])
     }
 }

@@ -7,8 +7,9 @@
 use crate::bitmap::count_ones;
 use crate::readers::HowRead;
 use crate::transactions::{MinSupport, Transactions, TransactionsError, check_row_ids};
-use oboro_format::BLOCKS_PER_SEGMENT;
-use oboro_ring::{MAX_LOG_DEGREE, sample, threads};
+use oboro_format::{BLOCKS_PER_SEGMENT, Digest, Manifest};
+use oboro_ring::{Column, MAX_LOG_DEGREE, sample, threads};
+use oboro_rlwe::{DatasetKey, RowHash, SecretGeneration};
 use std::collections::HashSet;
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -39,6 +40,8 @@ pub struct Shuffled {
     /// Every item with at least this support is present.
     min_item_support: u64,
     focus: Vec<String>,
+    /// Whether an append of these rows absorbs the youngest strata; `None` if the dataset's record decides.
+    absorbs: Option<bool>,
     /// The memory to be used in all, in bytes, if that is limited.
     memory: Option<u64>,
 }
@@ -68,8 +71,31 @@ pub(crate) struct Part<'a> {
 
 impl Part<'_> {
     /// The bits of each item: at least as many words as `rows` fill in any ring.
-    pub(crate) fn columns(&self) -> &[Bits] {
+    #[cfg(test)]
+    fn columns(&self) -> &[Bits] {
         self.columns
+    }
+
+    /// Calls `use_bits` with the bits of the first `slots` slots for each column of a dataset that has cells, if item `i` has
+    /// the column `columns[i]`.
+    pub(crate) fn with_bits<T>(
+        &self,
+        manifest: &Manifest,
+        columns: &[Column],
+        slots: usize,
+        use_bits: impl FnOnce(&[&[u64]]) -> T,
+    ) -> T {
+        let words = slots / 64;
+        // Items that occur in older segments only have no column here.
+        let absent = vec![0; words];
+        let mut bits = vec![&absent[..]; manifest.columns as usize];
+        let id_bits = 0..8 * manifest.row_id_bytes as usize;
+        let id_bits: Vec<_> = id_bits.map(|bit| self.row_id_bits(bit, slots)).collect();
+        for (&column, item) in columns.iter().zip(self.columns) {
+            bits[column] = &item[..words];
+        }
+        bits.extend(id_bits.iter().map(|it| &it[..]));
+        use_bits(&bits)
     }
 
     /// Bit `bit` of the row ids of the first `slots` slots, counted from the least significant bit of the first byte:
@@ -134,6 +160,7 @@ impl Shuffled {
                 baskets: transactions,
             },
             focus: Vec::new(),
+            absorbs: None,
             memory: None,
         }
     }
@@ -169,6 +196,17 @@ impl Shuffled {
         focus.sort_unstable();
         focus.dedup();
         Self { focus, ..self }
+    }
+
+    /// Sets whether an append of these rows, and later ones, absorbs the youngest strata; with `None` the dataset's record
+    /// decides.
+    #[must_use]
+    pub fn absorbing(self, absorbs: Option<bool>) -> Self {
+        Self { absorbs, ..self }
+    }
+
+    pub(crate) fn absorbs(&self) -> Option<bool> {
+        self.absorbs
     }
 
     /// The names of the focus items, each once.
@@ -239,6 +277,36 @@ impl Shuffled {
         }
     }
 
+    /// A generation of secrets for these rows, in a new dataset or after the version with this root.
+    ///
+    /// # Errors
+    /// No randomness.
+    pub(crate) fn fresh_secrets(
+        &self,
+        key: &DatasetKey,
+        parent: Option<Digest>,
+    ) -> Result<SecretGeneration, getrandom::Error> {
+        let mut hash = RowHash::default();
+        self.names.iter().for_each(|it| hash.add(it.as_bytes()));
+        match &self.held {
+            Held::Columns { columns, row_ids } => {
+                columns.iter().for_each(|it| hash.add_words(it));
+                row_ids.iter().for_each(|it| hash.add(&it.bytes));
+            }
+            Held::Baskets { baskets, places } => {
+                for basket in baskets.iter() {
+                    let kept = basket.iter().filter_map(|&it| places[it as usize]);
+                    let kept: Zeroizing<Vec<u8>> =
+                        Zeroizing::new(kept.flat_map(u32::to_le_bytes).collect());
+                    hash.add(&kept);
+                }
+                let ids = baskets.row_ids().iter();
+                ids.for_each(|it| hash.add(it.as_bytes()));
+            }
+        }
+        key.fresh_secrets(&parent.map_or([0; 32], |it| it.0), hash)
+    }
+
     /// Every item with at least this support is present: 1, unless the items were [restricted](Self::restrict).
     pub fn min_item_support(&self) -> u64 {
         self.min_item_support
@@ -296,6 +364,11 @@ impl Shuffled {
     /// The bytes that the bits of a part may take.
     fn part_bytes(&self) -> u64 {
         self.memory.map_or(PART_BYTES, |memory| memory / 4)
+    }
+
+    /// The most transactions of so many columns whose bits may be in memory as a part.
+    pub(crate) fn most_at_once(&self, columns: u32) -> u64 {
+        self.part_bytes().saturating_mul(8) / (u64::from(columns) + 32)
     }
 
     /// Checks that one segment, or all transactions if they are fewer, fits a quarter of the memory, in a ring of this degree.
@@ -485,6 +558,7 @@ impl Shuffling {
             },
             min_item_support: 1,
             focus: Vec::new(),
+            absorbs: None,
             memory: None,
         })
     }

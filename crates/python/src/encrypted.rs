@@ -101,7 +101,7 @@ impl Encrypted {
     }
 
     /// Encrypts more transactions of the same items into the dataset.
-    #[pyo3(signature = (rows, *, new_items = "refuse", below = None, threads = None, progress = None, interrupt = None))]
+    #[pyo3(signature = (rows, *, new_items = "refuse", below = None, absorb = None, threads = None, progress = None, interrupt = None))]
     #[allow(clippy::too_many_arguments)]
     fn append(
         &self,
@@ -109,11 +109,12 @@ impl Encrypted {
         rows: &Rows,
         new_items: &str,
         below: Option<u64>,
+        absorb: Option<bool>,
         threads: Option<NonZeroUsize>,
         progress: Option<Bound<'_, PyAny>>,
         interrupt: Option<&Interrupt>,
     ) -> PyResult<()> {
-        let (rows, before) = (rows.take()?, self.dataset());
+        let (rows, before) = (rows.take()?.absorbing(absorb), self.dataset());
         if rows.is_empty() {
             return Ok(());
         }

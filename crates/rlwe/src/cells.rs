@@ -35,7 +35,7 @@ impl DatasetKey {
     pub fn seal_cells(&self, which: CellsOf<'_>, bits: &[u64]) -> Result<Vec<u8>, SealError> {
         let bytes = bits.iter().flat_map(|word| word.to_le_bytes());
         let bytes: Zeroizing<Vec<u8>> = Zeroizing::new(bytes.collect());
-        self.master().seal(&self.cells_context(which), &bytes)
+        self.seal_bytes(&self.cells_context(which), &bytes)
     }
 
     /// Opens cells sealed by [`seal_cells`](Self::seal_cells) for the same column and segment.
@@ -47,7 +47,7 @@ impl DatasetKey {
         which: CellsOf<'_>,
         sealed: &[u8],
     ) -> Result<Zeroizing<Vec<u64>>, SealError> {
-        let bytes = self.master().open(&self.cells_context(which), sealed)?;
+        let bytes = self.open_bytes(&self.cells_context(which), sealed)?;
         let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
         let (words, rest) = bytes.as_chunks();
         match rest {

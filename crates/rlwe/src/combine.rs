@@ -5,7 +5,7 @@
 //! "Fractions"); so a phase is one wrapping 64-bit word. A scalar moment is added directly, every other one by a dot
 //! product with a product of secrets. Moments may arrive in any order, on any thread, and are discarded once added.
 
-use crate::key::DatasetKey;
+use crate::key::{DatasetKey, SecretGeneration};
 use crate::secrets::SecretProducts;
 use crate::totals::Strata;
 use oboro_ring::fraction::FIXED_POINT_ERROR;
@@ -77,8 +77,8 @@ pub struct Combiner {
     strata: Strata,
     limbs: usize,
     uses: Uses,
-    /// For each generation of secrets that ranges have, by its number.
-    secrets: Vec<(u32, SecretProducts)>,
+    /// For each generation of secrets that ranges have.
+    secrets: Vec<(SecretGeneration, SecretProducts)>,
     /// Whether the power of the mask is multiplied by the first secret of an itemset before it is multiplied by the
     /// product of the others, which is also used for other moments: this saves multiplications if many itemsets begin
     /// with the same column.
@@ -86,7 +86,11 @@ pub struct Combiner {
 }
 
 /// Products of the secrets of each generation that ranges have.
-fn products(key: &DatasetKey, strata: &Strata, longest: usize) -> Vec<(u32, SecretProducts)> {
+fn products(
+    key: &DatasetKey,
+    strata: &Strata,
+    longest: usize,
+) -> Vec<(SecretGeneration, SecretProducts)> {
     let mut generations = strata.secret_generations().to_vec();
     generations.sort_unstable();
     generations.dedup();
@@ -688,7 +692,9 @@ pub(crate) mod tests {
     pub(crate) fn strata(key: &DatasetKey, columns: u64, max_len: usize, blocks: u64) -> Strata {
         let bounds = Bounds::new(key.ring().parameters(), columns, max_len).unwrap();
         let transactions = blocks * key.ring().degree() as u64;
-        let extents = bounds.extended(&[], transactions, 0).unwrap();
+        let extents = bounds
+            .strata_of(transactions, SecretGeneration::default())
+            .unwrap();
         Strata::new(bounds, &extents).unwrap()
     }
 

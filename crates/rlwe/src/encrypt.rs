@@ -50,7 +50,7 @@ impl<'a> Block<'a> {
     /// and not encrypted.
     ///
     /// The seed is hedged:
-    /// `PRF(master, "mask seed", dataset, generation, ring, randomness, block, hash of the plaintext)`. Even a
+    /// `PRF(dataset key, "mask seed", generation, ring, secret generation, randomness, block, hash of the plaintext)`. Even a
     /// generator that repeats its output, as after a virtual machine was rolled back, repeats a seed only for the same
     /// plaintext, ring and generation of secrets.
     ///
@@ -216,6 +216,7 @@ impl<'a> Encryptor<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::SecretGeneration;
     use crate::key::tests::{key as key_in, master};
     use oboro_ring::Parameters;
 
@@ -388,7 +389,8 @@ mod tests {
     fn another_generation_of_secrets_has_other_seeds_and_errors() {
         let bits = vec![7u64; 64];
         let columns: [&[u64]; 1] = [&bits];
-        let keys = [0, 1, 2].map(|number| key().with_secret_generation(number));
+        let keys =
+            [0, 1, 2].map(|number| key().with_secret_generation(SecretGeneration([number; 16])));
         let errors = |key: &DatasetKey| {
             let mut encryptor = Encryptor::new(key);
             encryptor.encode(&[0; 64]);

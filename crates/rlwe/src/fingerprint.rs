@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 impl DatasetKey {
     /// The secret point of a column modulo a limb:
-    /// `PRF(master, "fingerprint", dataset, generation, ring, limb, column)`, its first and second sixteen bytes modulo
+    /// `PRF(dataset key, "fingerprint", generation, ring, limb, column)`, its first and second sixteen bytes modulo
     /// `q`. Within 2^-99 of uniform.
     fn point(&self, limb: Limb, column: Column) -> Element {
         let output = self.derive("fingerprint", &[&[limb.0 as u8], &column.0.to_le_bytes()]);
@@ -31,7 +31,7 @@ impl DatasetKey {
     }
 
     /// The secret weights of all slots modulo a limb, uniform: each half of the elements is expanded from
-    /// `PRF(master, "slot weights", dataset, generation, ring, half)`.
+    /// `PRF(dataset key, "slot weights", generation, ring, half)`.
     pub(crate) fn slot_weights(&self, limb: Limb) -> Elements {
         let half = |half: u8| {
             let seed = WeightSeed(self.derive("slot weights", &[&[half]]));

@@ -1,11 +1,13 @@
 //! The master key, and the keys derived from it for one dataset.
 //!
-//! A master key never leaves the owner. A column's secret is a function of the master key, the dataset, its generation
-//! and the column, so nothing else needs to be stored.
+//! A master key never leaves the owner. All secrets of a dataset derive from its dataset key, which derives from the master
+//! key, so that the key of one dataset can be handed over. The secret of a column is a function of the dataset key, the
+//! generation of the stratum's secrets and the column.
 
 use crate::prf::{Output, prf};
 use crate::seal::SealError;
 use oboro_ring::{Column, Limb, Parameters, Ring};
+use sha2::{Digest, Sha256};
 use std::fmt;
 use std::sync::Arc;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
@@ -69,17 +71,49 @@ impl MasterKey {
     }
 }
 
-/// A master key for one generation of one dataset, in one ring.
+/// The generation of the column secrets of a stratum. Generations have no order. The default is that of no stratum.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct SecretGeneration(pub [u8; 16]);
+
+/// Hash of the rows of a new stratum: an input of the generation of its secrets.
+#[derive(Clone, Default)]
+pub struct RowHash(Sha256);
+
+impl RowHash {
+    /// Adds a field. Its length is hashed as well, so fields do not run into each other.
+    pub fn add(&mut self, field: &[u8]) {
+        self.0.update((field.len() as u64).to_le_bytes());
+        self.0.update(field);
+    }
+
+    /// Adds words as one field.
+    pub fn add_words(&mut self, words: &[u64]) {
+        self.0.update((8 * words.len() as u64).to_le_bytes());
+        for word in words {
+            self.0.update(word.to_le_bytes());
+        }
+    }
+}
+
+/// The key of one dataset, in one ring, with the secrets of one stratum.
 ///
 /// The ring is an input of every derivation: the same dataset in another ring has other secrets, masks and errors, so
 /// nothing is ever encrypted twice under related randomness.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct DatasetKey {
-    master: MasterKey,
+    /// `PRF(master, "dataset key", dataset)`.
+    secret: Output,
+    check: KeyCheck,
     ring: Arc<Ring>,
     dataset: [u8; 16],
     generation: [u8; 16],
-    secret_generation: u32,
+    secrets: SecretGeneration,
+}
+
+impl fmt::Debug for DatasetKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DatasetKey(secret)")
+    }
 }
 
 impl DatasetKey {
@@ -91,24 +125,51 @@ impl DatasetKey {
         dataset: [u8; 16],
         generation: [u8; 16],
     ) -> Self {
-        let ring = Arc::new(Ring::new(parameters));
         Self {
-            master: master.clone(),
-            ring,
+            secret: master.derive("dataset key", &[&dataset]),
+            check: master.check(),
+            ring: Arc::new(Ring::new(parameters)),
             dataset,
             generation,
-            secret_generation: 0,
+            secrets: SecretGeneration::default(),
         }
     }
 
-    /// The same key with another generation of column secrets: learning those of one generation reveals nothing about
+    /// The same key with the column secrets of a stratum: learning those of one generation reveals nothing about
     /// those of another. Everything else that is derived stays the same.
     #[must_use]
-    pub fn with_secret_generation(&self, generation: u32) -> Self {
+    pub fn with_secret_generation(&self, secrets: SecretGeneration) -> Self {
         Self {
-            secret_generation: generation,
+            secrets,
             ..self.clone()
         }
+    }
+
+    /// A generation of secrets for new strata of the version that follows the one with root `parent`:
+    /// `PRF(dataset key, "secret generation", generation, ring, randomness, parent, rows)`, its first 16 bytes. Even a
+    /// generator that repeats its output repeats one only for the same rows after the same version.
+    ///
+    /// # Errors
+    /// No randomness.
+    pub fn fresh_secrets(
+        &self,
+        parent: &[u8; 32],
+        rows: RowHash,
+    ) -> Result<SecretGeneration, getrandom::Error> {
+        let mut randomness = [0; 32];
+        getrandom::fill(&mut randomness)?;
+        Ok(self.secrets_from(&randomness, parent, rows))
+    }
+
+    fn secrets_from(
+        &self,
+        randomness: &[u8; 32],
+        parent: &[u8; 32],
+        rows: RowHash,
+    ) -> SecretGeneration {
+        let rows = Zeroizing::new(<[u8; 32]>::from(rows.0.finalize()));
+        let output = self.derive("secret generation", &[randomness, parent, &*rows]);
+        SecretGeneration(output[..16].try_into().expect("sixteen bytes"))
     }
 
     /// The key of the same dataset under another master key, with a fresh generation: nothing that was derived from or
@@ -119,12 +180,8 @@ impl DatasetKey {
     pub fn rotated(&self, master: &MasterKey) -> Result<Self, getrandom::Error> {
         let mut generation = [0; 16];
         getrandom::fill(&mut generation)?;
-        Ok(Self {
-            master: master.clone(),
-            generation,
-            secret_generation: 0,
-            ..self.clone()
-        })
+        let parameters = self.ring.parameters().clone();
+        Ok(Self::new(master, parameters, self.dataset, generation))
     }
 
     /// The key of a new dataset, with a fresh id and generation.
@@ -145,34 +202,25 @@ impl DatasetKey {
         self.dataset
     }
 
-    /// The random input of the derivation of column secrets.
+    /// The random input of the derivation of all secrets under one master key.
     pub fn generation(&self) -> [u8; 16] {
         self.generation
     }
 
-    /// The number of the generation of column secrets.
-    pub fn secret_generation(&self) -> u32 {
-        self.secret_generation
-    }
-
-    pub(crate) fn master(&self) -> &MasterKey {
-        &self.master
-    }
-
-    /// Whether both are keys of the same dataset, ring and owner.
+    /// Whether both are keys of the same dataset, ring, secrets and owner.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        (self.dataset, self.generation, self.secret_generation)
-            == (other.dataset, other.generation, other.secret_generation)
+        (self.dataset, self.generation, self.secrets)
+            == (other.dataset, other.generation, other.secrets)
             && self.ring.parameters() == other.ring.parameters()
-            && self.master.check() == other.master.check()
+            && self.check == other.check
     }
 
-    /// Seals a record of this dataset; see [`MasterKey::seal`].
+    /// Seals a record of this dataset: encrypts and authenticates it, bound to dataset and purpose.
     ///
     /// # Errors
     /// No randomness.
     pub fn seal(&self, what: &str, plaintext: &[u8]) -> Result<Vec<u8>, SealError> {
-        self.master.seal(&self.context(what), plaintext)
+        self.seal_bytes(&self.context(what), plaintext)
     }
 
     /// Opens a record that [`DatasetKey::seal`] sealed for the same dataset and purpose.
@@ -180,15 +228,20 @@ impl DatasetKey {
     /// # Errors
     /// Altered, or sealed by another key, for another dataset or purpose.
     pub fn open(&self, what: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
-        self.master.open(&self.context(what), sealed)
+        self.open_bytes(&self.context(what), sealed)
     }
 
     fn context(&self, what: &str) -> Vec<u8> {
         [what.as_bytes(), &self.dataset].concat()
     }
 
-    /// `PRF(master, label, dataset, generation, ring, fields…)`, with the ring as `log2 N` and `L` (a byte each) and
-    /// `t` (four bytes).
+    /// `PRF(dataset key, label, fields…)`.
+    pub(crate) fn derive_plain(&self, label: &str, fields: &[&[u8]]) -> Output {
+        prf(&self.secret, label, fields)
+    }
+
+    /// `PRF(dataset key, label, generation, ring, fields…)`, with the ring as `log2 N` and `L` (a byte each) and `t`
+    /// (four bytes).
     pub(crate) fn derive(&self, label: &str, fields: &[&[u8]]) -> Output {
         let parameters = self.ring.parameters();
         let mut ring = [
@@ -200,22 +253,18 @@ impl DatasetKey {
             0,
         ];
         ring[2..].copy_from_slice(&parameters.plaintext_modulus().to_le_bytes());
-        let mut all: Vec<&[u8]> = vec![&self.dataset, &self.generation, &ring];
+        let mut all: Vec<&[u8]> = vec![&self.generation, &ring];
         all.extend(fields);
-        self.master.derive(label, &all)
+        self.derive_plain(label, &all)
     }
 
-    /// Derives for one generation of secrets: from the second on with its number as a further field.
+    /// Derives for the stratum: with the generation of its secrets as a further field before `fields`.
     pub(crate) fn derive_in_generation(&self, label: &str, fields: &[&[u8]]) -> Output {
-        let number = self.secret_generation.to_le_bytes();
-        match self.secret_generation {
-            0 => self.derive(label, fields),
-            _ => self.derive(label, &[fields, &[&number]].concat()),
-        }
+        self.derive(label, &[&[&self.secrets.0[..]], fields].concat())
     }
 
     /// The secret of a column: ternary, expanded from
-    /// `PRF(master, "column secret", dataset, generation, ring, column)` in its generation.
+    /// `PRF(dataset key, "column secret", generation, ring, secret generation, column)`.
     pub(crate) fn column_secret(&self, column: Column) -> ColumnSecret {
         let seed = self.derive_in_generation("column secret", &[&column.0.to_le_bytes()]);
         let mut coefficients = Zeroizing::new(vec![0; self.ring.degree()]);
@@ -280,11 +329,7 @@ pub(crate) mod tests {
             (master.as_str(), secret.as_str()),
             ("MasterKey(secret)", "ColumnSecret(column 3, secret)")
         );
-        let shown = format!("{key:?}");
-        assert!(
-            shown.contains("MasterKey(secret)") && !shown.contains("171, 171"),
-            "{shown}"
-        );
+        assert_eq!(format!("{key:?}"), "DatasetKey(secret)");
     }
 
     #[test]
@@ -296,7 +341,7 @@ pub(crate) mod tests {
         let of = |log_degree, limbs, t| Parameters::new(log_degree, limbs, t).unwrap();
         let of_generation = |number| {
             let key = DatasetKey::new(&master(1), of(12, 2, 65537), [1; 16], [1; 16]);
-            let key = key.with_secret_generation(number);
+            let key = key.with_secret_generation(SecretGeneration([number; 16]));
             key.column_secret(Column(1)).coefficients[..1024].to_vec()
         };
         let all = [
@@ -316,6 +361,55 @@ pub(crate) mod tests {
         for (i, x) in all.iter().enumerate() {
             assert!(all[..i].iter().all(|y| y != x), "{i}");
         }
+    }
+
+    #[test]
+    fn a_repeating_generator_repeats_secrets_only_with_version_and_rows() {
+        let key = key(1, &small());
+        let secrets = |parent: u8, rows: &[&[u8]]| {
+            let mut hash = RowHash::default();
+            rows.iter().for_each(|row| hash.add(row));
+            key.secrets_from(&[7; 32], &[parent; 32], hash)
+        };
+        let all = [
+            secrets(1, &[b"ab", b"c"]),
+            secrets(2, &[b"ab", b"c"]),
+            secrets(1, &[b"a", b"bc"]),
+            secrets(1, &[b"ab"]),
+            key.fresh_secrets(&[1; 32], RowHash::default()).unwrap(),
+            key.fresh_secrets(&[1; 32], RowHash::default()).unwrap(),
+        ];
+        assert_eq!(all[0], secrets(1, &[b"ab", b"c"]));
+        for (i, x) in all.iter().enumerate() {
+            assert!(all[..i].iter().all(|y| y != x), "{i}");
+        }
+    }
+
+    /// Whoever has the key of one dataset derives nothing of another.
+    #[test]
+    fn every_secret_of_a_dataset_derives_from_its_own_key() {
+        let parameters = small();
+        let of = |master_byte, dataset| {
+            DatasetKey::new(
+                &master(master_byte),
+                parameters.clone(),
+                [dataset; 16],
+                [2; 16],
+            )
+        };
+        let (mine, other) = (of(1, 1), of(1, 2));
+        let expected = prf(&[1; 32], "dataset key", &[&[1; 16]]);
+        assert_eq!((*mine.secret, mine.check), (*expected, master(1).check()));
+        let taken = DatasetKey {
+            dataset: other.dataset,
+            ..mine.clone()
+        };
+        for label in ["column secret", "fingerprint", "seal key"] {
+            assert_ne!(*taken.derive(label, &[]), *other.derive(label, &[]));
+        }
+        let sealed = other.seal("record", b"names").unwrap();
+        assert!(taken.open("record", &sealed).is_err());
+        assert!(other.open("record", &sealed).is_ok());
     }
 
     #[test]

@@ -35,7 +35,7 @@ mod wide;
 pub use cells::{CELL_SEAL_BYTES, CellsOf};
 pub use combine::{Answer, CombineError, Combiner, Partial, Phases};
 pub use encrypt::{Block, EncryptError, Encryptor};
-pub use key::{DatasetKey, KeyCheck, MasterKey};
+pub use key::{DatasetKey, KeyCheck, MasterKey, RowHash, SecretGeneration};
 pub use key_file::KeyFileError;
 pub use noise::{BlockNoise, NORM_LIMIT, PEAK_LIMIT, PLAINTEXT_PEAK_LIMIT, log2_phase_bound};
 pub use order::{ColumnOrder, OrderError};

@@ -1,5 +1,6 @@
 //! Chooses the ring for a dataset: degree, limbs and plaintext modulus.
 
+use crate::key::SecretGeneration;
 use crate::totals::{Bounds, Strata};
 use oboro_ring::{MAX_LOG_DEGREE, Parameters, most_limbs, plaintext_moduli};
 use thiserror::Error;
@@ -71,7 +72,7 @@ struct Cost {
 impl Cost {
     /// The cost of a ring with these bounds.
     fn new((parameters, bounds): &(Parameters, Bounds), transactions: u64) -> Self {
-        let strata = bounds.extended(&[], transactions, 0);
+        let strata = bounds.strata_of(transactions, SecretGeneration::default());
         let strata = strata.and_then(|it| Strata::new(bounds.clone(), &it));
         let ranges = strata.map_or(usize::MAX, |it| it.ranges().len());
         let degree = parameters.degree() as u64;

@@ -181,6 +181,11 @@ impl RangeLimb {
         &self.order
     }
 
+    /// Whether it is of so many blocks.
+    pub fn has_blocks(&self, blocks: u64) -> bool {
+        i64::try_from(blocks) == Ok(self.blocks)
+    }
+
     /// Adds the kept data of other blocks.
     ///
     /// # Panics

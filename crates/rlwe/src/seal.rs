@@ -1,6 +1,6 @@
-//! Seals the owner's own records: XChaCha20-Poly1305 under keys derived from the master key.
+//! Seals the owner's own records: XChaCha20-Poly1305 under a key derived from the dataset key.
 
-use crate::key::MasterKey;
+use crate::key::DatasetKey;
 use chacha20poly1305::{
     KeyInit, XChaCha20Poly1305, XNonce,
     aead::{Aead, Payload},
@@ -24,19 +24,23 @@ pub enum SealError {
     Randomness(#[from] getrandom::Error),
 }
 
-impl MasterKey {
+impl DatasetKey {
     /// Encrypts and authenticates `plaintext`, binding it to `context`. The nonce is hedged:
-    /// `PRF(master, "seal nonce", randomness ‖ context ‖ SHA-256-sized PRF of the plaintext)`, so a
+    /// `PRF(dataset key, "seal nonce", randomness, context, PRF(dataset key, "seal content", plaintext))`, so a
     /// generator that repeats its output repeats a nonce only for the same bytes.
-    pub fn seal(&self, context: &[u8], plaintext: &[u8]) -> Result<Vec<u8>, SealError> {
+    pub(crate) fn seal_bytes(
+        &self,
+        context: &[u8],
+        plaintext: &[u8],
+    ) -> Result<Vec<u8>, SealError> {
         let mut randomness = [0; 32];
         getrandom::fill(&mut randomness)?;
-        let content = self.derive("seal content", &[plaintext]);
-        let output = self.derive("seal nonce", &[&randomness, context, &*content]);
+        let content = self.derive_plain("seal content", &[plaintext]);
+        let output = self.derive_plain("seal nonce", &[&randomness, context, &*content]);
         let nonce = &output[..NONCE_BYTES];
         let mut sealed = nonce.to_vec();
         sealed.extend(encrypt(
-            &self.derive("seal key", &[]),
+            &self.derive_plain("seal key", &[]),
             nonce,
             context,
             plaintext,
@@ -44,12 +48,17 @@ impl MasterKey {
         Ok(sealed)
     }
 
-    /// Opens data that [`MasterKey::seal`] sealed with the same context.
-    pub fn open(&self, context: &[u8], sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
+    /// Opens data that [`DatasetKey::seal_bytes`] sealed with the same context.
+    pub(crate) fn open_bytes(
+        &self,
+        context: &[u8],
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, SealError> {
         let (nonce, ciphertext) = sealed
             .split_at_checked(NONCE_BYTES)
             .ok_or(SealError::Open)?;
-        decrypt(&self.derive("seal key", &[]), nonce, context, ciphertext).ok_or(SealError::Open)
+        let key = self.derive_plain("seal key", &[]);
+        decrypt(&key, nonce, context, ciphertext).ok_or(SealError::Open)
     }
 }
 
@@ -89,25 +98,26 @@ fn xnonce(bytes: &[u8]) -> XNonce {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::key::tests::key as key_of;
+    use oboro_ring::Parameters;
 
     #[test]
     fn opens_only_what_was_sealed() {
-        let key = MasterKey::take(&mut [1; 32]);
-        let sealed = key.seal(b"record", b"names").unwrap();
-        assert_eq!(**key.open(b"record", &sealed).unwrap(), *b"names");
-        assert!(key.open(b"other", &sealed).is_err());
-        assert!(
-            MasterKey::take(&mut [2; 32])
-                .open(b"record", &sealed)
-                .is_err()
-        );
+        let parameters = Parameters::new(10, 1, 12289).unwrap();
+        let (key, other) = (key_of(1, &parameters), key_of(2, &parameters));
+        let sealed = key.seal_bytes(b"record", b"names").unwrap();
+        assert_eq!(**key.open_bytes(b"record", &sealed).unwrap(), *b"names");
+        assert!(key.open_bytes(b"other", &sealed).is_err());
+        assert!(other.open_bytes(b"record", &sealed).is_err());
         for i in 0..sealed.len() {
             let mut altered = sealed.clone();
             altered[i] ^= 1;
-            assert!(key.open(b"record", &altered).is_err(), "byte {i}");
-            assert!(key.open(b"record", &sealed[..i]).is_err(), "length {i}");
+            assert!(key.open_bytes(b"record", &altered).is_err(), "byte {i}");
+            assert!(
+                key.open_bytes(b"record", &sealed[..i]).is_err(),
+                "length {i}"
+            );
         }
-        assert_ne!(sealed, key.seal(b"record", b"names").unwrap());
+        assert_ne!(sealed, key.seal_bytes(b"record", b"names").unwrap());
     }
 }

@@ -4,6 +4,7 @@
 //! below `t`, are a random sample, since the transactions were shuffled: its exact support determines the missing
 //! multiple of `t`.
 
+use crate::key::SecretGeneration;
 use crate::noise::{limbs_for, log2_phase_bound};
 use oboro_ring::{Blocks, Parameters};
 
@@ -24,8 +25,8 @@ pub struct Extent {
     pub blocks: u64,
     /// The number of transactions: at most the slots of the blocks.
     pub transactions: u64,
-    /// The number of the generation of its columns' secrets.
-    pub secret_generation: u32,
+    /// The generation of its columns' secrets.
+    pub secret_generation: SecretGeneration,
 }
 
 /// Bounds that follow from the public numbers of a dataset.
@@ -38,8 +39,6 @@ pub struct Bounds {
     limbs: Vec<usize>,
     /// The most blocks of a stratum.
     most_blocks: u64,
-    /// The most blocks of a stratum without a sample: noise allows no more with these limbs.
-    most_exact_blocks: u64,
 }
 
 impl Bounds {
@@ -52,7 +51,6 @@ impl Bounds {
             log2_supports: log2_itemsets(columns, max_len) + (MOST_RANGES as f64).log2(),
             limbs: Vec::new(),
             most_blocks: 0,
-            most_exact_blocks: 0,
         };
         let least = parameters.sample_blocks();
         let degree = parameters.degree() as u64;
@@ -64,12 +62,8 @@ impl Bounds {
         if !hold(least) {
             return None;
         }
-        let most_blocks = largest(least, hold);
-        let limbs = bounds.limbs_for(most_blocks)?;
-        bounds.most_exact_blocks = largest(most_blocks, |blocks| {
-            bounds.limbs_for(blocks).as_ref() == Some(&limbs)
-        });
-        (bounds.most_blocks, bounds.limbs) = (most_blocks, limbs);
+        bounds.most_blocks = largest(least, hold);
+        bounds.limbs = bounds.limbs_for(bounds.most_blocks)?;
         Some(bounds)
     }
 
@@ -90,7 +84,7 @@ impl Bounds {
     }
 
     /// The most transactions of a stratum without a sample.
-    fn most_exact(&self) -> u64 {
+    pub fn most_exact(&self) -> u64 {
         self.parameters.sample_blocks() * self.parameters.degree() as u64
     }
 
@@ -104,32 +98,21 @@ impl Bounds {
         self.log2_supports
     }
 
-    /// The strata of a dataset after `transactions` more transactions, shuffled together, under secrets of this
-    /// generation. They join the last stratum if it has the same generation and still needs no sample; otherwise they
-    /// get as few new strata as possible. `None` if the ranges would exceed the limit.
-    pub fn extended(
+    /// The strata of `transactions` transactions that are shuffled together, under secrets of this generation: as few as
+    /// possible, as even as blocks allow. `None` if the ranges would exceed the limit.
+    pub fn strata_of(
         &self,
-        strata: &[Extent],
         transactions: u64,
-        secret_generation: u32,
+        secret_generation: SecretGeneration,
     ) -> Option<Vec<Extent>> {
         let degree = self.parameters.degree() as u64;
         let blocks = transactions.div_ceil(degree);
-        let mut strata = strata.to_vec();
-        if let Some(last) = strata.last_mut()
-            && last.secret_generation == secret_generation
-            && last.transactions.saturating_add(transactions) <= self.most_exact()
-            && last.blocks + blocks <= self.most_exact_blocks
-        {
-            last.blocks += blocks;
-            last.transactions += transactions;
-            return Some(strata);
-        }
         let count = blocks.div_ceil(self.most_blocks);
         if count > MOST_RANGES {
             return None;
         }
         let (mut blocks, mut transactions) = (blocks, transactions);
+        let mut strata = Vec::with_capacity(count as usize);
         for left in (1..=count).rev() {
             let some = blocks.div_ceil(left);
             let held = transactions.min(some * degree);
@@ -177,7 +160,7 @@ pub struct Strata {
     strata: Vec<Stratum>,
     ranges: Vec<Blocks>,
     /// For each range the generation of its secrets.
-    secret_generations: Vec<u32>,
+    secret_generations: Vec<SecretGeneration>,
 }
 
 impl Strata {
@@ -188,13 +171,8 @@ impl Strata {
         let (mut strata, mut ranges, mut first) = (Vec::new(), Vec::new(), 0u64);
         let mut secret_generations = Vec::new();
         for extent in extents {
-            let most = if extent.transactions <= bounds.most_exact() {
-                bounds.most_exact_blocks
-            } else {
-                bounds.most_blocks
-            };
             let fits = extent.transactions.div_ceil(degree) <= extent.blocks;
-            if extent.transactions == 0 || extent.blocks > most || !fits {
+            if extent.transactions == 0 || extent.blocks > bounds.most_blocks || !fits {
                 return None;
             }
             let stratum = Stratum::new(
@@ -234,7 +212,7 @@ impl Strata {
     }
 
     /// For each range the generation of its columns' secrets.
-    pub fn secret_generations(&self) -> &[u32] {
+    pub fn secret_generations(&self) -> &[SecretGeneration] {
         &self.secret_generations
     }
 
@@ -333,9 +311,17 @@ mod tests {
         Parameters::new(12, 2, 114_689).unwrap()
     }
 
-    /// The extents after appending `transactions` transactions.
-    fn extended(bounds: &Bounds, strata: &[Extent], transactions: u64) -> Vec<Extent> {
-        bounds.extended(strata, transactions, 0).unwrap()
+    fn strata_of(bounds: &Bounds, transactions: u64) -> Vec<Extent> {
+        let generation = SecretGeneration::default();
+        bounds.strata_of(transactions, generation).unwrap()
+    }
+
+    fn extent(blocks: u64, transactions: u64) -> Extent {
+        Extent {
+            blocks,
+            transactions,
+            secret_generation: SecretGeneration::default(),
+        }
     }
 
     #[test]
@@ -345,8 +331,6 @@ mod tests {
         assert_eq!(bounds.most_blocks, 813);
         assert_eq!((bounds.limbs(1), bounds.limbs(2)), (Some(2), Some(2)));
         assert_eq!(bounds.limbs(3), None);
-        // With this many limbs, noise alone allows more.
-        assert_eq!(bounds.most_exact_blocks, 2173);
         // Triples need a third limb.
         assert!(Bounds::new(&parameters(), 18, 3).is_none());
     }
@@ -364,49 +348,26 @@ mod tests {
     }
 
     #[test]
-    fn small_appends_go_into_the_last_stratum_while_it_is_exact() {
+    fn transactions_get_as_few_strata_as_bounds_allow() {
         let bounds = Bounds::new(&parameters(), 18, 2).unwrap();
-        let extent = |blocks, transactions| Extent {
-            blocks,
-            transactions,
-            secret_generation: 0,
-        };
-        let first = extended(&bounds, &[], 100_000);
-        assert_eq!(first, [extent(25, 100_000)]);
-        assert_eq!(extended(&bounds, &first, 20), [extent(26, 100_020)]);
-        // One more than an exact stratum allows.
-        let next = extended(&bounds, &first, 14_689);
-        assert_eq!(next, [extent(25, 100_000), extent(4, 14_689)]);
-        // A stratum with a sample is followed by a new one; large ones are as even as blocks allow.
-        let large = extended(&bounds, &[], 8_000_000);
+        assert_eq!(strata_of(&bounds, 100_000), [extent(25, 100_000)]);
+        let large = strata_of(&bounds, 8_000_000);
         assert_eq!(large.len(), 3);
-        assert_eq!(
-            large.iter().map(|it| it.transactions).sum::<u64>(),
-            8_000_000
-        );
+        let transactions = large.iter().map(|it| it.transactions);
+        assert_eq!(transactions.sum::<u64>(), 8_000_000);
         let blocks: Vec<u64> = large.iter().map(|it| it.blocks).collect();
         assert_eq!(
             (blocks.iter().sum::<u64>(), blocks[0] - blocks[2]),
             (1954, 1)
         );
-        assert_eq!(extended(&bounds, &large, 1).len(), 4);
-        assert_eq!(bounds.extended(&[], u64::MAX, 0), None);
-        // Blocks of one transaction each, until noise allows no more.
-        let mut strata = Vec::new();
-        for _ in 0..2_300 {
-            strata = extended(&bounds, &strata, 1);
-        }
-        assert_eq!(strata[0].blocks, bounds.most_exact_blocks);
-        assert_eq!(strata.iter().map(|it| it.transactions).sum::<u64>(), 2_300);
-        let strata = Strata::new(bounds, &strata).unwrap();
-        assert_eq!(strata.ranges().len(), strata.strata().len());
-        assert_eq!(strata.ranges().last().unwrap().end, 2_300);
+        let too_many = bounds.strata_of(u64::MAX, SecretGeneration::default());
+        assert_eq!(too_many, None);
     }
 
     #[test]
     fn ranges_are_totals_and_samples_and_supports_add_up() {
         let bounds = Bounds::new(&parameters(), 18, 2).unwrap();
-        let extents = extended(&bounds, &extended(&bounds, &[], 1_943_424), 50);
+        let extents = [strata_of(&bounds, 1_943_424), strata_of(&bounds, 50)].concat();
         let strata = Strata::new(bounds.clone(), &extents).unwrap();
         assert_eq!(strata.ranges(), [0..475, 0..28, 475..476].map(Blocks::from));
         let support = |residues: [u32; 3]| strata.support(residues.into_iter());
@@ -417,29 +378,10 @@ mod tests {
         );
         assert_eq!(support([(647_808 % 114_689) as u32, 38_000, 51]), None);
         for bad in [
-            vec![Extent {
-                blocks: 1,
-                transactions: 4097,
-                secret_generation: 0,
-            }],
-            vec![Extent {
-                blocks: 1,
-                transactions: 0,
-                secret_generation: 0,
-            }],
-            vec![Extent {
-                blocks: 1000,
-                transactions: 1_000_000,
-                secret_generation: 0,
-            }],
-            vec![
-                Extent {
-                    blocks: 1,
-                    transactions: 1,
-                    secret_generation: 0,
-                };
-                1025
-            ],
+            vec![extent(1, 4097)],
+            vec![extent(1, 0)],
+            vec![extent(1000, 1_000_000)],
+            vec![extent(1, 1); 1025],
         ] {
             assert!(Strata::new(bounds.clone(), &bad).is_none());
         }

@@ -102,6 +102,12 @@ pub enum StoreError {
     )]
     Forbidden { role: Role },
     #[error(
+        "this version replaces segments of the published one, which takes the role delete beside append, and you lack it here. \
+         Ask the owner of the data for it (`{ACCESS_GRANT}`), or the server's operator for a token that has it; or append with \
+         --no-absorb (in Python absorb=False) to a copy of the directory as it was last uploaded."
+    )]
+    ReplacesSegments,
+    #[error(
         "the role operate cannot be granted. Have the server's operator make a token with it (`{TOKEN_NEW}`)."
     )]
     NotGrantable,
@@ -462,7 +468,9 @@ impl StoreError {
             | Self::NoStore { .. }
             | Self::NoDeleted { .. }
             | Self::NoRecovery { .. } => ErrorKind::NotFound,
-            Self::Forbidden { .. } | Self::NotOwner => ErrorKind::Forbidden,
+            Self::Forbidden { .. } | Self::ReplacesSegments | Self::NotOwner => {
+                ErrorKind::Forbidden
+            }
             Self::Quota { .. } => ErrorKind::Quota,
             Self::NotGrantable
             | Self::GrantToOwner

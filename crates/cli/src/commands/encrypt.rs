@@ -56,6 +56,14 @@ pub struct Arguments {
         default_value = "refuse"
     )]
     new_items: NewItemsChoice,
+    /// With --append-to, leave the segments of earlier appends as they are, now and in later appends of this dataset. By
+    /// default an append encrypts the youngest small ones again together with its own transactions, so that these share
+    /// blocks. Needed where the upload has the role append alone.
+    #[arg(long, requires = "append_to")]
+    no_absorb: bool,
+    /// With --append-to, end what --no-absorb began.
+    #[arg(long, requires = "append_to", conflicts_with = "no_absorb")]
+    absorb: bool,
     /// Items for `oboro pairs`, up to 64, separated by commas, names with commas in double quotes. Needed only with more than
     /// 1,024 items; otherwise `oboro pairs` works for every item.
     #[arg(long, value_name = "ITEMS", value_parser = names, conflicts_with = "append_to")]
@@ -125,6 +133,11 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         None => items_read - rows.names().len(),
     };
     rows = rows.with_focus(arguments.focus.concat());
+    rows = rows.absorbing(match (arguments.absorb, arguments.no_absorb) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        _ => None,
+    });
     if let Some(how) = &how {
         rows = rows.with_how_read(how.clone());
     }
@@ -134,7 +147,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             let bytes = if new_items == NewItems::Reencrypt && new_columns > 0 {
                 dataset.reencrypted_bytes(new_columns, rows.len() as u64)?
             } else {
-                dataset.appended_bytes(rows.len() as u64)?
+                dataset.appended_bytes(&rows)?
             };
             (bytes, dataset.manifest().parameters.clone())
         }
@@ -160,6 +173,10 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     if let Some(dataset) = appended_to.as_ref().filter(|_| !rows.is_empty()) {
         dataset.check_append(&rows, new_items)?;
     }
+    let absorbed = match &appended_to {
+        Some(dataset) if !rows.is_empty() => dataset.absorbed_transactions(&rows)?,
+        _ => 0,
+    };
     if arguments.dry_run {
         let value = json!({
             "directory": directory,
@@ -167,6 +184,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             "items": rows.names().len(),
             "items_left_out": left_out,
             "new_items": new_columns,
+            "absorbed_transactions": absorbed,
             "expected_bytes": expected_bytes,
             "free_bytes": free_bytes,
             "read": how,
@@ -247,6 +265,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         "encrypt_seconds": elapsed.as_secs_f64(),
         "relied_on": relied_on,
         "focus": focus,
+        "absorbed_transactions": absorbed,
         "expected_bytes": expected_bytes,
         "free_bytes": free_bytes,
         "read": how,
@@ -261,7 +280,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             );
         }
         format!(
-            "encrypted {} transactions × {} items in {}\n  {} in {}: {} blocks of {} slots, {} limbs, itemsets of up to {}\n{}{}{}{}",
+            "encrypted {} transactions × {} items in {}\n  {} in {}: {} blocks of {} slots, {} limbs, itemsets of up to {}\n{}{}{}{}{}",
             record.transactions,
             record.names.len(),
             seconds(elapsed),
@@ -290,6 +309,12 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
                     format!("  for `oboro pairs`: {}\n", names.join(", "))
                 }
             },
+            match absorbed {
+                0 => String::new(),
+                _ => format!(
+                    "  {absorbed} transactions of earlier appends were encrypted again with the new ones, so the upload replaces their segments\n"
+                ),
+            },
             match &compaction {
                 Some(it) => format!(
                     "  `oboro compact` would put {} blocks into {} and save {}\n",
@@ -300,7 +325,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
                 None => String::new(),
             },
             if relied_on {
-                "  the server was trusted before (--trust-server): what is appended from then on has other secrets, and if it lied then, it may read what came before\n"
+                "  the server was trusted before (--trust-server): if it lied then, it may read what the dataset had at that time; each append has secrets of its own\n"
             } else {
                 ""
             },

@@ -57,10 +57,11 @@ fn a_daily_feed_is_compacted() {
     owner.json("upload rows.oboro");
     for day in &days[1..] {
         owner.write_fimi("day.dat", day);
-        owner.json("encrypt day.dat --append-to rows.oboro");
+        owner.json("encrypt day.dat --append-to rows.oboro --no-absorb");
     }
     owner.write_fimi("all.dat", &days.concat());
     owner.write_fimi("day.dat", &days[0]);
+    // It is remembered.
     let told = owner.done("encrypt day.dat --append-to rows.oboro");
     says(
         &told,
@@ -94,6 +95,42 @@ fn a_daily_feed_is_compacted() {
     let datasets = owner.json("datasets");
     assert_eq!(datasets[0]["version"], 14);
     assert_eq!(files(&operator.path("data/segments")).len(), 1);
+    owner.json(&format!("scrub --server {}", server.url()));
+}
+
+/// Each upload replaces the segment before.
+#[test]
+fn a_daily_feed_needs_no_compaction() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let day = |number: u64| random_baskets(20 + number, 4, 128).into_iter();
+    let day = |number| day(number).map(|basket| [&[9], &basket[..]].concat());
+    let days: Vec<Vec<Vec<u32>>> = (0..4).map(|number| day(number).collect()).collect();
+    owner.write_fimi("rows.dat", &days[0]);
+    owner.json("encrypt rows.dat");
+    for there in 0..4 {
+        if there > 0 {
+            let before = days[..there].concat().len();
+            owner.write_fimi("day.dat", &days[there]);
+            let plan = owner.json("encrypt day.dat --append-to rows.oboro --dry-run");
+            let appended = owner.json("encrypt day.dat --append-to rows.oboro");
+            for told in [&plan, &appended] {
+                assert_eq!(told["absorbed_transactions"], before);
+                assert_eq!(told["expected_bytes"], appended["stored_bytes"]);
+            }
+            assert_eq!(appended["blocks"], 1);
+            assert_eq!(appended["compaction_pays"], false);
+        }
+        let uploaded = owner.json("upload rows.oboro");
+        assert_eq!(uploaded["version"], there + 1);
+        owner.write_fimi("all.dat", &days[..=there].concat());
+        for options in ["--max-len 3 --answers moments", "--answers cells"] {
+            let line = format!("mine rows.oboro --min-support 1 {options} --verify all.dat");
+            owner.json(&line);
+        }
+        assert_eq!(files(&operator.path("data/segments")).len(), 1);
+    }
     owner.json(&format!("scrub --server {}", server.url()));
 }
 

@@ -76,6 +76,7 @@ fn every_command_prints_one_value() {
         "free_bytes",
         "read",
         "compaction_pays",
+        "absorbed_transactions",
     ];
     let encrypted = owner.json("encrypt quest.dat --max-len 2");
     has_fields(&encrypted, &encryption);

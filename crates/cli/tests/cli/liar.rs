@@ -685,7 +685,7 @@ fn trust_in_the_server_is_noted_before_it_is_asked_and_said_of_results() {
     // An append warns about it.
     says(
         &scene.owner.done("encrypt rows.dat --append-to rows.oboro"),
-        &["trusted before", "other secrets"],
+        &["trusted before", "secrets of its own"],
     );
     scene.owner.json("upload rows.oboro");
     // Verified results mention it, too, and the dataset can still be mined with verification.
@@ -756,7 +756,7 @@ fn cells_of_another_version_segment_column_or_dataset_are_refused() {
     }));
     owner.json(MINE);
     owner.json("mine other.oboro --min-support 1 --keep-cells 0");
-    owner.json("encrypt rows.dat --append-to rows.oboro");
+    owner.json("encrypt rows.dat --append-to rows.oboro --no-absorb");
     owner.json("upload rows.oboro");
     owner.json(MINE);
     let heard = std::mem::take(&mut *heard.lock().unwrap());

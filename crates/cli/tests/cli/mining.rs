@@ -843,7 +843,7 @@ fn cells_that_are_kept_are_not_fetched_again() {
     // The cache is neither used nor filled if disabled.
     assert_eq!(mine("--min-support 20% --keep-cells 0"), (5, 5, 5 * COLUMN));
     // After an append only the new segment is fetched.
-    owner.json("encrypt rows.dat --append-to rows.oboro");
+    owner.json("encrypt rows.dat --append-to rows.oboro --no-absorb");
     owner.json("upload rows.oboro");
     let all = [owner.read("rows.dat"), owner.read("rows.dat")].concat();
     owner.write("twice.dat", all);
@@ -1337,7 +1337,7 @@ fn histories_that_parted_are_told_apart_from_old_ones() {
     };
     copy("old.oboro");
     copy("other.oboro");
-    let append = |to: &str| owner.json(&format!("encrypt rows.dat --append-to {to}"));
+    let append = |to: &str| owner.json(&format!("encrypt rows.dat --append-to {to} --no-absorb"));
     append("rows.oboro");
     append("other.oboro");
     owner.json("upload rows.oboro");

@@ -454,6 +454,28 @@ fn an_owner_grants_and_another_mines() {
 }
 
 #[test]
+fn an_append_that_absorbs_others_takes_the_role_to_delete() {
+    let scene = Scene::new();
+    let bob = Home::new();
+    bob.write("token", scene.token("bob", Roles::OWNER));
+    bob.talk_to(scene.server.url());
+    for directory in ["rows.oboro", "copy.oboro"] {
+        copy(&scene.alice.path("rows.oboro"), &bob.path(directory));
+    }
+    for file in ["oboro.key", "rows.dat"] {
+        std::fs::copy(scene.alice.path(file), bob.path(file)).unwrap();
+    }
+    scene
+        .alice
+        .json("access grant bob read,append rows --token-file token");
+    bob.json("encrypt rows.dat --append-to rows.oboro");
+    let refused = bob.refused("upload rows.oboro --name alice/rows --token-file token");
+    says(&refused, &["the role delete", "--no-absorb"]);
+    bob.json("encrypt rows.dat --append-to copy.oboro --no-absorb");
+    bob.json("upload copy.oboro --name alice/rows --token-file token");
+}
+
+#[test]
 fn what_was_deleted_by_mistake_comes_back() {
     let scene = Scene::new();
     let owner = &scene.alice;

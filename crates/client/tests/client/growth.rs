@@ -1,17 +1,19 @@
-//! Data that grow and shrink, against a model in plaintext: random sequences of appends, compactions, erasures,
-//! rotations, interruptions, power cuts, restored copies (of the owner's directory, of the server's, of both) and
-//! questions. Every support is right, or there is a refusal that says why; and no mask seed makes two ciphertexts.
+//! Data that grow and shrink, against a model in plaintext: random sequences of appends (which absorb earlier ones or
+//! not), compactions, erasures of rows and of whole appends, rotations, interruptions, power cuts, restored copies (of the
+//! owner's directory, of the server's, of both), recoveries without segments, trust and questions. Every record opens, every
+//! support is right, or there is a refusal that says why. No mask seed makes two ciphertexts, and no generation of secrets is
+//! used for rows that were not among its first.
 #![cfg(target_os = "linux")]
 
 use crate::common::two;
 use oboro_client::{Answers, ClientError, Connection, Mining, forget_kept, upload};
 use oboro_faults::{Image, scratch};
-use oboro_format::{Digest, ErrorClass};
+use oboro_format::{Digest, ErrorClass, RecoveryHead};
 use oboro_mining::{
     AprioriError, AprioriOptions, Dataset, DatasetError, MinSupport, NewItems, Shuffled, Target,
     Transactions, eclat,
 };
-use oboro_rlwe::MasterKey;
+use oboro_rlwe::{MasterKey, SecretGeneration};
 use oboro_server::{GenomeOptions, Limits, Local, Options, Policy};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -42,11 +44,16 @@ struct Owned {
     key: MasterKey,
     rows: Rows,
     items: usize,
+    has_segments: bool,
 }
 
 /// The mask seeds that were ever used, each with its block's segment.
 #[derive(Default)]
 struct Seeds(HashMap<[u8; 32], (Digest, usize)>);
+
+/// The generations of secrets that were ever used, each with the row ids of its first version.
+#[derive(Default)]
+struct Generations(HashMap<SecretGeneration, BTreeSet<String>>);
 
 struct World {
     rng: StdRng,
@@ -60,20 +67,49 @@ struct World {
     server: Option<Local>,
     earlier: Vec<Owned>,
     earlier_stores: Vec<Image>,
+    /// Whether the directory has all segments: after a recovery it has only those that were appended.
+    has_segments: bool,
+    /// The row ids of each append.
+    appends: Vec<Vec<String>>,
     seeds: Seeds,
+    generations: Generations,
     /// Questions that were answered.
     answered: u64,
 }
 
 impl Seeds {
     fn see(&mut self, dataset: &Dataset) {
-        for index in 0..dataset.manifest().segments.len() as u32 {
+        let segments = 0..dataset.manifest().segments.len() as u32;
+        for index in segments.filter(|&it| dataset.bundle().has_segment(it).unwrap()) {
             let segment = dataset.bundle().open_segment(index).unwrap();
             for (block, seed) in segment.description().seeds.iter().enumerate() {
                 let here = (segment.digest(), block);
                 let first = *self.0.entry(seed.0).or_insert(here);
                 assert_eq!(first, here, "one mask seed for two ciphertexts");
             }
+        }
+    }
+}
+
+impl Generations {
+    fn see(&mut self, dataset: &Dataset) {
+        let rows = dataset.own_row_ids(two()).unwrap();
+        let degree = dataset.manifest().parameters.degree() as u64;
+        let strata = dataset.record().strata(dataset.manifest()).unwrap();
+        let mut here: HashMap<SecretGeneration, BTreeSet<String>> = HashMap::new();
+        for (blocks, &generation) in strata.ranges().iter().zip(strata.secret_generations()) {
+            let slots = blocks.start * degree..blocks.end * degree;
+            let rows = rows.iter().filter(|it| slots.contains(&it.slot));
+            here.entry(generation)
+                .or_default()
+                .extend(rows.map(|it| it.id.clone()));
+        }
+        for (generation, rows) in here {
+            let first = self.0.entry(generation).or_insert_with(|| rows.clone());
+            assert!(
+                rows.is_subset(first),
+                "one generation of secrets for other rows"
+            );
         }
     }
 }
@@ -109,7 +145,10 @@ impl World {
             server: None,
             earlier: Vec::new(),
             earlier_stores: Vec::new(),
+            has_segments: true,
+            appends: Vec::new(),
             seeds: Seeds::default(),
+            generations: Generations::default(),
             answered: 0,
         };
         world.rows = world.new_rows(6);
@@ -122,6 +161,7 @@ impl World {
         let rows = shuffled(&world.rows);
         let dataset = Dataset::create(rows, &world.key, target, 3, two(), &go_on).unwrap();
         world.seeds.see(&dataset);
+        world.generations.see(&dataset);
         world.keep_copies();
         world
     }
@@ -149,6 +189,8 @@ impl World {
     fn dataset(&self) -> Dataset {
         let dataset = Dataset::open(&self.bundle(), &self.key).unwrap();
         assert_eq!(dataset.record().transactions, self.rows.len() as u64);
+        dataset.pair_reader().unwrap();
+        dataset.prefix_reader().unwrap();
         dataset
     }
 
@@ -166,6 +208,7 @@ impl World {
                 key: self.key.clone(),
                 rows: self.rows.clone(),
                 items: self.items,
+                has_segments: self.has_segments,
             });
         }
         if self.rng.random_bool(0.3) && self.store().exists() {
@@ -175,9 +218,11 @@ impl World {
     }
 
     /// Makes a change, which at times is interrupted, or has the power cut: then the old version is there,
-    /// with new columns at most.
+    /// with new columns at most. Rewriting a directory without segments is refused. What earlier runs kept is forgotten
+    /// where the commands do that.
     fn change(
         &mut self,
+        forgets: bool,
         change: impl Fn(&Dataset, Progress<'_>) -> Result<Dataset, DatasetError>,
     ) -> bool {
         let before = self.dataset();
@@ -197,15 +242,27 @@ impl World {
         };
         match change(&before, &progress) {
             Ok(after) => {
-                forget_kept(after.bundle()).unwrap();
+                if forgets {
+                    forget_kept(after.bundle()).unwrap();
+                }
                 self.seeds.see(&after);
+                if self.has_segments {
+                    self.generations.see(&after);
+                }
                 true
             }
             Err(error) if error.class() == ErrorClass::Interrupted => {
                 if is_cut {
                     replace(&self.bundle(), &cut.into_inner().unwrap());
                 }
-                self.dataset().bundle().verify().unwrap();
+                let dataset = self.dataset();
+                if self.has_segments {
+                    dataset.bundle().verify().unwrap();
+                }
+                false
+            }
+            Err(DatasetError::Format(_)) if !self.has_segments => {
+                self.dataset();
                 false
             }
             Err(error) => panic!("{error}"),
@@ -213,15 +270,27 @@ impl World {
     }
 
     fn step(&mut self) {
-        match self.rng.random_range(0..12) {
+        match self.rng.random_range(0..15) {
             0..3 => {
                 let rows = self.new_rows(3);
-                if self.change(|it, progress| {
-                    it.append(shuffled(&rows), NewItems::Refuse, two(), progress)
+                let absorbs = [None, Some(false), Some(true)][self.rng.random_range(0..3)];
+                if self.change(false, |it, progress| {
+                    let rows = shuffled(&rows).absorbing(absorbs);
+                    it.append(rows, NewItems::Refuse, two(), progress)
                 }) {
+                    self.appends.push(rows.keys().cloned().collect());
                     self.rows.extend(rows);
                 }
             }
+            12 => self.erase_append(),
+            13 => {
+                let dataset = self.dataset();
+                dataset.rely_on_server().unwrap();
+                if self.rng.random() {
+                    dataset.reset_trust().unwrap();
+                }
+            }
+            14 => self.recover(),
             3 if self.items < ITEMS + 2 && self.rng.random() => {
                 let mut rows = self.new_rows(2);
                 for row in rows.values_mut() {
@@ -230,7 +299,7 @@ impl World {
                 let append = |it: &Dataset, progress: Progress<'_>| {
                     it.append(shuffled(&rows), NewItems::Reencrypt, two(), progress)
                 };
-                if self.change(append) {
+                if self.change(true, append) {
                     self.rows.extend(rows);
                     self.items += 1;
                 } else {
@@ -253,12 +322,12 @@ impl World {
                     assert_eq!(blocks, it.manifest().block_count());
                     Ok(after)
                 };
-                self.change(compacted);
+                self.change(true, compacted);
             }
             4 | 5 => self.erase(),
             6 => {
                 let key = MasterKey::generate().unwrap();
-                if self.change(|it, progress| it.rotate(&key, two(), progress)) {
+                if self.change(true, |it, progress| it.rotate(&key, two(), progress)) {
                     assert!(Dataset::open(&self.bundle(), &self.key).is_err());
                     self.key = key;
                 }
@@ -277,7 +346,21 @@ impl World {
         let ids: Vec<String> = self.rows.keys().cloned().collect();
         let count = self.rng.random_range(1..3);
         let gone: BTreeSet<String> = ids.sample(&mut self.rng, count).cloned().collect();
-        if gone.len() >= self.rows.len() {
+        self.erase_rows(&gone);
+    }
+
+    /// Erases what is left of an append.
+    fn erase_append(&mut self) {
+        let appends = std::mem::take(&mut self.appends);
+        if let Some(append) = appends.choose(&mut self.rng) {
+            let left = append.iter().filter(|it| self.rows.contains_key(*it));
+            self.erase_rows(&left.cloned().collect());
+        }
+        self.appends = appends;
+    }
+
+    fn erase_rows(&mut self, gone: &BTreeSet<String>) {
+        if gone.is_empty() || gone.len() >= self.rows.len() || !self.has_segments {
             return;
         }
         let found = self.dataset().own_row_ids(two()).unwrap();
@@ -286,7 +369,7 @@ impl World {
         );
         let found = found.into_iter().filter(|it| gone.contains(&it.id));
         let slots: BTreeSet<u64> = found.map(|it| it.slot).collect();
-        if self.change(|it, progress| it.erase(&slots, two(), progress)) {
+        if self.change(true, |it, progress| it.erase(&slots, two(), progress)) {
             self.rows.retain(|id, _| !gone.contains(id));
         }
     }
@@ -298,6 +381,7 @@ impl World {
         {
             replace(&self.bundle(), &owned.image);
             (self.key, self.rows, self.items) = (owned.key, owned.rows, owned.items);
+            self.has_segments = owned.has_segments;
         }
         if which != 1
             && let Some(store) = self.earlier_stores.choose(&mut self.rng).cloned()
@@ -305,6 +389,16 @@ impl World {
             self.server = None;
             replace(&self.store(), &store);
         }
+    }
+
+    /// Loses the directory, and makes it again of what a server would keep: the head and the ranges, without segments.
+    fn recover(&mut self) {
+        let dataset = self.dataset();
+        let content = dataset.bundle().recovery_content(NAME).unwrap();
+        let head = RecoveryHead::of(dataset.manifest());
+        std::fs::remove_dir_all(self.bundle()).unwrap();
+        Dataset::recover(&self.bundle(), &content, &head, &self.key).unwrap();
+        self.has_segments = false;
     }
 
     /// Uploads, which is refused where histories parted or the server has a newer version.
@@ -315,6 +409,10 @@ impl World {
             Ok(uploaded) => assert_eq!(uploaded.version, dataset.manifest().version),
             Err(error) => {
                 let message = error.to_string();
+                if !self.has_segments && matches!(error, ClientError::Format(_)) {
+                    // The server lacks segments that the directory lacks, too.
+                    return;
+                }
                 let is_named = [
                     "each has transactions that the other lacks",
                     "each was changed without the other",
@@ -357,7 +455,9 @@ impl World {
             Err(AprioriError::Counter(error)) => {
                 let message = error.to_string();
                 assert!(
-                    message.contains("version") || message.contains("no dataset"),
+                    message.contains("version")
+                        || message.contains("no dataset")
+                        || message.contains("trust"),
                     "{message}"
                 );
             }

@@ -1,17 +1,16 @@
 //! Compaction: the transactions of many small strata in as few blocks as there can be.
 
 use super::Rewriting;
+use super::gather::{gather, shuffled};
 use crate::bitmap::count_ones;
 use crate::dataset::{Dataset, DatasetError, Progress, stored_bytes};
-use crate::ranges::{Change, NewStratum};
+use crate::ranges::NewStratum;
 use crate::record::{RecordError, StratumRecord};
-use crate::shuffled::{Bits, Cells, shuffle};
 use oboro_format::SegmentEntry;
-use oboro_ring::{Blocks, Column};
+use oboro_ring::Blocks;
+use oboro_rlwe::{Extent, SecretGeneration};
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::ops::Range;
-use zeroize::Zeroizing;
 
 /// What a compaction does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +54,7 @@ struct Plan {
     taken: Vec<usize>,
     groups: Vec<Group>,
     /// For each group the strata that it becomes.
-    after: Vec<Vec<NewStratum>>,
+    after: Vec<Vec<Extent>>,
 }
 
 impl Dataset {
@@ -65,7 +64,7 @@ impl Dataset {
     /// None for a dataset that was opened.
     pub fn compaction(&self, all: bool) -> Result<Option<Compaction>, DatasetError> {
         let strata = &self.record.strata;
-        let plan = self.plan_compaction(all, 0)?;
+        let plan = self.plan_compaction(all)?;
         let after = || plan.after.iter().flatten();
         let manifest = self.manifest();
         let bytes = |group: &Group| {
@@ -77,7 +76,7 @@ impl Dataset {
             strata: plan.taken.len(),
             strata_after: after().count(),
             blocks: plan.taken.iter().map(|&it| strata[it].blocks).sum(),
-            blocks_after: after().map(|it| it.record.blocks).sum(),
+            blocks_after: after().map(|it| it.blocks).sum(),
             bytes: self.segments_of(&plan.taken).map(|it| it.1.bytes).sum(),
             bytes_after: plan.groups.iter().map(bytes).sum::<Result<u64, _>>()?,
             sorts: plan.taken.len() == strata.len(),
@@ -106,8 +105,7 @@ impl Dataset {
         let total = compaction.blocks_after * u64::from(self.manifest().columns);
         let needed = compaction.bytes_after;
         let mut new = Rewriting::begin(self, self.key.clone(), needed, threads, progress, total)?;
-        let generation = new.record.secret_generation;
-        let plan = self.plan_compaction(all, generation)?;
+        let plan = self.plan_compaction(all)?;
         let replaced = self.segments_of(&plan.taken);
         let replaced: BTreeSet<u32> = replaced.map(|(_, entry)| entry.number).collect();
         let segments = &mut new.manifest.segments;
@@ -115,29 +113,30 @@ impl Dataset {
         place(segments);
         let words = new.degree() / 64;
         let mut supports = vec![0; self.record.supports.len()];
+        let others = self.record.strata.iter().enumerate();
+        let others = others.filter(|(it, _)| plan.taken.binary_search(it).is_err());
+        let mut strata: Vec<NewStratum> = others.map(|it| NewStratum::kept(it.1)).collect();
+        let bounds = self.record.strata(self.manifest())?.bounds().clone();
         for (group, after) in plan.groups.iter().zip(&plan.after) {
-            let rows = self.rows_of(group, threads)?;
+            let transactions = usize::try_from(group.transactions).unwrap_or(usize::MAX);
+            let rows = gather(self, &group.strata, transactions, threads)?;
+            let rows = shuffled(rows, transactions, threads)?;
             for (support, bits) in supports.iter_mut().zip(&rows) {
                 *support += count_ones(bits);
             }
-            let blocks: u64 = after.iter().map(|it| it.record.blocks).sum();
+            let blocks: u64 = after.iter().map(|it| it.blocks).sum();
             let words = blocks as usize * words;
             let bits: Vec<&[u64]> = rows.iter().map(|it| &it[..words]).collect();
+            let generation = new.fresh_secrets(&bits)?;
             let first_block = new.manifest.block_count();
             let entries = new.encrypt(&bits, first_block, generation)?;
             new.manifest.segments.extend(entries);
+            strata.extend(NewStratum::of(&bounds, group.transactions, generation)?);
         }
         if compaction.sorts && supports != self.record.supports {
             let what = "supports are not those of its cells";
-            return Err(RecordError::Damaged(what.into()).into());
+            return Err(RecordError::Unusable(what.into()).into());
         }
-        let others = self.record.strata.iter().enumerate();
-        let others = others.filter(|(it, _)| plan.taken.binary_search(it).is_err());
-        let kept = others.map(|(_, record)| NewStratum {
-            record: record.clone(),
-            change: Change::Kept,
-        });
-        let strata = kept.chain(plan.after.into_iter().flatten()).collect();
         let order = if compaction.sorts {
             self.sorted_columns()?
         } else {
@@ -148,7 +147,7 @@ impl Dataset {
 
     /// Which strata a compaction takes, and how it groups them: all, or those whose transactions fill at most half of the
     /// blocks that a stratum can have, and those that share a segment with one of them.
-    fn plan_compaction(&self, all: bool, secret_generation: u32) -> Result<Plan, DatasetError> {
+    fn plan_compaction(&self, all: bool) -> Result<Plan, DatasetError> {
         let strata = self.record.strata(self.manifest())?;
         let bounds = strata.bounds();
         let degree = self.manifest().parameters.degree() as u64;
@@ -187,7 +186,8 @@ impl Dataset {
         }
         groups.retain(|it| it.transactions > 0);
         let become_new = |it: &Group| {
-            NewStratum::extended(&[], bounds, it.transactions, secret_generation)
+            bounds
+                .strata_of(it.transactions, SecretGeneration::default())
                 .ok_or(DatasetError::TooManyRanges)
         };
         Ok(Plan {
@@ -198,7 +198,10 @@ impl Dataset {
     }
 
     /// The segments of these strata, with their indices.
-    fn segments_of(&self, strata: &[usize]) -> impl Iterator<Item = (u32, &SegmentEntry)> {
+    pub(super) fn segments_of(
+        &self,
+        strata: &[usize],
+    ) -> impl Iterator<Item = (u32, &SegmentEntry)> {
         let blocks = self.strata_blocks();
         let blocks: Vec<Blocks> = strata.iter().map(|&it| blocks[it]).collect();
         let segments = (0..).zip(&self.manifest().segments);
@@ -206,90 +209,6 @@ impl Dataset {
             let mut here = blocks.iter();
             here.any(|it| !it.intersection(entry.range()).is_empty())
         })
-    }
-
-    /// The transactions of a group in random order: for each column that has cells its bits.
-    fn rows_of(&self, group: &Group, threads: NonZeroUsize) -> Result<Vec<Bits>, DatasetError> {
-        let transactions = usize::try_from(group.transactions).unwrap_or(usize::MAX);
-        let sealed = self.manifest().sealed_columns();
-        let columns: Vec<Column> = Column::first(sealed).collect();
-        let words = self.manifest().parameters.degree() / 64;
-        let mut rows: Vec<Rows> = columns.iter().map(|_| Rows::new(transactions)).collect();
-        let blocks = self.strata_blocks();
-        for (index, entry) in self.segments_of(&group.strata) {
-            let all = entry.range();
-            let bits = self.cells(index, &columns, threads)?;
-            for &stratum in &group.strata {
-                let here = blocks[stratum].intersection(all);
-                if here.is_empty() {
-                    continue;
-                }
-                let here = here.indices_in(all);
-                for word in here.start * words..here.end * words {
-                    // Transactions without items are like empty slots.
-                    let there = bits.iter().fold(0, |there, it| there | it[word]);
-                    for (rows, bits) in rows.iter_mut().zip(&bits) {
-                        rows.push(bits[word], there);
-                    }
-                }
-            }
-        }
-        if rows.first().is_some_and(|it| it.count > transactions) {
-            let what = "it has fewer transactions than its cells";
-            return Err(RecordError::Damaged(what.into()).into());
-        }
-        let rows: Vec<&dyn Cells> = rows.iter().map(|it| it as &dyn Cells).collect();
-        Ok(shuffle(transactions, &rows, threads)?)
-    }
-}
-
-/// A column's bits in rows; rows behind them are empty.
-struct Rows {
-    bits: Bits,
-    count: usize,
-}
-
-impl Rows {
-    /// No rows, with space for so many: growing would leave copies in freed memory.
-    fn new(most: usize) -> Self {
-        Self {
-            bits: Zeroizing::new(Vec::with_capacity(most / 64 + 2)),
-            count: 0,
-        }
-    }
-
-    /// Adds a row for each slot that `there` has, with its bit in `word`.
-    fn push(&mut self, word: u64, there: u64) {
-        let (mut packed, mut left, mut count) = (word, there, 0);
-        if there != u64::MAX {
-            packed = 0;
-            while left != 0 {
-                packed |= (word >> left.trailing_zeros() & 1) << count;
-                left &= left - 1;
-                count += 1;
-            }
-        }
-        let shift = self.count % 64;
-        match self.bits.last_mut() {
-            Some(last) if shift > 0 => {
-                *last |= packed << shift;
-                if shift + there.count_ones() as usize > 64 {
-                    self.bits.push(packed >> (64 - shift));
-                }
-            }
-            _ if there != 0 => self.bits.push(packed),
-            _ => {}
-        }
-        self.count += there.count_ones() as usize;
-    }
-}
-
-impl Cells for Rows {
-    fn mark(&self, rows: Range<usize>, bit: u32, bytes: &mut [u8]) {
-        let here = rows.start..rows.end.min(self.count);
-        for (byte, row) in bytes.iter_mut().zip(here) {
-            *byte |= ((self.bits[row / 64] >> (row % 64) & 1) as u8) << bit;
-        }
     }
 }
 
@@ -306,10 +225,9 @@ fn place(segments: &mut [SegmentEntry]) {
 mod tests {
     use super::*;
     use crate::dataset::{NewItems, Target};
-    use crate::shuffled::Shuffled;
+    use crate::shuffled::{Cells, Shuffled};
     use oboro_rlwe::MasterKey;
-    use proptest::prelude::*;
-    use std::ops::ControlFlow;
+    use std::ops::{ControlFlow, Range};
 
     /// A column that has every so many-th row.
     struct Every(usize);
@@ -340,7 +258,8 @@ mod tests {
         let large = 2_000_000;
         let mut dataset = Dataset::create(rows(large), &key, target, 2, threads, &go_on).unwrap();
         for more in [large, 5, 7] {
-            let appended = dataset.append(rows(more), NewItems::Refuse, threads, &go_on);
+            let rows = rows(more).absorbing(Some(false));
+            let appended = dataset.append(rows, NewItems::Refuse, threads, &go_on);
             dataset = appended.unwrap();
         }
         let (before, blocks) = (dataset.record().clone(), |it: &Dataset| {
@@ -361,31 +280,5 @@ mod tests {
         let all = small.compact(true, threads, &go_on).unwrap().unwrap();
         assert_eq!(blocks(&all), plan.blocks_after);
         check(&all);
-    }
-
-    proptest! {
-        #[test]
-        fn rows_are_packed_without_empty_slots(
-            words in prop::collection::vec((any::<u64>(), prop_oneof![
-                Just(0), Just(u64::MAX), any::<u64>(), any::<u64>().prop_map(|it| it & it >> 7 & it >> 13)
-            ]), 0..40),
-        ) {
-            let slots = |there: u64| (0..64).filter(move |bit| there >> bit & 1 == 1);
-            let expected: Vec<bool> = words
-                .iter()
-                .flat_map(|&(word, there)| slots(there).map(move |bit| word >> bit & 1 == 1))
-                .collect();
-            let mut rows = Rows::new(expected.len());
-            for &(word, there) in &words {
-                rows.push(word & there, there);
-            }
-            prop_assert_eq!(rows.count, expected.len());
-            prop_assert_eq!(rows.bits.len(), expected.len().div_ceil(64));
-            // More rows than there are: these are empty.
-            let mut bytes = vec![0; expected.len() + 3];
-            rows.mark(0..bytes.len(), 2, &mut bytes);
-            let there = bytes.iter().map(|&byte| byte == 4);
-            prop_assert!(there.eq(expected.into_iter().chain([false; 3])));
-        }
     }
 }

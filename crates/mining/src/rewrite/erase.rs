@@ -85,7 +85,7 @@ impl Dataset {
         for (index, entry) in (0..).zip(&manifest.segments) {
             let bits = self.cells(index, &columns, threads)?;
             let found = unpack_row_ids(&bits)
-                .ok_or_else(|| RecordError::Damaged("a row id is no text".into()))?;
+                .ok_or_else(|| RecordError::Unusable("a row id is no text".into()))?;
             let first = entry.first_block * degree;
             let found = found.into_iter();
             rows.extend(found.map(|(slot, id)| FoundRow {

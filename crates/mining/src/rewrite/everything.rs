@@ -36,17 +36,18 @@ impl Dataset {
         new.manifest.generation = new.key.generation();
         new.manifest.segments.clear();
         // Secrets that a liar may have learned are no more.
-        (new.record.secret_generation, new.record.relied_on) = (0, false);
+        new.record.relied_on = false;
+        let generation = new.fresh_secrets(&[])?;
         let columns: Vec<Column> = Column::first(manifest.sealed_columns()).collect();
         for (index, entry) in (0..).zip(&manifest.segments) {
             let bits = self.cells(index, &columns, threads)?;
             let bits: Vec<&[u64]> = bits.iter().map(|it| &it[..]).collect();
-            let entries = new.encrypt(&bits, entry.first_block, 0)?;
+            let entries = new.encrypt(&bits, entry.first_block, generation)?;
             new.manifest.segments.extend(entries);
         }
         let stratum = |it: &StratumRecord| NewStratum {
             record: StratumRecord {
-                secret_generation: 0,
+                secret_generation: generation,
                 ..it.clone()
             },
             change: Change::New,
@@ -102,7 +103,7 @@ impl Dataset {
         // Of the present columns, then of the new ones.
         let mut numbers: Vec<Column> = Column::first(columns).collect();
         sample::shuffle(&mut sample::fresh_generator()?, &mut numbers);
-        let generation = new.record.secret_generation;
+        let generation = new.fresh_secrets(&[])?;
         let old: Vec<Column> = Column::first(manifest.sealed_columns()).collect();
         for (index, entry) in (0..).zip(&manifest.segments) {
             let bits = self.cells(index, &old, threads)?;

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::encrypt::{Block, Encryptor};
-use crate::key::DatasetKey;
 use crate::key::tests::key;
+use crate::key::{DatasetKey, SecretGeneration};
 use crate::prefixes::VerifiedLimbs;
 use crate::range::{BlockResidues, RangeSums};
 use crate::totals::Bounds;
@@ -15,7 +15,9 @@ const LIMBS: usize = 2;
 /// The strata of `transactions` transactions encrypted together.
 fn strata(transactions: u64) -> Strata {
     let bounds = Bounds::new(&parameters(), COLUMNS as u64, 2).unwrap();
-    let extents = bounds.extended(&[], transactions, 0).unwrap();
+    let extents = bounds
+        .strata_of(transactions, SecretGeneration::default())
+        .unwrap();
     assert_eq!(extents.len(), 1);
     Strata::new(bounds, &extents).unwrap()
 }

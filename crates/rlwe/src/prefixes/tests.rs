@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::combine::tests::{Server, dataset, plain_support, pseudo_random_columns};
+use crate::key::SecretGeneration;
 use crate::key::tests::key;
 use crate::range::RangeSums;
 use crate::totals::Strata;
@@ -40,7 +41,9 @@ fn scene(owner: u8) -> Scene {
     let order = [3, 0, 5, 1, 4, 2].map(Column).to_vec();
     let kept = ColumnOrder::new(order.clone(), order.len(), &[]).unwrap();
     let bounds = Bounds::new(&parameters(), COLUMNS.into(), 4).unwrap();
-    let extents = bounds.extended(&[], BLOCKS * 4096, 0).unwrap();
+    let extents = bounds
+        .strata_of(BLOCKS * 4096, SecretGeneration::default())
+        .unwrap();
     let strata = Strata::new(bounds, &extents).unwrap();
     assert_eq!(strata.ranges(), [0..BLOCKS, 0..10].map(Blocks::from));
     let mut columns = pseudo_random_columns(COLUMNS as usize, 64 * BLOCKS as usize);

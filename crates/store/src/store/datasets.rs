@@ -731,10 +731,13 @@ struct Announced {
 /// Such a version.
 fn check_only_appends(new: &Manifest, older: &Manifest) -> Result<(), StoreError> {
     const MOST_VERSIONS: u64 = 1 << 20;
-    if new.replaces(older) || new.version - older.version > MOST_VERSIONS {
-        return Err(StoreError::Forbidden { role: Role::Delete });
+    if new.replaces(older) {
+        Err(StoreError::ReplacesSegments)
+    } else if new.version - older.version > MOST_VERSIONS {
+        Err(StoreError::Forbidden { role: Role::Delete })
+    } else {
+        Ok(())
     }
-    Ok(())
 }
 
 /// The deleted dataset that has this name, or this id.

@@ -8,7 +8,7 @@ use oboro_protocol::{
 };
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::{Column, Parameters, pack};
-use oboro_rlwe::{Bounds, Combiner, DatasetKey, Partial, Strata};
+use oboro_rlwe::{Bounds, Combiner, DatasetKey, Partial, SecretGeneration, Strata};
 use prost::Message;
 use std::sync::LazyLock;
 
@@ -28,7 +28,9 @@ fn combiner() -> Combiner {
         Itemsets::new(2, [0, 1, 1, 2].map(Column).to_vec(), 3).expect("they are in order");
     let bounds = Bounds::new(key.ring().parameters(), 3, 2).expect("the parameters carry pairs");
     // A total too large for t, and its sample.
-    let extents = bounds.extended(&[], BLOCKS << 11, 0).expect("they are few");
+    let extents = bounds
+        .strata_of(BLOCKS << 11, SecretGeneration::default())
+        .expect("they are few");
     let strata = Strata::new(bounds, &extents).expect("they are what bounds hold for");
     Combiner::new(key, itemsets, strata).expect("the parameters carry pairs")
 }
