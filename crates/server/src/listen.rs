@@ -26,11 +26,11 @@ use crate::whole::homes;
 use crate::writes::{WRITES, Writes};
 use oboro_arena::{CpuAssignment, Topology};
 use oboro_engine::{Backend, Cpu};
+use oboro_format::leave_descriptors;
 use oboro_format::wording::{
     CLIENT_CA, GENOME_CACHE, LISTEN, MAX_QUERIES, MEMORY, MOMENT_CACHE, MONITOR, SERVER_TOKENS,
     THREADS, TLS_CERT, TLS_KEY, Value,
 };
-use oboro_format::leave_descriptors;
 use oboro_genome_server::Budgets;
 use oboro_protocol::MAX_MESSAGE_BYTES;
 use oboro_protocol::v1::{genome_server::GenomeServer, mining_server::MiningServer};

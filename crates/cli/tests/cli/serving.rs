@@ -234,7 +234,7 @@ fn a_read_that_hangs_does_not_outlive_the_time_to_stop() {
     let (owner, operator, server) = uploaded();
     server.kill();
     // Opening a pipe that nobody writes to takes for ever, as reading a disk that is gone does.
-    let segment = operator.find("data", "0.segment");
+    let segment = operator.find("data", "00000000.seg");
     fs::remove_file(&segment).unwrap();
     let made = Command::new("mkfifo").arg(&segment).status().unwrap();
     assert!(made.success());
@@ -244,7 +244,8 @@ fn a_read_that_hangs_does_not_outlive_the_time_to_stop() {
     until("the segment is opened", || {
         let wchan = fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
         let waits = |it: io::Result<fs::DirEntry>| {
-            fs::read_to_string(it.unwrap().path().join("wchan")).is_ok_and(|it| it.contains("fifo"))
+            fs::read_to_string(it.unwrap().path().join("wchan"))
+                .is_ok_and(|it| it == "wait_for_partner")
         };
         wchan.into_iter().any(waits).then_some(())
     });
