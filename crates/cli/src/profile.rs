@@ -193,7 +193,10 @@ fn settings(name: Option<String>) -> Result<Option<BTreeMap<String, String>>, Fa
     let (text, metadata) = match fs::read_to_string(&path).and_then(|it| Ok((it, path.metadata()?)))
     {
         Ok(read) => read,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && name.is_none() => {
+        // A link that leads nowhere may have settings somewhere.
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound && name.is_none() && !path.is_symlink() =>
+        {
             return Ok(None);
         }
         Err(error) => {

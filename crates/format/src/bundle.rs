@@ -9,7 +9,7 @@ use crate::codec::{Reader, Writer, unseal};
 use crate::error::{Corruption, FormatError};
 use crate::files::{
     Durability, Lock, create_private_directory, exists, io_error, lock, names, parent,
-    remove_if_there, rename, replace, sweep, sync_directory,
+    read_if_there, remove_if_there, rename, replace, sweep, sync_directory,
 };
 use crate::id::Digest;
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
@@ -400,11 +400,7 @@ impl Bundle {
     /// A disk that fails.
     pub fn note(&self) -> Result<Option<Vec<u8>>, FormatError> {
         let path = note_path(&self.directory);
-        match fs::read(&path) {
-            Ok(note) => Ok(Some(note)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(io_error("read", &path)(error)),
-        }
+        read_if_there(&path)
     }
 
     /// Removes the note that [`write_note`](Self::write_note) stored.

@@ -105,6 +105,12 @@ pub enum FormatError {
         path: PathBuf,
         source: io::Error,
     },
+    #[error(
+        "{} is a symbolic link to something that is not there. Bring back what it leads to (is a disk not mounted?), or \
+         remove the link if nothing is to be there.",
+        path.display()
+    )]
+    DanglingLink { path: PathBuf },
     #[error("{} is in use by another process. Stop it first, or choose another {what}.", path.display())]
     Locked { path: PathBuf, what: String },
     #[error("{} exists already. Choose another name, or move it away first.", path.display())]
@@ -217,7 +223,9 @@ impl FormatError {
             Self::Locked { .. } => ErrorKind::Busy,
             Self::Damaged { .. } => ErrorKind::DataLoss,
             Self::DiskFull { .. } => ErrorKind::DiskFull,
-            Self::DiskReadOnly { .. } | Self::TooManyFiles { .. } => ErrorKind::Unavailable,
+            Self::DiskReadOnly { .. } | Self::TooManyFiles { .. } | Self::DanglingLink { .. } => {
+                ErrorKind::Unavailable
+            }
             Self::Io { .. }
             | Self::Unconfirmed { .. }
             | Self::BundleMismatch { .. }
@@ -244,6 +252,10 @@ impl FormatError {
             Self::TooManyFiles { .. } => {
                 "too many open files on the server: nothing is wrong with the data. Try again later; if it stays so, ask \
                  the operator to raise the limit (ulimit -n)."
+                    .to_owned()
+            }
+            Self::DanglingLink { .. } => {
+                "a file of the server is a link to something that is not there. Ask the operator, whose log names the file."
                     .to_owned()
             }
             Self::Io { action, source, .. } => format!(

@@ -234,11 +234,8 @@ impl Identity {
     /// # Errors
     /// A path that cannot be looked at.
     pub fn of(path: &Path) -> Result<Option<Self>, FormatError> {
-        match fs::metadata(path) {
-            Ok(metadata) => Ok(Some(Self::from(&metadata))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(io_error("look at", path)(error)),
-        }
+        let found = if_there(path, "look at", fs::metadata(path))?;
+        Ok(found.map(|metadata| Self::from(&metadata)))
     }
 
     /// Of an open file, whether it still has its name or not.
@@ -260,13 +257,53 @@ impl From<&fs::Metadata> for Identity {
     }
 }
 
+/// Returns `None` where an operation found nothing at `path`.
+///
+/// # Errors
+/// Any other failure. A link that leads nowhere, at `path` or above it, is one: what it leads to may be on a disk that is
+/// not mounted, and is not absent.
+pub fn if_there<T>(
+    path: &Path,
+    action: &'static str,
+    found: io::Result<T>,
+) -> Result<Option<T>, FormatError> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let mut existing = path.ancestors();
+            let link = existing.find_map(|it| Some((it, fs::symlink_metadata(it).ok()?)));
+            match link {
+                Some((link, metadata)) if metadata.is_symlink() && fs::metadata(link).is_err() => {
+                    Err(FormatError::DanglingLink { path: link.into() })
+                }
+                _ => Ok(None),
+            }
+        }
+        Err(error) => Err(io_error(action, path)(error)),
+    }
+}
+
+/// Reads a file; `None` if there is none.
+///
+/// # Errors
+/// A file that cannot be read, a link that leads nowhere.
+pub fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, FormatError> {
+    if_there(path, "read", fs::read(path))
+}
+
+/// Returns the length of a file; `None` if there is none.
+///
+/// # Errors
+/// A path that cannot be looked at, a link that leads nowhere.
+pub fn length_if_there(path: &Path) -> Result<Option<u64>, FormatError> {
+    let found = if_there(path, "look at", fs::metadata(path))?;
+    Ok(found.map(|metadata| metadata.len()))
+}
+
 /// Whether anything exists at `path`, be it a dangling link.
 pub fn exists(path: &Path) -> Result<bool, FormatError> {
-    match fs::symlink_metadata(path) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(io_error("look at", path)(error)),
-    }
+    let found = if_there(path, "look at", fs::symlink_metadata(path))?;
+    Ok(found.is_some())
 }
 
 /// Removes a file; a missing one is fine.
@@ -281,10 +318,8 @@ pub fn remove_if_there(path: &Path) -> Result<(), FormatError> {
 
 /// The names in a directory; none if it does not exist.
 pub fn names(directory: &Path) -> Result<Vec<String>, FormatError> {
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(io_error("list", directory)(error)),
+    let Some(entries) = if_there(directory, "list", fs::read_dir(directory))? else {
+        return Ok(Vec::new());
     };
     let mut names = Vec::new();
     for entry in entries {
@@ -355,6 +390,34 @@ mod tests {
         }
         assert_eq!(kind(Errno::NOSPC), ErrorKind::DiskFull);
         assert_eq!(kind(Errno::IO), ErrorKind::Internal);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_that_leads_nowhere_is_no_absent_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        assert_eq!(read_if_there(&path("file")).unwrap(), None);
+        assert_eq!(read_if_there(&path("no/file")).unwrap(), None);
+        std::os::unix::fs::symlink(path("unmounted"), path("link")).unwrap();
+        for below in ["link", "link/file"] {
+            let link = path(below);
+            for error in [
+                read_if_there(&link).unwrap_err(),
+                length_if_there(&link).unwrap_err(),
+                names(&link).unwrap_err(),
+                Identity::of(&link).unwrap_err(),
+            ] {
+                assert!(
+                    error.to_string().contains("link is a symbolic link"),
+                    "{error}"
+                );
+                assert_eq!(error.kind(), ErrorKind::Unavailable);
+            }
+        }
+        fs::create_dir(path("unmounted")).unwrap();
+        assert_eq!(read_if_there(&path("link/file")).unwrap(), None);
+        assert_eq!(names(&path("link")).unwrap(), [""; 0]);
     }
 
     #[test]

@@ -9,11 +9,13 @@
 use crate::collections::{DIRECTORY, Kind};
 use crate::error::GenomeError;
 use oboro_format::codec::{Reader, Writer, unseal};
-use oboro_format::files::{ensure_directories, io_error, rename_durably};
+use oboro_format::files::{
+    ensure_directories, io_error, length_if_there, read_if_there, rename_durably,
+};
 use oboro_format::{Corruption, FormatError};
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -136,10 +138,7 @@ impl Budgets {
     /// Checks the file; the bytes that it has, if there is one.
     pub(crate) fn check(&self) -> Result<Option<u64>, GenomeError> {
         self.read()?;
-        match fs::metadata(self.path()) {
-            Ok(metadata) => Ok(Some(metadata.len())),
-            Err(_) => Ok(None),
-        }
+        Ok(length_if_there(&self.path())?)
     }
 
     /// Forgets what one client has searched, or all, be they restored from a backup.
@@ -173,10 +172,9 @@ impl Budgets {
 
     fn read(&self) -> Result<Ledger, GenomeError> {
         let path = self.path();
-        match fs::read(&path) {
-            Ok(bytes) => decode(&bytes).map_err(GenomeError::DamagedBudgets),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Ledger::default()),
-            Err(error) => Err(io_error("read", &path)(error).into()),
+        match read_if_there(&path)? {
+            Some(bytes) => decode(&bytes).map_err(GenomeError::DamagedBudgets),
+            None => Ok(Ledger::default()),
         }
     }
 
@@ -282,6 +280,8 @@ fn name(reader: &mut Reader<'_>) -> Result<String, Corruption> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn searches_are_counted_up_to_the_budget_and_no_further() {
@@ -319,6 +319,21 @@ mod tests {
         }
         budgets.reset(None).unwrap();
         assert_eq!(budgets.spent("a", Kind::Panel, "p").unwrap(), 0);
+    }
+
+    #[test]
+    fn counts_that_a_link_has_lost_are_not_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let budgets = Budgets::open(directory.path());
+        budgets.spend("a", Kind::Panel, "p", 10, 10).unwrap();
+        let elsewhere = directory.path().join("elsewhere");
+        fs::rename(budgets.path(), &elsewhere).unwrap();
+        symlink(directory.path().join("unmounted"), budgets.path()).unwrap();
+        let refusal = budgets.spend("a", Kind::Panel, "p", 1, 10).unwrap_err();
+        assert!(refusal.to_string().contains("symbolic link"), "{refusal}");
+        assert!(budgets.check().is_err());
+        fs::rename(&elsewhere, directory.path().join("unmounted")).unwrap();
+        assert_eq!(budgets.spent("a", Kind::Panel, "p").unwrap(), 10);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::frame::Frame;
 use crate::panel::HaplotypePanel;
 use crate::reference::Entries;
 use oboro_format::files::{ensure_directories, io_error, sync_directory};
-use oboro_format::{Damage, Scrubbed, forget_cached};
+use oboro_format::{Damage, FormatError, Scrubbed, forget_cached};
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -125,7 +125,10 @@ impl CollectionScrub {
                     let damage = None;
                     return Ok(Some(CheckedPart { read, damage }));
                 }
-                Err(error @ GenomeError::DamagedBudgets(_)) => {
+                Err(
+                    error @ (GenomeError::DamagedBudgets(_)
+                    | GenomeError::Files(FormatError::DanglingLink { .. })),
+                ) => {
                     self.scrubbed.parts += 1;
                     let path = budgets.path();
                     return Ok(Some(self.damaged(None, &path, &error)));
@@ -173,7 +176,10 @@ impl CollectionScrub {
                 let damage = None;
                 Ok(CheckedPart { read, damage })
             }
-            Err(error @ GenomeError::Damaged { .. }) => Ok(self.damaged(Some(name), path, &error)),
+            Err(
+                error @ (GenomeError::Damaged { .. }
+                | GenomeError::Files(FormatError::DanglingLink { .. })),
+            ) => Ok(self.damaged(Some(name), path, &error)),
             Err(other) => Err(other),
         }
     }

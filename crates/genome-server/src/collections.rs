@@ -8,8 +8,8 @@ use crate::frame::Frame;
 use crate::{Alphabet, HaplotypePanel, Reference};
 use oboro_format::ErrorKind;
 use oboro_format::files::{
-    Identity, Lock, ensure_directories, io_error, lock, names, partial_path, remove_if_there,
-    rename_durably, sync_directory,
+    Identity, Lock, ensure_directories, exists, io_error, lock, names, partial_path,
+    remove_if_there, rename_durably, sync_directory,
 };
 use oboro_format::{MAX_NAME_CHARS, is_name};
 use parking_lot::Mutex;
@@ -205,7 +205,7 @@ impl Collections {
             kind,
             name: name.to_owned(),
         };
-        if !self.directory.exists() {
+        if !exists(&self.directory)? {
             return Err(missing());
         }
         let _lock = self.lock()?;
@@ -233,7 +233,8 @@ impl Collections {
         }
         for taken in Kind::ALL {
             let replaceable = taken == kind;
-            if self.path(taken, name)?.exists() && !(replaceable && existing == Existing::Replace) {
+            if exists(&self.path(taken, name)?)? && !(replaceable && existing == Existing::Replace)
+            {
                 return Err(GenomeError::Exists {
                     kind: taken,
                     name: name.to_owned(),

@@ -7,7 +7,7 @@
 use crate::collections::{Kind, Loading};
 use crate::error::GenomeError;
 use oboro_format::codec::{Reader, Writer, unseal};
-use oboro_format::files::io_error;
+use oboro_format::files::{if_there, io_error};
 use oboro_format::{Corruption, Digest};
 use std::fs::File;
 use std::io;
@@ -91,12 +91,10 @@ pub(crate) struct Frame {
 impl Frame {
     /// Opens a file and checks its header and its length.
     pub(crate) fn open(path: &Path, kind: Kind, name: &str) -> Result<Self, GenomeError> {
-        let file = File::open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => GenomeError::NoCollection {
-                kind,
-                name: name.to_owned(),
-            },
-            _ => io_error("open", path)(error).into(),
+        let file = if_there(path, "open", File::open(path))?;
+        let file = file.ok_or_else(|| GenomeError::NoCollection {
+            kind,
+            name: name.to_owned(),
         })?;
         let subject = format!("{kind} {name:?}");
         let length = file.metadata().map_err(io_error("look at", path))?.len();

@@ -4,7 +4,7 @@
 
 use crate::trusted::{Untrusted, check_owner, check_writers};
 use oboro_format::files::{
-    Durability, Identity, io_error, parent, replace_keeping, sync_directory,
+    Durability, Identity, if_there, io_error, parent, replace_keeping, sync_directory,
 };
 use oboro_format::wording::{TOKEN_LIST, TOKEN_NEW};
 use oboro_format::{Digest, FormatError, MAX_CALLER_CHARS, Roles, is_caller};
@@ -330,7 +330,7 @@ impl TokenFile {
         change: impl FnOnce(String) -> Result<String, TokenError>,
     ) -> Result<(), TokenError> {
         // A link stays, and what it leads to is changed.
-        let path = self.path.canonicalize();
+        let path = if_there(&self.path, "look at", self.path.canonicalize())?;
         let resolved = Self::at(path.as_deref().unwrap_or(&self.path));
         let mut file = resolved.lock(may_be_new)?;
         let (text, _) = resolved.read(&mut file, may_be_new)?;
@@ -429,6 +429,17 @@ mod tests {
         assert_eq!(setting.file.tokens().unwrap()[0].roles, roles);
         let refused = setting.file.add("alice", Roles::NONE, None);
         assert!(matches!(refused, Err(TokenError::NoRole)));
+    }
+
+    #[test]
+    fn a_link_to_a_token_file_that_is_not_there_is_no_new_file() {
+        let setting = Setting::new();
+        let path = setting.file.path();
+        std::os::unix::fs::symlink(setting.directory.path().join("unmounted"), path).unwrap();
+        let error = setting.file.add("alice", Roles::OWNER, None).unwrap_err();
+        assert!(error.to_string().contains("symbolic link"), "{error}");
+        assert!(path.is_symlink());
+        assert_eq!(fs::read_dir(setting.directory.path()).unwrap().count(), 1);
     }
 
     #[test]

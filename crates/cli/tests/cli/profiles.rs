@@ -2,7 +2,7 @@
 
 use crate::common::{Home, Server, says};
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 const CONFIG: &str = "config/oboro/config.toml";
 
@@ -131,6 +131,14 @@ fn a_file_that_cannot_be_meant_is_refused() {
         write(&owner, text);
         says(&owner.refused("plan rows.dat"), parts);
     }
+    // A link that leads nowhere is no absent file.
+    fs::remove_file(owner.path(CONFIG)).unwrap();
+    symlink("unmounted", owner.path(CONFIG)).unwrap();
+    says(
+        &owner.refused("plan rows.dat"),
+        &["cannot read the profiles in"],
+    );
+    fs::remove_file(owner.path(CONFIG)).unwrap();
     write(&owner, "[profile.a]\nserver = \"http://127.0.0.1:1\"");
     owner.json("plan rows.dat");
     fs::set_permissions(owner.path(CONFIG), Permissions::from_mode(0o664)).unwrap();
