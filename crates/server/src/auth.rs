@@ -170,7 +170,9 @@ impl Middleware for Arc<Authentication> {
         }
         if let Some(connection) = connection(&request) {
             let ended = credential.as_ref().map(|it| it.end.ended.clone());
-            connection.admit(ended.unwrap_or_default());
+            if let Err(refusal) = connection.admit(&caller.client, ended.unwrap_or_default()) {
+                return Box::pin(async move { Ok(refusal.into_http()) });
+            }
         }
         if let Some(subject) = request.extensions().get::<Subject>() {
             caller.subject = subject.clone();

@@ -1,14 +1,18 @@
 //! Connections: how many there may be, and how long they may keep the server waiting.
 //!
-//! Where a new one exceeds a limit, one is closed for it on which nobody has presented a token, any of them, or else the one
-//! that has had nothing to do for the longest; only if all others are in use is it refused. So connections that do nothing
-//! keep nobody out, however many there are.
+//! A connection counts for its address until a caller is known, and then for the caller's name: callers behind one address
+//! do not keep each other out. Where a new one exceeds a limit, a connection without a known caller is closed for it, any of
+//! them, or else an idle one: of the name that has most connections, the one that has been idle for the longest. If none is
+//! idle and the server is full, one in use of that name is closed. So no name, and no number of connections that do nothing,
+//! keeps others out.
 
 use crate::client_certificates::Presented;
+use crate::clients::Client;
 use crate::linger::Lingering;
 use crate::middleware::holding;
 use crate::rarely::Rarely;
 use crate::readers::{Answered, Attended};
+use crate::status::{RETRY_SOON, busy};
 use crate::tls::Certificates;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -16,12 +20,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use oboro_format::wording::{MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS};
 use parking_lot::Mutex;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -29,6 +34,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_stream::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::service::Routes;
@@ -49,7 +55,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct ConnectionLimits {
     /// Connections at a time.
     pub all: usize,
-    /// The most of these from one address; of IPv6 from one network of 64 bits.
+    /// The most of these from one address, of IPv6 from one network of 64 bits, until a caller is known; and the most of
+    /// one name.
     pub per_address: usize,
     /// Calls at a time on one connection.
     pub streams: u32,
@@ -112,21 +119,32 @@ pub(crate) struct Connection {
     activity: Mutex<Activity>,
     /// Cancelled when it must go for another one.
     evicted: CancellationToken,
+    /// The table that it is in.
+    table: Weak<Connections>,
+}
+
+/// Where a connection counts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Account {
+    /// The name of the caller that was let in last, over however many addresses.
+    Name(Arc<str>),
+    /// The address, or network, of a peer without a name; `None` in this process.
+    Address(Option<IpAddr>),
 }
 
 #[derive(Debug)]
 struct Activity {
     /// Calls in progress.
     calls: usize,
-    /// Whether a caller was let in, and until when.
-    admitted: Option<CancellationToken>,
+    /// The caller that was let in last, and until when it may call.
+    admitted: Option<(Client, CancellationToken)>,
     /// When it was accepted, or its last call ended.
     since: Instant,
     was_called: bool,
 }
 
 impl Connection {
-    fn new(number: u64, peer: Option<SocketAddr>) -> Arc<Self> {
+    fn new(number: u64, peer: Option<SocketAddr>, table: Weak<Connections>) -> Arc<Self> {
         Arc::new(Self {
             number,
             peer,
@@ -138,12 +156,47 @@ impl Connection {
                 was_called: false,
             }),
             evicted: CancellationToken::new(),
+            table,
         })
     }
 
-    /// Notes that a caller was let in, who counts until `revoked` is cancelled.
-    pub(crate) fn admit(&self, revoked: CancellationToken) {
-        self.activity.lock().admitted = Some(revoked);
+    /// Notes that a caller was let in, for whose name the connection counts until `revoked` is cancelled. An idle connection
+    /// of a name that has too many is closed for it.
+    ///
+    /// # Errors
+    /// All that the name may have are in use.
+    pub(crate) fn admit(&self, client: &Client, revoked: CancellationToken) -> Result<(), Status> {
+        let admitted = Some((client.clone(), revoked));
+        let account = match client {
+            Client::Named(name) => Account::Name(Arc::clone(name)),
+            Client::Connected(_) => self.account(),
+        };
+        let table = self.table.upgrade().filter(|_| self.account() != account);
+        // Nothing else is counted until this one is.
+        let mut open = table.as_ref().map(|it| it.open.lock());
+        if let (Some(table), Some(open)) = (&table, &mut open)
+            && !table.make_room(open, &account)
+        {
+            let most = table.limits.per_address;
+            return Err(busy(
+                format!(
+                    "this name has {most} connections in use, which is the most ({MAX_CONNECTIONS_PER_ADDRESS}); try again when one is idle, or make several calls over one connection"
+                ),
+                RETRY_SOON,
+            ));
+        }
+        self.activity.lock().admitted = admitted;
+        Ok(())
+    }
+
+    /// Where it counts.
+    fn account(&self) -> Account {
+        match &self.activity.lock().admitted {
+            Some((Client::Named(name), revoked)) if !revoked.is_cancelled() => {
+                Account::Name(Arc::clone(name))
+            }
+            _ => Account::Address(self.peer.map(|it| network(it.ip()))),
+        }
     }
 
     /// The certificate of the other end, if it has one.
@@ -173,22 +226,27 @@ impl Connection {
         from + most
     }
 
-    /// How willingly it is closed for another one; `None` if it is in use.
-    fn rank(&self) -> Option<Rank> {
+    /// How willingly it is closed for another one, if so many count where it does.
+    fn rank(&self, counted: usize) -> Rank {
         let activity = self.activity.lock();
-        let is_admitted = |revoked: &CancellationToken| !revoked.is_cancelled();
+        let is_admitted = |it: &(Client, CancellationToken)| !it.1.is_cancelled();
         if !activity.admitted.as_ref().is_some_and(is_admitted) {
-            return Some(Rank::Stranger);
+            Rank::Stranger
+        } else if activity.calls == 0 {
+            Rank::Idle(Reverse(counted), activity.since)
+        } else {
+            Rank::Busy(Reverse(counted), Reverse(self.number))
         }
-        (activity.calls == 0).then_some(Rank::Idle(activity.since))
     }
 }
 
-/// What is closed for another one: strangers first, then what has been idle for the longest.
+/// The order in which connections are closed for others: strangers, then idle ones, then those in use. Those of the account
+/// with most connections go first; of these the one that is idle for the longest, or the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Stranger,
-    Idle(Instant),
+    Idle(Reverse<usize>, Instant),
+    Busy(Reverse<usize>, Reverse<u64>),
 }
 
 struct CallInProgress(Arc<Connection>);
@@ -340,22 +398,16 @@ impl Connections {
                 "descriptors or memory for connections are exhausted, and one that does nothing is closed; raise the limit on open files (ulimit -n), or lower {MAX_CONNECTIONS}"
             );
         });
-        self.evict(|_| true);
+        self.evict(&mut self.open.lock(), |_, rank| {
+            !matches!(rank, Rank::Busy(..))
+        });
         sleep(PAUSE).await;
     }
 
-    /// Takes a connection up, for another one if there are too many; `None` if all others are in use.
-    fn admit(&self, peer: Option<SocketAddr>) -> Option<Arc<Connection>> {
-        let from = peer.map(|peer| network(peer.ip()));
-        let is_same = |other: &Connection| other.peer.map(|it| network(it.ip())) == from;
-        let open = self.open.lock();
-        let all = open.by_number.len();
-        // In this process there is one peer.
-        let same = match from {
-            Some(_) => open.by_number.values().filter(|it| is_same(it)).count(),
-            None => 0,
-        };
-        drop(open);
+    /// Takes a connection up, for another one if there are too many; `None` if none may be closed for it.
+    fn admit(self: &Arc<Self>, peer: Option<SocketAddr>) -> Option<Arc<Connection>> {
+        let account = Account::Address(peer.map(|peer| network(peer.ip())));
+        let mut open = self.open.lock();
         let refused = |most: usize, limit: &dyn std::fmt::Display| {
             self.incidents.refused.tell(|times| {
                 tracing::warn!(
@@ -365,28 +417,54 @@ impl Connections {
                 );
             });
         };
-        if same >= self.limits.per_address && !self.evict(is_same) {
+        // In this process there is one peer.
+        if peer.is_some() && !self.make_room(&mut open, &account) {
             refused(self.limits.per_address, &MAX_CONNECTIONS_PER_ADDRESS);
             return None;
         }
-        if all >= self.limits.all && same < self.limits.per_address && !self.evict(|_| true) {
+        // Whoever has one connection only keeps it while it is in use, as does everyone without a name.
+        let may_go = |it: &Connection, rank: &Rank| match rank {
+            Rank::Busy(Reverse(counted), _) => {
+                *counted > 1 && matches!(it.account(), Account::Name(_))
+            }
+            Rank::Stranger | Rank::Idle(..) => true,
+        };
+        if open.by_number.len() >= self.limits.all && !self.evict(&mut open, may_go) {
             refused(self.limits.all, &MAX_CONNECTIONS);
             return None;
         }
-        let mut open = self.open.lock();
         open.next += 1;
-        let connection = Connection::new(open.next, peer);
+        let connection = Connection::new(open.next, peer, Arc::downgrade(self));
         let number = connection.number;
         open.by_number.insert(number, Arc::clone(&connection));
         Some(connection)
     }
 
+    /// Closes a connection of an account that has as many as it may have; false if all of them are in use.
+    fn make_room(&self, open: &mut Open, account: &Account) -> bool {
+        let own = open
+            .by_number
+            .values()
+            .filter(|it| it.account() == *account);
+        own.count() < self.limits.per_address
+            || self.evict(open, |it, rank| {
+                !matches!(rank, Rank::Busy(..)) && it.account() == *account
+            })
+    }
+
     /// Closes the connection among these that is missed the least; whether there was one.
-    fn evict(&self, among: impl Fn(&Connection) -> bool) -> bool {
-        let mut open = self.open.lock();
-        let candidates = open.by_number.values().filter(|it| among(it));
-        let ranked: Vec<(Rank, u64)> = candidates
-            .filter_map(|it| it.rank().map(|rank| (rank, it.number)))
+    fn evict(&self, open: &mut Open, among: impl Fn(&Connection, &Rank) -> bool) -> bool {
+        let mut counted: HashMap<Account, usize> = HashMap::new();
+        for connection in open.by_number.values() {
+            *counted.entry(connection.account()).or_default() += 1;
+        }
+        let ranked = open.by_number.values().map(|it| {
+            let counted = counted.get(&it.account()).copied().unwrap_or(0);
+            (it.rank(counted), it)
+        });
+        let ranked: Vec<(Rank, u64)> = ranked
+            .filter(|(rank, it)| among(it, rank))
+            .map(|(rank, it)| (rank, it.number))
             .collect();
         let Some(&(least, _)) = ranked.iter().min() else {
             return false;
@@ -555,6 +633,15 @@ mod tests {
         Some(SocketAddr::new(address.parse().unwrap(), 1))
     }
 
+    fn named(name: &str) -> Client {
+        Client::Named(name.into())
+    }
+
+    fn let_in(connection: &Connection, name: &str) {
+        let admitted = connection.admit(&named(name), CancellationToken::new());
+        admitted.unwrap();
+    }
+
     fn numbers(table: &Connections) -> Vec<u64> {
         let mut numbers: Vec<u64> = table.open.lock().by_number.keys().copied().collect();
         numbers.sort_unstable();
@@ -567,18 +654,18 @@ mod tests {
         let [first, second, third] = [1, 2, 3].map(|_| table.admit(from("192.0.2.1")).unwrap());
         // One with a call of a caller that was let in, one that is idle, one on which nobody was let in.
         let revoked = CancellationToken::new();
-        first.admit(revoked.clone());
+        first.admit(&named("a"), revoked.clone()).unwrap();
         let call = first.begin_call();
-        second.admit(CancellationToken::new());
+        let_in(&second, "b");
         let watch = third.begin_call();
         let fourth = table.admit(from("192.0.2.2")).unwrap();
         assert!(third.evicted.is_cancelled());
         assert_eq!(numbers(&table), [1, 2, 4]);
-        fourth.admit(CancellationToken::new());
+        let_in(&fourth, "d");
         let fourth_call = fourth.begin_call();
         let fifth = table.admit(from("192.0.2.3")).unwrap();
         assert!(second.evicted.is_cancelled());
-        fifth.admit(CancellationToken::new());
+        let_in(&fifth, "e");
         let fifth_call = fifth.begin_call();
         // All are in use.
         assert!(table.admit(from("192.0.2.4")).is_none());
@@ -606,6 +693,77 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_name_keeps_nobody_out_who_has_its_address() {
+        let table = table(100, 3);
+        let address = || table.admit(from("192.0.2.1"));
+        let of = |name| {
+            let connection = address().unwrap();
+            let_in(&connection, name);
+            connection
+        };
+        let greedy: Vec<_> = (0..3).map(|_| of("greedy")).collect();
+        let calls: Vec<_> = greedy.iter().map(Connection::begin_call).collect();
+        // All of them are in use, over one address or several.
+        for other in ["192.0.2.1", "192.0.2.2"] {
+            let more = table.admit(from(other)).unwrap();
+            let refused = more.admit(&named("greedy"), CancellationToken::new());
+            assert_eq!(refused.unwrap_err().code(), tonic::Code::ResourceExhausted);
+        }
+        let others = ["b", "c", "d", "e", "f"].map(of);
+        assert!(
+            others
+                .iter()
+                .chain(&greedy)
+                .all(|it| !it.evicted.is_cancelled())
+        );
+        // One that is idle is closed for another one of its name.
+        drop(calls);
+        of("greedy");
+        assert_eq!(
+            greedy.iter().filter(|it| it.evicted.is_cancelled()).count(),
+            1
+        );
+        assert!(others.iter().all(|it| !it.evicted.is_cancelled()));
+        // Calls of the name over the connections that it has go on.
+        let_in(
+            greedy.iter().find(|it| !it.evicted.is_cancelled()).unwrap(),
+            "greedy",
+        );
+    }
+
+    #[tokio::test]
+    async fn a_full_server_closes_connections_of_the_name_with_most() {
+        let table = table(5, 4);
+        let of = |name: &str| {
+            let connection = table.admit(from("192.0.2.1")).unwrap();
+            let_in(&connection, name);
+            connection
+        };
+        let idle = of("idle");
+        let greedy = [(); 4].map(|()| of("greedy"));
+        // The one that has been idle for the longest, though others were idle before.
+        let first = of("a");
+        assert!(greedy[0].evicted.is_cancelled() && !idle.evicted.is_cancelled());
+        let calls: Vec<_> = greedy[1..].iter().map(Connection::begin_call).collect();
+        let (_first, _idle) = (first.begin_call(), idle.begin_call());
+        // All are in use.
+        let second = of("b");
+        let _second = second.begin_call();
+        assert!(greedy[3].evicted.is_cancelled());
+        let third = of("c");
+        let _third = third.begin_call();
+        assert!(greedy[2].evicted.is_cancelled());
+        // Each has one.
+        assert!(table.admit(from("192.0.2.1")).is_none());
+        assert!(
+            [&idle, &first, &second, &third, &greedy[1]]
+                .iter()
+                .all(|it| !it.evicted.is_cancelled())
+        );
+        drop(calls);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn only_exhaustion_costs_another_connection() {
         let table = table(3, 3);
@@ -628,7 +786,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn time_without_calls_is_limited() {
         let limits = ConnectionLimits::default();
-        let connection = Connection::new(1, None);
+        let connection = Connection::new(1, None, Weak::new());
         let begun = Instant::now();
         assert_eq!(connection.idle_at(&limits), begun + limits.handshake);
         let call = connection.begin_call();

@@ -2,8 +2,9 @@
 //! and who is refused for a while is told when to come again, and comes.
 
 use crate::common::calls::{self, connect_narrowly, is_for_now, with_token};
+use crate::common::http2::Connection;
 use crate::common::plaintext::random_baskets;
-use crate::common::{Home, Server, says};
+use crate::common::{Home, Server, says, until};
 use oboro_protocol::v1::mining_client::MiningClient;
 use oboro_protocol::{RETRY_AFTER_KEY, v1};
 use tokio::runtime::Runtime;
@@ -66,6 +67,28 @@ fn greedy_tenants_leave_places_to_the_next() {
     // Three have all that one may have; the fourth has one of those places that are for clients that have none.
     assert_eq!(kept.len(), 3 * 4 + 1);
     owner.json("mine rows.oboro --min-support 10% --verify rows.dat --token-file token");
+}
+
+#[test]
+fn who_has_many_connections_keeps_nobody_out_at_the_same_address() {
+    let (owner, operator, server) = scene("--max-connections-per-address 8");
+    let greedy = operator.token("greedy");
+    // None of them takes its answer, so that all that the name may have are in use.
+    let held: Vec<_> = (0..24)
+        .map(|_| {
+            let mut connection = Connection::to(&server, 0);
+            connection.ask("/oboro.v1.Mining/ListDatasets", &greedy, &[]);
+            until("it has an answer, or a refusal", || {
+                (connection.answered() > 0).then_some(())
+            });
+            connection
+        })
+        .collect();
+    assert_eq!(held.iter().map(Connection::refused).sum::<usize>(), 16);
+    for _ in 0..3 {
+        owner.json("mine rows.oboro --min-support 10% --verify rows.dat --token-file token");
+    }
+    drop(held);
 }
 
 #[test]

@@ -150,10 +150,10 @@ struct LimitArguments {
 /// Limits on connections.
 #[derive(clap::Args)]
 struct ConnectionArguments {
-    /// Connections at a time. For one more, one is closed on which nobody was let in, or which is idle.
+    /// Connections at a time. For one more, one is closed on which nobody was let in, or which is idle, or one of the name with most.
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = value_parser!(u32).range(1..))]
     max_connections: u32,
-    /// Connections from one address at a time (of IPv6 from 64 bits of it), likewise.
+    /// Connections at a time from one address (of IPv6 from 64 bits of it) until their caller is known, and of one name.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = value_parser!(u32).range(1..))]
     max_connections_per_address: u32,
     /// Seconds from accepting a connection to its first call, the TLS handshake included.
