@@ -166,6 +166,8 @@ pub const MAX_DATASET: Setting = Setting::new("max_dataset");
 pub const MAX_CONNECTIONS: Setting = Setting::of_server("max_connections");
 /// Connections from one address at a time.
 pub const MAX_CONNECTIONS_PER_ADDRESS: Setting = Setting::of_server("max_connections_per_address");
+/// Renamed audit logs that are kept.
+pub const AUDIT_LOG_KEEP: Setting = Setting::of_server("audit_log_keep");
 /// Queries at a time.
 pub const MAX_QUERIES: Setting = Setting::new("max_queries");
 /// Queries of one client at a time.
@@ -322,6 +324,8 @@ pub const QUERIES_END: Action = Action::of_command("oboro queries end");
 pub const UPLOAD_CANCEL: Action = Action::of_command("oboro upload --cancel");
 /// Having the record of a dataset kept at the server.
 pub const UPLOAD_KEEP_RECORD: Action = Action::of_command("oboro upload --keep-record");
+/// Putting the rows of a dataset into fewer segments.
+pub const COMPACT: Action = Action::new("oboro compact", "Encrypted.compact()");
 /// Checking a bundle.
 pub const INSPECT_VERIFY: Action = Action::of_command("oboro inspect DIR --verify");
 /// Seeing whether a dataset's server answered falsely.

@@ -2,18 +2,22 @@
 //!
 //! A thread of its own writes, so that a slow disk holds up no call. While lines cannot be written, or too many wait, no call
 //! is begun. The file is renamed when it is large enough, and may be renamed by
-//! others; there is nothing in it of what datasets contain.
+//! others; there is nothing in it of what datasets contain. [Quotas](quota) keep one name from filling it.
+
+mod quota;
 
 use crate::clients::Client;
 use crate::metering::whole_lines;
-use crate::status::{RETRY_SOON, unavailable};
+use crate::status::{RETRY_SOON, busy, unavailable};
 use oboro_format::DatasetId;
 use oboro_format::FormatError;
 use oboro_format::files::{io_error, parent};
-use oboro_format::wording::AUDIT_LOG;
+use oboro_format::wording::{AUDIT_LOG, AUDIT_LOG_KEEP};
 use parking_lot::{Condvar, Mutex};
+use quota::Quotas;
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -21,9 +25,9 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -33,6 +37,8 @@ use tonic::{Code, Status};
 const MOST_WAITING: usize = 4096;
 /// The time until a line that could not be written is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How often calls that are added up are looked through.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// Audit log that cannot be used.
 #[derive(Debug, Error)]
@@ -64,6 +70,11 @@ pub struct AuditOptions {
 }
 
 impl AuditOptions {
+    /// The bytes that all files together may have.
+    fn kept(&self) -> u64 {
+        self.bytes.saturating_mul(u64::from(self.keep) + 1)
+    }
+
     /// Checks that the file is an audit log, or that one could be created there. Nothing is written. `home` is the directory
     /// of the store, in which only the store has files.
     ///
@@ -149,10 +160,7 @@ impl Subject {
         peer: Option<SocketAddr>,
     ) {
         let mut known = self.0.known.lock();
-        known.caller = match client {
-            Client::Named(name) => Some(name.to_string()),
-            Client::Connected(_) => None,
-        };
+        known.caller = caller_of(client).map(str::to_owned);
         known.credential = credential;
         known.peer = peer;
     }
@@ -186,6 +194,14 @@ impl Subject {
     /// Has the line of the call written once its work has ended, too.
     pub(crate) fn end(&self, audit: &Arc<Audit>, ended: Ended) {
         *self.0.line.lock() = Some((Arc::clone(audit), ended));
+    }
+}
+
+/// The name of a client in the log; `None` on a server that asks for none.
+fn caller_of(client: &Client) -> Option<&str> {
+    match client {
+        Client::Named(name) => Some(name),
+        Client::Connected(_) => None,
     }
 }
 
@@ -230,8 +246,9 @@ pub(crate) struct Audit {
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
+    quotas: Mutex<Quotas>,
     waiting: AtomicUsize,
     /// Why the next line cannot be written.
     problem: Mutex<Option<String>>,
@@ -247,8 +264,14 @@ impl Audit {
     /// Those of [`AuditOptions::check`], a file that cannot be opened or written.
     pub(crate) fn open(options: AuditOptions, home: &Path) -> Result<Self, AuditError> {
         options.check(home)?;
+        let state = Arc::new(State {
+            quotas: Mutex::new(Quotas::new(options.kept())),
+            waiting: AtomicUsize::new(0),
+            problem: Mutex::default(),
+            closing: Mutex::default(),
+            closed: Condvar::new(),
+        });
         let mut file = Rotated::open(options)?;
-        let state = Arc::<State>::default();
         let (lines, received) = channel();
         let of_thread = Arc::clone(&state);
         let thread = thread::Builder::new().name("audit".to_owned());
@@ -260,18 +283,34 @@ impl Audit {
         })
     }
 
-    /// Whether what is done now will be in the log.
+    /// Refuses a call that would not be in the log.
     ///
     /// # Errors
-    /// It may not: nothing is to be done.
-    pub(crate) fn check(&self) -> Result<(), Status> {
-        if self.problem().is_none() {
+    /// The log cannot be written, or the client has written its part of it with changes.
+    pub(crate) fn check(&self, client: &Client, call: &str) -> Result<(), Status> {
+        if self.problem().is_some() {
+            return Err(unavailable(
+                "this server cannot write its audit log and therefore accepts no calls; try again later, or tell its operator",
+                RETRY_SOON,
+            ));
+        }
+        if !quota::is_change(call) {
             return Ok(());
         }
-        Err(unavailable(
-            "this server cannot write its audit log and therefore accepts no calls; try again later, or tell its operator",
-            RETRY_SOON,
-        ))
+        let checked = self
+            .state
+            .quotas
+            .lock()
+            .check(caller_of(client), Instant::now());
+        checked.map_err(|wait| {
+            let seconds = wait.as_secs().max(1);
+            busy(
+                format!(
+                    "this client has made more changes than this server keeps in its audit log of one; try again in {seconds} s, or ask its operator to raise {AUDIT_LOG_KEEP}"
+                ),
+                wait,
+            )
+        })
     }
 
     /// Why lines cannot be written, or not as fast as they come.
@@ -310,10 +349,20 @@ impl Audit {
                 .map(|it| format!("{it:?}")),
             milliseconds: u64::try_from(ended.time.as_millis()).unwrap_or(u64::MAX),
         };
-        let line = serde_json::to_string(&line).expect("strings and numbers are JSON");
+        let line = serde_json::to_string(&line).expect("strings and numbers are JSON") + "\n";
+        let is_written = self.state.quotas.lock().count(
+            known.caller.as_deref(),
+            (ended.call, ended.outcome),
+            known.name.as_deref(),
+            line.len(),
+            Instant::now(),
+        );
+        if !is_written {
+            return;
+        }
         self.state.waiting.fetch_add(1, Ordering::Relaxed);
         let lines = self.lines.as_ref().expect("there until it is dropped");
-        lines.send(line + "\n").expect("the thread ends after this");
+        lines.send(line).expect("the thread ends after this");
     }
 }
 
@@ -338,14 +387,44 @@ impl Drop for Audit {
 
 /// Writes lines until there will be no more. One that cannot be written is tried again until then.
 fn write_all(lines: &Receiver<String>, file: &mut Rotated, state: &State) {
-    while let Ok(line) = lines.recv() {
-        while let Err(error) = file.add(&line) {
+    let mut looked = Instant::now();
+    loop {
+        let (line, is_end) = match lines.recv_timeout(LOOK) {
+            Ok(line) => (Some(line), false),
+            Err(RecvTimeoutError::Timeout) => (None, false),
+            Err(RecvTimeoutError::Disconnected) => (None, true),
+        };
+        state
+            .waiting
+            .fetch_sub(line.iter().len(), Ordering::Relaxed);
+        let now = Instant::now();
+        let mut all: VecDeque<String> = line.into_iter().collect();
+        if is_end || now - looked >= LOOK {
+            looked = now;
+            all.extend(state.quotas.lock().due(now, is_end));
+        }
+        if !add_all(all, lines, file, state) || is_end {
+            return;
+        }
+    }
+}
+
+/// Writes these lines; false if there will be no more and they cannot be written.
+fn add_all(
+    mut all: VecDeque<String>,
+    lines: &Receiver<String>,
+    file: &mut Rotated,
+    state: &State,
+) -> bool {
+    while let Some(line) = all.front() {
+        while let Err(error) = file.add(line) {
             let mut closing = state.closing.lock();
             if *closing {
                 tracing::error!(%error, "the audit log cannot be written; what it lacks follows");
-                let lost = std::iter::once(line).chain(lines.try_iter());
+                let summed = state.quotas.lock().due(Instant::now(), true);
+                let lost = all.drain(..).chain(lines.try_iter()).chain(summed);
                 lost.for_each(|line| tracing::error!(line, "missing from the audit log"));
-                return;
+                return false;
             }
             if state.problem.lock().replace(error.to_string()).is_none() {
                 tracing::error!(%error, "the audit log cannot be written; no call is begun until it can");
@@ -355,8 +434,9 @@ fn write_all(lines: &Receiver<String>, file: &mut Rotated, state: &State) {
         if state.problem.lock().take().is_some() {
             tracing::info!("the audit log is written again");
         }
-        state.waiting.fetch_sub(1, Ordering::Relaxed);
+        all.pop_front();
     }
+    true
 }
 
 /// A file that is renamed when it is full.
@@ -586,12 +666,13 @@ mod tests {
         let directory = TempDir::new().unwrap();
         let options = options(&directory, 1 << 20);
         let audit = open_audit(&options).unwrap();
-        audit.check().unwrap();
+        let alice = Client::Named("alice".into());
+        audit.check(&alice, "Count").unwrap();
         fs::remove_file(&options.path).unwrap();
         fs::create_dir(&options.path).unwrap();
         audit.write(&Known::default(), &ended("1"));
         until(|| audit.problem().is_some());
-        let refused = audit.check().unwrap_err();
+        let refused = audit.check(&alice, "Count").unwrap_err();
         assert_eq!(refused.code(), Code::Unavailable);
         assert!(audit.problem().unwrap().contains("directory"));
         fs::remove_dir(&options.path).unwrap();
@@ -611,6 +692,61 @@ mod tests {
         audit.write(&Known::default(), &ended("1"));
         until(|| audit.problem().is_some());
         drop(audit);
+    }
+
+    #[test]
+    fn one_name_has_its_part_of_the_log() {
+        let directory = TempDir::new().unwrap();
+        let options = AuditOptions {
+            bytes: 4096,
+            keep: 15,
+            ..options(&directory, 0)
+        };
+        let audit = open_audit(&options).unwrap();
+        let of = |caller: &str| Known {
+            caller: Some(caller.to_owned()),
+            ..Known::default()
+        };
+        let call = |caller: &str, call| {
+            let ended = Ended { call, ..ended("1") };
+            audit.write(&of(caller), &ended);
+        };
+        call("alice", "DeleteDataset");
+        for _ in 0..1000 {
+            call("greedy", "Count");
+        }
+        let greedy = Client::Named("greedy".into());
+        let mut changes = 0;
+        while audit.check(&greedy, "GrantAccess").is_ok() {
+            call("greedy", "GrantAccess");
+            changes += 1;
+        }
+        let refused = audit.check(&greedy, "GrantAccess").unwrap_err();
+        assert_eq!(refused.code(), Code::ResourceExhausted);
+        audit.check(&greedy, "Count").unwrap();
+        audit
+            .check(&Client::Named("alice".into()), "GrantAccess")
+            .unwrap();
+        drop(audit);
+        let numbered = (1..=15).rev().map(|number| numbered(&options.path, number));
+        let files = numbered.chain([options.path.clone()]);
+        let text: String = files.filter_map(|it| fs::read_to_string(it).ok()).collect();
+        assert!(text.len() < 8192, "{}", text.len());
+        assert!(text.contains("\"alice\""));
+        let lines = || {
+            text.lines()
+                .map(|it| serde_json::from_str::<Value>(it).unwrap())
+        };
+        assert_eq!(
+            lines().filter(|it| it["call"] == "GrantAccess").count(),
+            changes
+        );
+        let counts = lines().filter(|it| it["call"] == "Count").count() as u64;
+        let last = lines().next_back().unwrap();
+        assert_eq!(
+            counts + last["summed"]["Count"]["Ok"].as_u64().unwrap(),
+            1000
+        );
     }
 
     fn until(condition: impl Fn() -> bool) {

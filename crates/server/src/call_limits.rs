@@ -116,12 +116,13 @@ impl Middleware for Arc<CallLimits> {
         if let Err(refusal) = shared.count(&client) {
             return Box::pin(async move { Ok(refusal.into_http()) });
         }
-        if let Some(Err(refusal)) = shared.audit.as_ref().map(|it| it.check()) {
+        let path = request.uri().path().to_owned();
+        let call = path.rsplit('/').next().unwrap_or_default();
+        if let Some(Err(refusal)) = shared.audit.as_ref().map(|it| it.check(&client, call)) {
             return Box::pin(async move { Ok(refusal.into_http()) });
         }
         Begun::of(&request);
         Box::pin(async move {
-            let path = request.uri().path().to_owned();
             let call = path.rsplit('/').next().unwrap_or_default();
             let place = match shared.place(&client, call).await {
                 Ok(place) => place,

@@ -1,0 +1,281 @@
+//! Bounds what one name may write to the audit log, so that nobody rotates away what others did.
+//!
+//! Each name has two budgets of bytes, a quarter of all that the log keeps in [`PERIOD`] each: one for calls that change
+//! something and one for all others. Calls that exceed the second are added up, to one line in [`SUM`]. Changes are never
+//! added up: a name that has written too many of them is refused more, so each has a line of its own.
+
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use tonic::Code;
+
+/// Calls that change data, grants or the calls of others.
+const CHANGES: [&str; 9] = [
+    "BeginUpload",
+    "CancelUpload",
+    "DeleteDataset",
+    "EndQuery",
+    "GrantAccess",
+    "KeepRecovery",
+    "Publish",
+    "RevokeAccess",
+    "UndeleteDataset",
+];
+/// The time that lines of others stay, whatever one name does.
+const PERIOD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// The part of what the log keeps that one name may write in [`PERIOD`], for each kind of call.
+const PERIOD_PART: u64 = 4;
+/// The part that it may write at once.
+const BURST_PART: u64 = 32;
+/// The time that one line adds up.
+const SUM: Duration = Duration::from_secs(600);
+/// Names of datasets in such a line.
+const NAMES: usize = 8;
+
+/// What all names have written lately.
+#[derive(Debug)]
+pub(super) struct Quotas {
+    /// Bytes that may be written at once.
+    burst: f64,
+    /// Bytes that may be written again each second.
+    per_second: f64,
+    by_caller: BTreeMap<Option<String>, Quota>,
+}
+
+#[derive(Debug, Default)]
+struct Quota {
+    changes: Written,
+    others: Written,
+    sum: Option<Sum>,
+}
+
+/// Bytes written, less what has been given back since.
+#[derive(Debug, Default)]
+struct Written {
+    bytes: f64,
+    at: Option<Instant>,
+}
+
+/// Calls of one name that have no lines of their own.
+#[derive(Debug)]
+struct Sum {
+    begun: Instant,
+    since: OffsetDateTime,
+    calls: BTreeMap<&'static str, BTreeMap<String, u64>>,
+    names: BTreeSet<String>,
+}
+
+/// Whether a call changes something.
+pub(super) fn is_change(call: &str) -> bool {
+    CHANGES.contains(&call)
+}
+
+impl Written {
+    fn bytes(&mut self, now: Instant, per_second: f64) -> f64 {
+        let passed = self
+            .at
+            .map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        self.bytes = (self.bytes - passed.as_secs_f64() * per_second).max(0.0);
+        self.at = Some(now);
+        self.bytes
+    }
+}
+
+impl Quotas {
+    /// The quotas of a log that keeps this many bytes.
+    pub(super) fn new(kept: u64) -> Self {
+        let part = |parts| (kept / parts) as f64;
+        Self {
+            burst: part(BURST_PART),
+            per_second: part(PERIOD_PART) / PERIOD.as_secs_f64(),
+            by_caller: BTreeMap::new(),
+        }
+    }
+
+    /// Refuses a change by a name that has written too many.
+    ///
+    /// # Errors
+    /// The time until it may make one more.
+    pub(super) fn check(&mut self, caller: Option<&str>, now: Instant) -> Result<(), Duration> {
+        let Some(quota) = self.by_caller.get_mut(&caller.map(str::to_owned)) else {
+            return Ok(());
+        };
+        let over = quota.changes.bytes(now, self.per_second) - self.burst;
+        if over < 0.0 {
+            return Ok(());
+        }
+        Err(Duration::from_secs_f64((over + 1.0) / self.per_second))
+    }
+
+    /// Counts the line of a call; whether it is to be written, or else was added up.
+    pub(super) fn count(
+        &mut self,
+        caller: Option<&str>,
+        (call, outcome): (&'static str, Code),
+        name: Option<&str>,
+        bytes: usize,
+        now: Instant,
+    ) -> bool {
+        let quota = self.by_caller.entry(caller.map(str::to_owned));
+        let quota = quota.or_default();
+        let written = if is_change(call) {
+            &mut quota.changes
+        } else {
+            &mut quota.others
+        };
+        if is_change(call) || written.bytes(now, self.per_second) < self.burst {
+            let before = written.bytes(now, self.per_second);
+            written.bytes = before + bytes as f64;
+            return true;
+        }
+        let sum = quota.sum.get_or_insert_with(|| Sum {
+            begun: now,
+            since: OffsetDateTime::now_utc(),
+            calls: BTreeMap::new(),
+            names: BTreeSet::new(),
+        });
+        let outcomes = sum.calls.entry(call).or_default();
+        *outcomes.entry(format!("{outcome:?}")).or_default() += 1;
+        if let Some(name) = name.filter(|_| sum.names.len() < NAMES) {
+            sum.names.insert(name.to_owned());
+        }
+        false
+    }
+
+    /// The lines that add calls up for long enough, or all of them if there will be no more. Names that may write as much
+    /// as any are forgotten.
+    pub(super) fn due(&mut self, now: Instant, is_end: bool) -> Vec<String> {
+        let per_second = self.per_second;
+        let mut lines = Vec::new();
+        self.by_caller.retain(|caller, quota| {
+            let is_due = |it: &mut Sum| is_end || now.saturating_duration_since(it.begun) >= SUM;
+            if let Some(sum) = quota.sum.take_if(is_due) {
+                lines.push(sum.line(caller.as_deref()));
+            }
+            let mut written = [&mut quota.changes, &mut quota.others];
+            quota.sum.is_some() || written.iter_mut().any(|it| it.bytes(now, per_second) > 0.0)
+        });
+        lines
+    }
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    time: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller: Option<&'a str>,
+    since: String,
+    summed: &'a BTreeMap<&'static str, BTreeMap<String, u64>>,
+    names: &'a BTreeSet<String>,
+}
+
+impl Sum {
+    fn line(&self, caller: Option<&str>) -> String {
+        let written = |time: OffsetDateTime| time.format(&Rfc3339).unwrap_or_default();
+        let line = Line {
+            time: written(OffsetDateTime::now_utc()),
+            caller,
+            since: written(self.since),
+            summed: &self.calls,
+            names: &self.names,
+        };
+        let line = serde_json::to_string(&line).expect("strings and numbers are JSON");
+        line + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oboro_protocol::CALLS;
+    use serde_json::Value;
+
+    #[test]
+    fn every_call_is_a_change_or_not() {
+        let others = [
+            "Count",
+            "FetchColumns",
+            "FetchRecovery",
+            "ListAccess",
+            "ListDatasets",
+            "ListGenomes",
+            "ListQueries",
+            "ListSites",
+            "Placement",
+            "Scrub",
+            "SearchGenome",
+            "SendSegment",
+            "ServerInfo",
+        ];
+        let all: BTreeSet<&str> = CHANGES.into_iter().chain(others).collect();
+        assert_eq!(all, CALLS.iter().copied().collect());
+    }
+
+    #[test]
+    fn one_name_cannot_fill_the_log() {
+        let kept = 1 << 20;
+        let (mut quotas, begun) = (Quotas::new(kept), Instant::now());
+        // A call each second for a month.
+        let (mut written, mut sums) = (0, 0);
+        for second in 0..PERIOD.as_secs() {
+            let now = begun + Duration::from_secs(second);
+            let call = ("Count", Code::Ok);
+            if quotas.count(Some("greedy"), call, Some("rows"), 300, now) {
+                written += 300;
+            }
+            let due = quotas.due(now, false);
+            sums += due.len() as u64;
+        }
+        let most = kept / PERIOD_PART + kept / BURST_PART + 300;
+        assert!(written <= most && written > kept / PERIOD_PART, "{written}");
+        assert!(sums <= PERIOD.as_secs() / SUM.as_secs(), "{sums}");
+        // Others have their lines, and it has those of changes.
+        let now = begun + PERIOD;
+        let mut counts =
+            |caller, call| quotas.count(Some(caller), (call, Code::Ok), None, 300, now);
+        assert!(counts("other", "Count") && counts("greedy", "DeleteDataset"));
+        assert!(!counts("greedy", "Count"));
+    }
+
+    #[test]
+    fn calls_without_lines_are_added_up() {
+        let (mut quotas, begun) = (Quotas::new(3200), Instant::now());
+        let mut count =
+            |call, outcome, name| quotas.count(Some("a"), (call, outcome), Some(name), 100, begun);
+        assert!(count("Count", Code::Ok, "rows"));
+        for _ in 0..3 {
+            assert!(!count("Count", Code::Ok, "rows"));
+        }
+        assert!(!count("Scrub", Code::NotFound, "bob/rows"));
+        assert!(quotas.due(begun + SUM / 2, false).is_empty());
+        let lines = quotas.due(begun + SUM, false);
+        let line: Value = serde_json::from_str(&lines[0]).unwrap();
+        assert_eq!(line["caller"], "a");
+        assert_eq!(line["summed"]["Count"]["Ok"], 3);
+        assert_eq!(line["summed"]["Scrub"]["NotFound"], 1);
+        assert_eq!(line["names"], serde_json::json!(["bob/rows", "rows"]));
+        assert!(quotas.due(begun + 2 * SUM, true).is_empty());
+        // Forgotten once it may write as much as any.
+        quotas.due(begun + 2 * PERIOD, false);
+        assert!(quotas.by_caller.is_empty());
+    }
+
+    #[test]
+    fn changes_have_lines_or_are_refused() {
+        let (mut quotas, begun) = (Quotas::new(32_000), Instant::now());
+        let mut made = 0;
+        while quotas.check(Some("a"), begun).is_ok() {
+            assert!(quotas.count(Some("a"), ("GrantAccess", Code::Ok), None, 300, begun));
+            made += 1;
+        }
+        assert_eq!(made, 4);
+        let wait = quotas.check(Some("a"), begun).unwrap_err();
+        quotas.check(Some("b"), begun).unwrap();
+        assert!(quotas.check(Some("a"), begun + wait / 2).is_err());
+        quotas.check(Some("a"), begun + wait).unwrap();
+        // What was begun before is written all the same.
+        assert!(quotas.count(Some("a"), ("Publish", Code::Ok), None, 300, begun));
+    }
+}
