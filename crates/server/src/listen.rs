@@ -11,7 +11,7 @@ use crate::expiry::Watch;
 use crate::genome::{GenomeOptions, Genomes};
 use crate::health::{Watches, say_farewell, say_not_serving};
 use crate::limits::{Admission, Limits};
-use crate::memory::{MemoryBudget, of_server};
+use crate::memory::{MemoryBudget, ServerMemory, of_server};
 use crate::metering::Meter;
 use crate::middleware::Behind;
 use crate::monitor::{CallTimes, Monitor, Readiness, Sources};
@@ -358,7 +358,7 @@ impl Answering {
         let memory = of_server(&options)?;
         let topology = Topology::of_this_machine();
         let threads = options.threads;
-        let open = |placement| open(&options, memory.panels, placement);
+        let open = |placement| open(&options, &memory, placement);
         let pin = options.pin;
         let pin = pin.unwrap_or_else(|| Pin::usual(&topology, threads));
         let meter = Arc::new(Meter::new(OffsetDateTime::now_utc()));
@@ -599,12 +599,19 @@ fn placed_on<S>(
     }
 }
 
-fn open(options: &Options, budget: Option<u64>, placement: Placement) -> Result<Store, StoreError> {
+fn open(
+    options: &Options,
+    memory: &ServerMemory,
+    placement: Placement,
+) -> Result<Store, StoreError> {
     let data = options.data.clone();
-    let store = match budget {
+    let store = match memory.panels {
         Some(budget) => Store::open_within(data, budget, placement),
         None => Store::open_on(data, placement),
     }?;
+    if let Some(headers) = memory.headers {
+        store.limit_headers(headers);
+    }
     if store.unnamed_objects() > 0 {
         tracing::warn!(
             objects = store.unnamed_objects(),
@@ -669,9 +676,13 @@ mod tests {
     fn where_memory_cannot_be_placed_it_lies_wherever_the_kernel_puts_it() {
         let directory = TempDir::new().unwrap();
         let options = options(&directory);
-        for budget in [None, Some(64 << 20)] {
+        for panels in [None, Some(64 << 20)] {
+            let memory = ServerMemory {
+                panels,
+                ..of_server(&options).unwrap()
+            };
             for nodes in [vec![0, 1000], vec![0, 0]] {
-                placed_on(nodes, |placement| open(&options, budget, placement)).unwrap();
+                placed_on(nodes, |placement| open(&options, &memory, placement)).unwrap();
             }
         }
     }

@@ -18,16 +18,18 @@ use tokio::time::Instant;
 use tonic::Status;
 
 const MIB: u64 = 1 << 20;
-/// The program itself: code, catalogue, segment headers, connections.
-const PROGRAM: u64 = 32 * MIB;
+/// The program itself: code, catalogue, connections.
+const PROGRAM: u64 = 24 * MIB;
+/// Headers of segments.
+const HEADERS: u64 = 8 * MIB;
 /// Plans of queries. They may also use what sums leave free, and the other way round.
 const PLANS: u64 = 16 * MIB;
 /// The buffers of a thread that computes, and the replies that it is packing.
 const THREAD: u64 = 4 * MIB;
 
-/// What is left for ciphertext gives up one part in this many, half of it to sums of a server's answers and half to messages
-/// that it receives.
-const SUMS_PARTS: u64 = 8;
+/// What is left for ciphertext gives up one part in this many to sums of a server's answers, one to messages that it
+/// receives, and one to headers of segments.
+const PARTS: u64 = 16;
 /// A worker's results likewise: all moments of a batch of shards at a time.
 pub(crate) const RESULTS_PARTS: u64 = 2;
 /// Bytes for plans and sums of all queries together, and as much for messages, if no memory budget is set.
@@ -55,6 +57,8 @@ pub(crate) struct ServerMemory {
     pub(crate) plans: u64,
     /// Messages that are received.
     pub(crate) messages: u64,
+    /// Headers of segments, which are without a limit without a number.
+    pub(crate) headers: Option<u64>,
 }
 
 /// Divides the memory of a server.
@@ -65,17 +69,19 @@ pub(crate) fn of_server(options: &Options) -> Result<ServerMemory, ServeError> {
     let left = options.memory.map(|memory| for_ciphertext(memory, options));
     Ok(match left.transpose()? {
         Some(left) => {
-            let part = left / SUMS_PARTS / 2;
+            let part = left / PARTS;
             ServerMemory {
-                panels: Some(left - 2 * part),
+                panels: Some(left - 3 * part),
                 plans: PLANS + part,
                 messages: MESSAGES + part,
+                headers: Some(HEADERS + part),
             }
         }
         None => ServerMemory {
             panels: None,
             plans: DEFAULT_BUDGET,
             messages: DEFAULT_BUDGET,
+            headers: None,
         },
     })
 }
@@ -345,7 +351,7 @@ fn for_ciphertext(memory: u64, options: &Options) -> Result<u64, ServeError> {
     let buffers = options.data.read_buffers();
     let genomes = genomes_bytes(options);
     let besides = [
-        PROGRAM, PLANS, MESSAGES, buffers, threads, replies, cache, genomes,
+        PROGRAM, HEADERS, PLANS, MESSAGES, buffers, threads, replies, cache, genomes,
     ];
     let besides = besides.into_iter().fold(0, u64::saturating_add);
     match memory.saturating_sub(besides) {
@@ -371,7 +377,8 @@ pub(crate) fn of_worker(
     threads: NonZero<usize>,
     location: &Location,
 ) -> Result<u64, ServeError> {
-    let besides = PROGRAM + PLANS + threads.get() as u64 * THREAD + location.read_buffers();
+    let besides =
+        PROGRAM + HEADERS + PLANS + threads.get() as u64 * THREAD + location.read_buffers();
     match memory.saturating_sub(besides) {
         0 => Err(ServeError::WorkerMemory {
             memory: memory / MIB,

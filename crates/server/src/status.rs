@@ -5,7 +5,7 @@ use oboro_engine::EngineError;
 use oboro_format::ErrorKind;
 use oboro_genome_server::GenomeError;
 use oboro_protocol::{FieldError, RETRY_AFTER_KEY};
-use oboro_store::StoreError;
+use oboro_store::{ResidencyError, StoreError};
 use std::time::Duration;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
@@ -31,6 +31,9 @@ fn for_now(code: Code, told: impl Into<String>, after: Duration) -> Status {
 }
 
 pub(crate) fn of_store(error: &StoreError) -> Status {
+    if let StoreError::Residency(ResidencyError::HeadersInUse { .. }) = error {
+        return busy(error.to_string(), RETRY_SOON);
+    }
     of_kind(error.kind(), error, error.without_paths())
 }
 

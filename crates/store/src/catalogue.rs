@@ -6,7 +6,8 @@
 //! Rows hold encoded manifests, of which this file knows no more than how many bytes they stand for.
 
 use crate::error::{CatalogueError, StoreError};
-use oboro_format::files::{parent, sync_directory, try_writing};
+use crate::store::{CatalogueIdentity, StoreId};
+use oboro_format::files::{io_error, parent, sync_directory, try_writing};
 use oboro_format::{DatasetId, FormatError, Manifest};
 use rusqlite::backup::{Backup, Progress};
 use rusqlite::functions::FunctionFlags;
@@ -15,6 +16,9 @@ use rusqlite::{
     params,
 };
 use std::cell::Cell;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const SCHEMA_VERSION: i64 = 3;
@@ -50,6 +54,10 @@ const SCHEMA: &str = "
     ) STRICT;
     CREATE TABLE tombstone (
         id BLOB PRIMARY KEY NOT NULL CHECK (length(id) = 16)
+    ) STRICT;
+    CREATE TABLE identity (
+        store BLOB NOT NULL CHECK (length(store) = 16),
+        namespace TEXT NOT NULL
     ) STRICT;";
 
 /// What is missing from a catalogue of the first version; rows are as they were.
@@ -141,6 +149,9 @@ impl Record {
 pub(crate) struct Catalogue {
     connection: Connection,
     directory: PathBuf,
+    /// The file that is open, by device and inode; `None` in memory.
+    file: Option<(PathBuf, (u64, u64))>,
+    identity: CatalogueIdentity,
     /// A change failed. It may have happened all the same, without being durable.
     unsettled: Cell<bool>,
     /// How often anything was looked up.
@@ -156,9 +167,12 @@ impl Catalogue {
     /// The version before this one.
     pub(crate) const FIRST: i64 = FIRST_VERSION;
 
-    /// Opens the catalogue, creating an empty one if there is none.
-    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
-        Self::open_file(path).map_err(|error| match error {
+    /// Opens the catalogue of a namespace, creating an empty one if there is none.
+    ///
+    /// # Errors
+    /// A catalogue that is damaged, of another version or of another namespace or store; a disk that fails.
+    pub(crate) fn open(path: &Path, of: &CatalogueIdentity) -> Result<Self, StoreError> {
+        Self::open_file(path, of).map_err(|error| match error {
             StoreError::Catalogue(CatalogueError::Failed { source }) => {
                 explain(parent(path), source)
             }
@@ -166,20 +180,49 @@ impl Catalogue {
         })
     }
 
-    fn open_file(path: &Path) -> Result<Self, StoreError> {
+    fn open_file(path: &Path, of: &CatalogueIdentity) -> Result<Self, StoreError> {
         let mut connection = Connection::open(path)?;
         connection.pragma_update(None, "synchronous", "EXTRA")?;
         let content = check_is_ours(&connection, path)?;
         check_is_present(content, path)?;
         // Whoever sweeps by a catalogue must be able to trust it.
         check_integrity(&connection)?;
-        prepare(&mut connection, content)?;
+        prepare(&mut connection, content, of)?;
         check_columns(&connection)?;
-        Ok(Self::of(connection, path)?)
+        let mut catalogue = Self::of(connection, path, of)?;
+        let identity = inode(path).map_err(io_error("look at", path))?;
+        catalogue.file = Some((path.into(), identity));
+        Ok(catalogue)
+    }
+
+    /// The store and namespace that a catalogue says it belongs to; `None` if it is empty.
+    ///
+    /// # Errors
+    /// A catalogue that is damaged or of another version.
+    pub(crate) fn identity_of(path: &Path) -> Result<Option<CatalogueIdentity>, StoreError> {
+        // Not read-only: a transaction that a crash cut short is rolled back first.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        found_identity(&Connection::open_with_flags(path, flags)?, path)
+    }
+
+    /// The same of an image that came from `from`.
+    ///
+    /// # Errors
+    /// As of [`identity_of`](Self::identity_of).
+    pub(crate) fn identity_of_image(
+        image: &[u8],
+        from: &str,
+    ) -> Result<Option<CatalogueIdentity>, StoreError> {
+        let mut connection = Connection::open_in_memory()?;
+        connection.deserialize_read_exact(MAIN_DB, image, image.len(), true)?;
+        found_identity(&connection, Path::new(from))
     }
 
     /// Reads a catalogue as it is, without changing it: changes are made in memory only.
-    pub(crate) fn read(path: &Path) -> Result<Self, StoreError> {
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open).
+    pub(crate) fn read(path: &Path, of: &CatalogueIdentity) -> Result<Self, StoreError> {
         // Not read-only: a transaction that a crash cut short is rolled back first.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let file = Connection::open_with_flags(path, flags)?;
@@ -187,9 +230,9 @@ impl Catalogue {
         let mut copy = Connection::open_in_memory()?;
         Backup::new(&file, &mut copy)?.step(-1)?;
         check_integrity(&copy)?;
-        prepare(&mut copy, content)?;
+        prepare(&mut copy, content, of)?;
         check_columns(&copy)?;
-        Ok(Self::of(copy, path)?)
+        Self::of(copy, path, of)
     }
 
     /// The bytes of a catalogue in a file, as of the last change that was complete.
@@ -206,12 +249,13 @@ impl Catalogue {
     pub(crate) fn of_image(
         image: &[u8],
         from: &Path,
+        of: &CatalogueIdentity,
     ) -> Result<(Self, Option<Upgraded>), StoreError> {
         let mut connection = Connection::open_in_memory()?;
         connection.deserialize_read_exact(MAIN_DB, image, image.len(), false)?;
         let content = check_is_ours(&connection, from)?;
         check_integrity(&connection)?;
-        prepare(&mut connection, content)?;
+        prepare(&mut connection, content, of)?;
         check_columns(&connection)?;
         let upgraded = match content {
             Content::First => Some(Upgraded {
@@ -221,7 +265,7 @@ impl Catalogue {
             }),
             Content::Nothing | Content::Present => None,
         };
-        Ok((Self::of(connection, from)?, upgraded))
+        Ok((Self::of(connection, from, of)?, upgraded))
     }
 
     /// The catalogue that an image in object storage publishes, as servers have it beside their cache.
@@ -249,10 +293,21 @@ impl Catalogue {
         Ok(said)
     }
 
-    fn of(connection: Connection, path: &Path) -> rusqlite::Result<Self> {
+    /// The catalogue in a database, which must belong to this namespace.
+    fn of(connection: Connection, path: &Path, of: &CatalogueIdentity) -> Result<Self, StoreError> {
+        let found = identity_in(&connection)?;
+        if found != *of {
+            return Err(CatalogueError::Swapped {
+                expected: of.to_string(),
+                found: found.to_string(),
+            }
+            .into());
+        }
         Ok(Self {
             connection,
             directory: parent(path).into(),
+            file: None,
+            identity: found,
             unsettled: Cell::new(false),
             #[cfg(test)]
             lookups: Cell::new(0),
@@ -268,12 +323,16 @@ impl Catalogue {
 
     /// Makes `to` a copy of the catalogue `from`, without its uploads and what was deleted, as of one moment, whatever
     /// another process does to `from`.
-    pub(crate) fn copy_published(from: &Path, to: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn copy_published(
+        from: &Path,
+        to: &Path,
+        of: &CatalogueIdentity,
+    ) -> Result<Self, StoreError> {
         // Not read-only: a transaction that a crash cut short is rolled back first.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let original = Connection::open_with_flags(from, flags)?;
         original.backup(MAIN_DB, to, None::<fn(Progress)>)?;
-        let mut copy = Self::open(to)?;
+        let mut copy = Self::open(to, of)?;
         copy.change(|transaction| {
             transaction.execute_batch(
                 "DELETE FROM upload;
@@ -284,8 +343,13 @@ impl Catalogue {
         Ok(copy)
     }
 
-    /// Checks the file as a whole, not only the part of it in memory.
+    /// Checks the file as a whole, not only the part of it in memory, and that it still has its name.
     pub(crate) fn verify(&self) -> Result<(), StoreError> {
+        if let Some((path, opened)) = &self.file
+            && inode(path).ok() != Some(*opened)
+        {
+            return Err(CatalogueError::Moved.into());
+        }
         self.connection.execute_batch("PRAGMA shrink_memory")?;
         check_integrity(&self.connection)
     }
@@ -543,8 +607,8 @@ impl Catalogue {
         let content = check_is_ours(&theirs, Path::new(from))?;
         check_is_present(content, Path::new(from))?;
         check_integrity(&theirs)?;
-        prepare(&mut theirs, content)?;
-        let theirs = Self::of(theirs, Path::new(from))?;
+        prepare(&mut theirs, content, &self.identity)?;
+        let theirs = Self::of(theirs, Path::new(from), &self.identity)?;
         let (published, deleted) = (theirs.all(Table::Dataset)?, theirs.all(Table::Deleted)?);
         let number = "SELECT max(number) FROM server";
         let server = theirs.connection.query_row(number, [], |row| row.get(0))?;
@@ -660,8 +724,47 @@ fn bytes_of(manifest: &[u8]) -> i64 {
     i64::try_from(segments.saturating_add(manifest.len() as u64)).unwrap_or(i64::MAX)
 }
 
+/// The store and the namespace that a database says it belongs to.
+fn identity_in(connection: &Connection) -> Result<CatalogueIdentity, StoreError> {
+    let sql = "SELECT store, namespace FROM identity";
+    let found = connection.query_row(sql, [], |row| {
+        Ok(CatalogueIdentity {
+            store: StoreId(row.get(0)?),
+            // A damaged name is that of no namespace.
+            namespace: String::from_utf8_lossy(row.get_ref(1)?.as_bytes()?).into_owned(),
+        })
+    });
+    let found = found.optional()?;
+    found.ok_or_else(|| {
+        let problem = "it does not say to which store it belongs".to_owned();
+        CatalogueError::Damaged { problem }.into()
+    })
+}
+
+fn found_identity(
+    connection: &Connection,
+    path: &Path,
+) -> Result<Option<CatalogueIdentity>, StoreError> {
+    let content = check_is_ours(connection, path)?;
+    check_is_present(content, path)?;
+    match content {
+        Content::Nothing => Ok(None),
+        Content::First | Content::Present => identity_in(connection).map(Some),
+    }
+}
+
+/// The file of this name, by device and inode. It is not opened: closing it would give up SQLite's locks.
+fn inode(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = fs::metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
 /// Creates the tables, or brings them from the first version to this one, in one transaction.
-fn prepare(connection: &mut Connection, content: Content) -> Result<(), StoreError> {
+fn prepare(
+    connection: &mut Connection,
+    content: Content,
+    of: &CatalogueIdentity,
+) -> Result<(), StoreError> {
     if content == Content::Present {
         return Ok(());
     }
@@ -675,6 +778,10 @@ fn prepare(connection: &mut Connection, content: Content) -> Result<(), StoreErr
         transaction.execute_batch(UPGRADE)?;
     }
     transaction.execute_batch(SCHEMA)?;
+    transaction.execute(
+        "INSERT INTO identity (store, namespace) VALUES (?1, ?2)",
+        params![of.store.0, of.namespace],
+    )?;
     if content == Content::First {
         transaction.execute_batch(MOVE_ROWS)?;
     }

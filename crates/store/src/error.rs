@@ -3,7 +3,7 @@
 
 use oboro_arena::ArenaError;
 use oboro_format::wording::{
-    ACCESS_GRANT, ACCESS_REVOKE, BACKUP, CACHE, DATA, DATASETS_DELETED, DATASETS_UPLOADS,
+    ACCESS_GRANT, ACCESS_REVOKE, BACKUP, CACHE, COMPACT, DATA, DATASETS_DELETED, DATASETS_UPLOADS,
     DELETE_NOW, INSPECT_VERIFY, MAX_LEN, MEMORY, SCRUB, SERVE, STORE_UPGRADE, TOKEN_NEW, UNDELETE,
     UPLOAD_CANCEL, UPLOAD_KEEP_RECORD,
 };
@@ -236,11 +236,21 @@ pub enum CatalogueError {
     #[error("{} is an SQLite database of another program. Choose another directory for the store.", path.display())]
     Foreign { path: PathBuf },
     #[error(
-        "the store {} has datasets but its catalogue is gone. Restore catalogue.sqlite from a backup, \
-         or move the directory away to begin with an empty store.",
+        "{}/catalogue.sqlite is missing, the catalogue of what is stored there. Restore it from a backup, or move the \
+         directory away to begin with an empty store.",
         path.display()
     )]
     Missing { path: PathBuf },
+    #[error(
+        "the catalogue belongs to {found}, and is in the place of that of {expected}. Nothing was changed. Put each catalogue \
+         back to where it belongs, or restore catalogue.sqlite from a backup of this store."
+    )]
+    Swapped { expected: String, found: String },
+    #[error(
+        "the catalogue was moved, removed or replaced while the server has it open. Move it back, or stop the server and \
+         restore catalogue.sqlite from a backup."
+    )]
+    Moved,
 }
 
 /// Why an upload cannot continue.
@@ -380,10 +390,15 @@ pub enum ObjectStorageError {
     )]
     ObjectsUrl { url: String, reason: String },
     #[error(
-        "another server writes to {url}: this one has lost it and publishes and deletes nothing any more. Let only one \
-         server write there, and start that one again."
+        "another server writes to {url}: this one has lost it and publishes, deletes and grants nothing any more. Let only \
+         one server write there, and start that one again."
     )]
     OtherServer { url: String },
+    #[error(
+        "the storage at {url} cannot keep two servers from undoing each other's changes: {ignored}. Use storage that honours \
+         If-Match and If-None-Match on writes, and leave AWS_CONDITIONAL_PUT at its default."
+    )]
+    NoConditions { url: String, ignored: &'static str },
     #[error(
         "{url} has segments but no catalogue.sqlite. Restore that object from a version or a copy of it, or choose \
          another prefix to begin with an empty store."
@@ -420,6 +435,17 @@ pub enum ResidencyError {
     )]
     Budget { needed: u64, capacity: u64 },
     #[error(
+        "the headers of this dataset's segments take {needed} bytes of memory, and this server has {limit} for those of all \
+         questions. Make fewer segments of it (`{COMPACT}`) and upload it, or ask its operator to raise {MEMORY} by {}.",
+        16 * (needed - limit)
+    )]
+    Headers { needed: u64, limit: u64 },
+    #[error(
+        "the {limit} bytes that this server has for headers of segments are in use by other questions. Try again when they \
+         have ended, or ask its operator to raise {MEMORY}."
+    )]
+    HeadersInUse { limit: u64 },
+    #[error(
         "cannot start the threads that read ciphertext: {source}. Check the limits of this process."
     )]
     Reader { source: io::Error },
@@ -451,7 +477,12 @@ impl StoreError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Format(error) => error.kind(),
-            Self::Catalogue(CatalogueError::Damaged { .. })
+            Self::Catalogue(
+                CatalogueError::Damaged { .. }
+                | CatalogueError::Missing { .. }
+                | CatalogueError::Swapped { .. }
+                | CatalogueError::Moved,
+            )
             | Self::DamagedNote { .. }
             | Self::DamagedGrants { .. } => ErrorKind::DataLoss,
             Self::Catalogue(
@@ -496,8 +527,8 @@ impl StoreError {
                     .to_owned()
             }
             Self::Object(ObjectStorageError::OtherServer { .. }) => {
-                "another server writes to the object storage of this one, which publishes and deletes nothing any \
-                 more. Ask the operator to let only one server write there."
+                "another server writes to the object storage of this one, which publishes, deletes and grants nothing \
+                 any more. Ask the operator to let only one server write there."
                     .to_owned()
             }
             _ => self.to_string(),
@@ -547,7 +578,7 @@ impl ObjectStorageError {
         match self {
             Self::Unavailable { .. } => ErrorKind::Unavailable,
             Self::ObjectsUrl { .. } => ErrorKind::InvalidArgument,
-            Self::OtherServer { .. } => ErrorKind::FailedPrecondition,
+            Self::OtherServer { .. } | Self::NoConditions { .. } => ErrorKind::FailedPrecondition,
             Self::CatalogueObjectMissing { .. } | Self::IsCache { .. } | Self::IsNoCache { .. } => {
                 ErrorKind::Internal
             }
@@ -558,7 +589,10 @@ impl ObjectStorageError {
 impl ResidencyError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Memory { .. } | Self::Budget { .. } => ErrorKind::MemoryFull,
+            Self::Memory { .. }
+            | Self::Budget { .. }
+            | Self::Headers { .. }
+            | Self::HeadersInUse { .. } => ErrorKind::MemoryFull,
             Self::Reader { .. } => ErrorKind::Internal,
             Self::Placement { .. } => ErrorKind::InvalidArgument,
         }

@@ -5,11 +5,13 @@
 //! what has arrived. Without a budget nothing is ever evicted.
 
 mod fair_queue;
+mod headers;
 mod ledger;
 mod permits;
 mod reader;
 mod tier;
 
+pub(crate) use headers::{HeaderCharge, open_bytes};
 pub use ledger::{PanelKey, Reads, Residency, WorkUnit};
 pub use tier::{Arrival, Listener, Stream};
 pub(crate) use tier::{OpenSegment, Tier};

@@ -6,7 +6,7 @@
 use crate::error::StoreError;
 use crate::location::{Location, dataset_path, home_of, prefix_of, segment_path};
 use crate::placement::Placement;
-use crate::residency::Tier;
+use crate::residency::{Tier, open_bytes};
 use crate::snapshot::{Snapshot, segments_of};
 use crate::source::StoredSegment;
 use crate::source::object::{Cache, Objects};
@@ -19,6 +19,8 @@ use std::sync::Arc;
 
 /// Versions that stay open, with their panels in memory.
 const OPEN_SNAPSHOTS: usize = 4;
+/// What open segments take at most besides panels, unless those of one version take more.
+const OPEN_BYTES: u64 = 16 << 20;
 
 /// The segments of a store that another process owns. All methods may be called from any thread.
 pub struct SharedStore {
@@ -109,16 +111,21 @@ impl SharedStore {
         }
         let older = open.iter().rfind(|it| is_of_dataset(it)).map(|it| &**it);
         let segments = segments_of(&manifest, older, |index| {
+            let charge = self.tier.headers().charge(open_bytes(&manifest, index));
             self.tier.register(
                 &owner,
                 self.segment(namespace, &manifest, index)?,
                 Arc::clone(&homes),
+                charge,
             )
         })?;
         let snapshot = Snapshot::new(namespace.into(), name.into(), manifest, segments, homes);
         let snapshot = Arc::new(snapshot);
         open.push_back(Arc::clone(&snapshot));
-        if open.len() > OPEN_SNAPSHOTS {
+        // The version that is asked for stays.
+        while open.len() > OPEN_SNAPSHOTS
+            || open.len() > 1 && self.tier.headers().used() > OPEN_BYTES
+        {
             open.pop_front();
         }
         Ok(snapshot)

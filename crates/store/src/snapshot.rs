@@ -25,7 +25,7 @@ pub struct Snapshot {
     segments: Vec<Arc<OpenSegment>>,
     homes: Arc<Homes>,
     ring: OnceLock<Arc<Ring>>,
-    /// Bytes of the headers of its segments in memory.
+    /// Bytes of its segments in memory besides panels.
     header_bytes: u64,
     used: Mutex<Instant>,
 }
@@ -62,7 +62,7 @@ impl Snapshot {
         homes: Arc<Homes>,
     ) -> Self {
         let root = manifest.root();
-        let bytes = |segment: &Arc<OpenSegment>| segment.file().header().bytes();
+        let bytes = |segment: &Arc<OpenSegment>| segment.open_bytes();
         Self {
             namespace,
             header_bytes: segments.iter().map(bytes).sum(),
@@ -76,7 +76,7 @@ impl Snapshot {
         }
     }
 
-    /// Bytes of the headers of its segments, which are in memory.
+    /// Bytes of its segments in memory besides panels: mostly their headers.
     pub(crate) fn header_bytes(&self) -> u64 {
         self.header_bytes
     }

@@ -16,8 +16,8 @@ use crate::snapshot::{Snapshot, segments_of};
 use crate::source::StoredSegment;
 use crate::source::object::{Cache, Objects, Requested};
 use oboro_format::files::{
-    Lock, ensure_directories, ensure_directory, exists, io_error, lock, names, partial_path,
-    remove_if_there, rename_durably, sweep, sync_directory,
+    Lock, ensure_directories, ensure_directory, exists, if_there, io_error, length_if_there, lock,
+    names, partial_path, read_if_there, remove_if_there, rename_durably, sweep, sync_directory,
 };
 use oboro_format::{
     Corruption, DatasetId, DatasetInfo, Digest, FormatError, MAX_NAME_CHARS, Manifest, Roles,
@@ -33,16 +33,18 @@ use std::iter;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use namespaces::Namespaces;
-use snapshots::Snapshots;
+use recovery::RECOVERY;
+use snapshots::AllSnapshots;
 use sweep::{is_forgotten, sweep_all};
 
 pub use access::{Access, Resolved, Visible};
 pub use backup::{BackedUp, backup, backup_with};
 pub use grants::Grant;
+pub(crate) use identity::{CatalogueIdentity, StoreId};
 pub use namespaces::namespaces_in;
 pub use policy::{Policy, Quota};
 pub use receiver::SegmentReceiver;
@@ -54,11 +56,12 @@ pub use reports::{
 pub use scrub::{Scrub, ScrubbedPart};
 pub use upgrade::{Upgraded, undo_upgrade, upgrade};
 
+/// The file of them.
+const RESERVE: &str = "reserve";
+/// The directory of datasets that the catalogue does not know.
+const UNKNOWN: &str = "unknown";
 /// Bytes set aside so that a full disk can still take the changes of the catalogue that free space.
 const RESERVE_BYTES: usize = 256 << 10;
-
-/// Where headers of segments of a namespace take more bytes than this, snapshots that nobody uses are forgotten.
-const HEADER_BYTES: u64 = 64 << 20;
 
 /// Encrypted datasets in a directory, or in object storage, in namespaces that know nothing of each other: each has a
 /// catalogue, files and a lock of its own. All methods may be called from any thread.
@@ -70,14 +73,15 @@ pub struct Store {
 /// What all namespaces of a store share.
 struct Common {
     home: PathBuf,
+    id: StoreId,
     placement: Placement,
     /// Ciphertext in memory.
     tier: Arc<Tier>,
     /// If the directory is a cache: what namespaces are below.
     objects: Option<Arc<Cache>>,
     policy: RwLock<Policy>,
-    /// How many namespaces are open: they share what idle snapshots may take.
-    opened: AtomicU64,
+    /// Locked after the state of a namespace, if both are.
+    snapshots: Mutex<AllSnapshots>,
     /// Held as long as anything may still write.
     _lock: Lock,
 }
@@ -93,9 +97,7 @@ struct Namespace {
     unsound: Mutex<HashSet<PathBuf>>,
     /// Datasets of which recovery copies are being received.
     keeping: Mutex<HashSet<DatasetId>>,
-    /// Locked before `snapshots`, if both are.
     state: Mutex<State>,
-    snapshots: Mutex<Snapshots>,
 }
 
 struct State {
@@ -112,16 +114,17 @@ impl Namespace {
     /// Opens a namespace as it is.
     fn open(common: &Arc<Common>, name: Arc<str>) -> Result<Self, StoreError> {
         let home = home_of(&common.home, &name);
+        let identity = CatalogueIdentity::new(common.id, &name);
         ensure_directories(&home)?;
         let (remote, catalogue) = match &common.objects {
             None => {
                 check_is_no_cache(&home)?;
                 has_catalogue(&home)?;
-                (None, Catalogue::open(&home.join(CATALOGUE))?)
+                (None, Catalogue::open(&home.join(CATALOGUE), &identity)?)
             }
             Some(cache) => {
                 let cache = cache.below(&prefix_of(&name));
-                let (remote, catalogue) = Remote::open(cache, &home)?;
+                let (remote, catalogue) = Remote::open(cache, &home, &identity)?;
                 (Some(remote), catalogue)
             }
         };
@@ -147,7 +150,6 @@ impl Namespace {
                 touched: HashMap::new(),
                 outdated: HashSet::new(),
             }),
-            snapshots: Mutex::default(),
         }
     }
 
@@ -197,7 +199,7 @@ impl Namespace {
     }
 
     fn reserve(&self) -> PathBuf {
-        self.home.join("reserve")
+        self.home.join(RESERVE)
     }
 
     /// The offset at which an upload can resume a partial file. A file longer than the segment is not part of it.
@@ -369,6 +371,11 @@ impl Store {
         self.namespaces.get(DEFAULT_NAMESPACE).unwrap()
     }
 
+    /// Limits the memory of open segments besides panels: headers, mostly.
+    pub fn limit_headers(&self, bytes: u64) {
+        self.namespaces.common().tier.headers().set_limit(bytes);
+    }
+
     /// Changes what is kept, and for how long.
     pub fn set_policy(&self, policy: Policy) {
         *self.namespaces.common().policy.write() = policy;
@@ -455,11 +462,6 @@ impl Store {
 }
 
 impl Common {
-    /// Bytes of headers that idle snapshots of one namespace may take.
-    fn idle_bytes(&self) -> u64 {
-        HEADER_BYTES / self.opened.load(Ordering::Relaxed).max(1)
-    }
-
     /// Takes the directory, or the cache of objects. `alternative` names what else to choose if another process has it.
     fn open(
         location: &Location,
@@ -479,16 +481,18 @@ impl Common {
                 url, cache_bytes, ..
             } => {
                 let objects = Objects::open(url, placement.threads())?;
+                objects.check_conditions()?;
                 Some(Arc::new(Cache::new(objects, *cache_bytes)))
             }
         };
         Ok(Self {
             home: home.into(),
+            id: StoreId::of(home, objects.as_ref().map(|it| it.objects()))?,
             placement,
             tier,
             objects,
             policy: RwLock::default(),
-            opened: AtomicU64::new(0),
+            snapshots: Mutex::default(),
             _lock: lock,
         })
     }
@@ -513,23 +517,29 @@ impl State {
 
 /// The length of a file, `None` if it does not exist.
 fn length(path: &Path) -> Result<Option<u64>, StoreError> {
-    match fs::metadata(path) {
-        Ok(metadata) => Ok(Some(metadata.len())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(io_error("look at", path)(error).into()),
-    }
+    Ok(length_if_there(path)?)
 }
 
-/// Whether there is a catalogue. Datasets without one are an error: sweeping would remove them.
+/// Whether there is a catalogue. A directory that had one is an error without it: sweeping would remove what is there, and
+/// deleted datasets could be uploaded again.
 fn has_catalogue(directory: &Path) -> Result<bool, StoreError> {
     match length(&directory.join(CATALOGUE))? {
         Some(1..) => Ok(true),
-        _ if holds_anything(&directory.join(SEGMENTS))? => Err(CatalogueError::Missing {
+        _ if had_catalogue(directory)? => Err(CatalogueError::Missing {
             path: directory.into(),
         }
         .into()),
         _ => Ok(false),
     }
+}
+
+/// Whether a namespace was opened in a directory: its catalogue comes before everything else but notes, which operators
+/// copy. The directory of an owner's dataset has segments as well.
+fn had_catalogue(directory: &Path) -> Result<bool, StoreError> {
+    let later = [SEGMENTS, RECOVERY, UNKNOWN, RESERVE];
+    let mut later = later.into_iter().map(|name| exists(&directory.join(name)));
+    Ok(!exists(&directory.join("head"))?
+        && later.try_fold(false, |any, it| Ok::<_, FormatError>(any | it?))?)
 }
 
 /// Refuses an owner's dataset, and a list of several directories, which earlier programs took.
@@ -562,12 +572,6 @@ fn check_is_store(directory: &Path) -> Result<(), StoreError> {
     }
 }
 
-fn holds_anything(directory: &Path) -> Result<bool, StoreError> {
-    Ok(names(directory)?
-        .iter()
-        .any(|name| name.parse::<DatasetId>().is_ok()))
-}
-
 fn remove_dataset(directory: &Path) -> Result<(), StoreError> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -589,6 +593,7 @@ mod descriptors;
 #[cfg(all(test, target_os = "linux"))]
 mod failures;
 mod grants;
+mod identity;
 mod import;
 mod namespaces;
 mod policy;

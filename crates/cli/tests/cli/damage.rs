@@ -347,12 +347,9 @@ fn catalogues() {
     catalogue.damage(|bytes| bytes[..16].fill(b'x'));
     refused(&["catalogue", "damaged", "Check the disk and restore"]);
     catalogue.damage(|bytes| bytes.truncate(0));
-    refused(&[
-        "its catalogue is gone",
-        "Restore catalogue.sqlite from a backup",
-    ]);
+    refused(&["catalogue.sqlite is missing", "Restore it from a backup"]);
     fs::remove_file(&catalogue.path).unwrap();
-    refused(&["its catalogue is gone", "move the directory away"]);
+    refused(&["catalogue.sqlite is missing", "move the directory away"]);
 
     // A manifest inside it: only its own dataset is affected.
     let manifest = manifest_of(&catalogue.bytes, &owner.path("rows.oboro/head"));

@@ -67,7 +67,7 @@ impl Setting {
         self.owner.json("upload rows.oboro");
     }
 
-    /// The names of all objects, without temporary files of interrupted writes in a directory.
+    /// The names of all objects, without those of the store as a whole and temporary files of interrupted writes in a directory.
     fn names(&self) -> Vec<String> {
         let mut open = vec![self.objects()];
         let mut names = Vec::new();
@@ -84,7 +84,7 @@ impl Setting {
                 }
             }
         }
-        names.retain(|name| !name.contains('#'));
+        names.retain(|name| !name.contains('#') && name != "grants" && name != "identity");
         names.sort();
         names
     }

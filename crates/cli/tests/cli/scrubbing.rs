@@ -23,6 +23,46 @@ fn published(transactions: u64) -> (Home, Home, Server, PathBuf) {
     (owner, operator, server, segment)
 }
 
+#[test]
+fn a_namespace_without_its_own_catalogue_is_damaged() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    owner.write("token", operator.token("ward"));
+    let server = operator.serve("--tokens tokens");
+    owner.talk_to(server.url());
+    owner.write_fimi("rows.dat", &random_baskets(100, 4, 128));
+    owner.json("encrypt rows.dat --max-len 2");
+    owner.json("upload rows.oboro --token-file token");
+    server.kill();
+    operator.json("scrub data");
+    let catalogue = operator.path("data/namespaces/ward/catalogue.sqlite");
+    let own = operator.path("data/catalogue.sqlite");
+    std::fs::remove_file(&catalogue).unwrap();
+    let damaged = |phrases: &[&str]| {
+        let found = finds(&operator, "scrub data");
+        assert_eq!(found["damaged_parts"], 1);
+        let damage = &found["damaged"][0];
+        says(
+            damage["path"].as_str().unwrap(),
+            &["data/namespaces/ward/catalogue.sqlite"],
+        );
+        says(damage["problem"].as_str().unwrap(), phrases);
+        operator.refused("backup data copy");
+    };
+    damaged(&["is missing", "from a backup"]);
+    std::os::unix::fs::symlink("unmounted", &catalogue).unwrap();
+    damaged(&["symbolic link to something that is not there"]);
+    std::fs::remove_file(&catalogue).unwrap();
+    std::fs::copy(&own, &catalogue).unwrap();
+    damaged(&[
+        "belongs to namespace \"default\"",
+        "that of namespace \"ward\"",
+    ]);
+    let server = operator.serve("--tokens tokens");
+    owner.talk_to(server.url());
+    let refused = owner.refused("datasets --token-file token");
+    says(&refused, &["belongs to namespace"]);
+}
+
 const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat --trust-server";
 
 /// Runs a scrub that must find damage; returns its JSON.

@@ -6,6 +6,7 @@
 //! [ledger](super::ledger) decides which panels are loaded: they are read, checked and unpacked, or expanded from their
 //! seeds, by the [reader](super::reader)'s threads. A caller opens a [`Stream`] and is told as its units arrive.
 
+use super::headers::{HeaderCharge, Headers};
 use super::ledger::{
     Action, Key, Ledger, PanelKey, Plan, ReadCounters, Reads, Residency, StreamId, WorkUnit,
 };
@@ -54,6 +55,7 @@ pub(crate) struct Tier {
     /// Arenas that all segments share, by node, or one; `None` with no budget: then each segment has its own.
     arenas: Option<Arc<[Arena]>>,
     state: Mutex<State>,
+    headers: Arc<Headers>,
     reader: Reader,
     /// Bounds the threads that unpack or expand, wherever the bytes come from.
     unpacking: Permits,
@@ -92,7 +94,7 @@ struct StreamedSegment {
 }
 
 /// A panel, if it is in memory.
-type PanelCell = RwLock<Option<Arc<Panel>>>;
+pub(super) type PanelCell = RwLock<Option<Arc<Panel>>>;
 
 /// How the file of a segment uses the system's cache.
 enum FileToRead {
@@ -166,11 +168,17 @@ impl StreamedSegment {
 pub(crate) struct OpenSegment {
     tier: Arc<Tier>,
     segment: Arc<StreamedSegment>,
+    charge: HeaderCharge,
 }
 
 impl OpenSegment {
     pub(crate) fn file(&self) -> &StoredSegment {
         &self.segment.segment
+    }
+
+    /// Bytes in memory besides panels.
+    pub(crate) fn open_bytes(&self) -> u64 {
+        self.charge.bytes()
     }
 
     /// A panel that a stream holds, or that is cached; `None` if it is not in memory.
@@ -304,6 +312,7 @@ impl Tier {
         Ok(Self {
             arenas: shared.transpose()?,
             state: Mutex::new(state),
+            headers: Headers::new(),
             reader: Reader::idle(placement.threads()),
             unpacking: Permits::new(placement.threads().len()),
             buffers: Mutex::default(),
@@ -325,12 +334,18 @@ impl Tier {
         self.state.lock().ledger.residency()
     }
 
-    /// Adds a segment of an owner; none of its panels is read yet.
+    /// The budget of what segments take while they are open.
+    pub(crate) fn headers(&self) -> &Arc<Headers> {
+        &self.headers
+    }
+
+    /// Adds a segment of an owner, for which `charge` was reserved; none of its panels is read yet.
     pub(crate) fn register(
         self: &Arc<Self>,
         owner: &Arc<str>,
         segment: StoredSegment,
         homes: Arc<Homes>,
+        charge: HeaderCharge,
     ) -> Result<OpenSegment, StoreError> {
         self.ensure_buffers(buffer_bytes(&segment))?;
         let description = segment.description();
@@ -354,6 +369,7 @@ impl Tier {
         Ok(OpenSegment {
             tier: Arc::clone(self),
             segment,
+            charge,
         })
     }
 

@@ -16,6 +16,7 @@ use object_store::{
     WriteMultipart,
 };
 use oboro_arena::CpuAssignment;
+use oboro_format::Digest;
 use std::error::Error;
 use std::fs::{self, File};
 use std::io::Read;
@@ -58,6 +59,12 @@ fn retries() -> RetryConfig {
     }
 }
 
+/// A file on its way into an object.
+enum Begun {
+    Small(Vec<u8>),
+    Large(WriteMultipart),
+}
+
 /// Why an object could not be read or written.
 #[derive(Debug, Clone)]
 pub(crate) enum ObjectError {
@@ -92,9 +99,77 @@ pub(crate) enum PutError {
     Uncertain(ObjectError),
 }
 
+/// An object that one server at a time replaces, as this one left it.
+pub(crate) struct OwnedObject {
+    name: &'static str,
+    /// `None`: it has never existed.
+    version: Option<UpdateVersion>,
+    /// What requests with unknown outcome may have written.
+    unsure: Vec<Digest>,
+}
+
+impl OwnedObject {
+    /// An object that was found in this version.
+    pub(crate) fn new(name: &'static str, version: Option<UpdateVersion>) -> Self {
+        let unsure = Vec::new();
+        Self {
+            name,
+            version,
+            unsure,
+        }
+    }
+
+    /// Replaces the object, unless another server did.
+    ///
+    /// # Errors
+    /// Another server has it; storage out of reach.
+    pub(crate) fn write(&mut self, objects: &Objects, bytes: Vec<u8>) -> Result<(), StoreError> {
+        let digest = Digest::of(&bytes);
+        let mut written = objects.replace(self.name, bytes.clone(), self.version.clone());
+        if let Err(PutError::Changed) = written
+            && let Ok((found, version)) = objects.get(self.name)
+            && self.unsure.contains(&Digest::of(&found))
+        {
+            written = objects.replace(self.name, bytes, Some(version));
+        }
+        match written {
+            Ok(version) => {
+                self.version = Some(version);
+                self.unsure.clear();
+                Ok(())
+            }
+            Err(PutError::Changed) => Err(objects.other_server()),
+            Err(PutError::Uncertain(error)) => {
+                self.unsure.push(digest);
+                Err(objects.failed(self.name, &error))
+            }
+        }
+    }
+
+    /// Checks that no other server has replaced the object.
+    ///
+    /// # Errors
+    /// One has; storage out of reach.
+    pub(crate) fn check(&self, objects: &Objects) -> Result<(), StoreError> {
+        let found = objects.version_of(self.name);
+        let found = found.map_err(|error| objects.failed(self.name, &error))?;
+        let tag = |version: &Option<UpdateVersion>| Some(version.as_ref()?.e_tag.clone());
+        if tag(&found) == tag(&self.version) {
+            return Ok(());
+        }
+        match objects.get(self.name) {
+            Ok((bytes, _)) if self.unsure.contains(&Digest::of(&bytes)) => Ok(()),
+            Ok(_) | Err(ObjectError::Missing) => Err(objects.other_server()),
+            Err(error) => Err(objects.failed(self.name, &error)),
+        }
+    }
+}
+
 /// The objects below one prefix.
 pub(crate) struct Objects {
     store: Arc<dyn ObjectStore>,
+    /// Of a directory: locked while an object is compared and replaced, which takes two steps there.
+    directory: Option<Arc<Path>>,
     prefix: String,
     url: String,
     /// What the names of these objects begin with below the prefix: nothing, or directories and a slash.
@@ -210,13 +285,47 @@ impl Objects {
     /// # Errors
     /// Another URL, invalid settings (`AWS_*`), a directory that cannot be made.
     pub(crate) fn open(url: &str, threads: &Arc<[CpuAssignment]>) -> Result<Self, StoreError> {
-        let (store, prefix): (Arc<dyn ObjectStore>, &str) = match Named::by(url)? {
-            Named::Bucket { store, prefix } => (Arc::new(*store), prefix),
-            Named::Directory(directory) => (Arc::new(made(directory, url)?), ""),
+        type Found<'a> = (Arc<dyn ObjectStore>, &'a str, Option<Arc<Path>>);
+        let (store, prefix, directory): Found<'_> = match Named::by(url)? {
+            Named::Bucket { store, prefix } => (Arc::new(*store), prefix, None),
+            Named::Directory(directory) => {
+                (Arc::new(made(directory, url)?), "", Some(directory.into()))
+            }
         };
         let url = url.trim_end_matches('/');
-        Self::of(store, prefix, url, threads)
-            .map_err(|source| ResidencyError::Reader { source }.into())
+        let opened = Self::of(store, prefix, url, threads);
+        let opened = opened.map_err(|source| ResidencyError::Reader { source })?;
+        Ok(Self {
+            directory,
+            ..opened
+        })
+    }
+
+    /// Checks that storage honours the conditions of writes: without them two servers would undo each other's changes.
+    ///
+    /// # Errors
+    /// It ignores them or has them turned off; it is out of reach.
+    pub(crate) fn check_conditions(&self) -> Result<(), StoreError> {
+        if self.directory.is_some() {
+            return Ok(());
+        }
+        let name = format!("conditions-{:016x}", getrandom::u64().unwrap_or_default());
+        let (store, path) = (Arc::clone(&self.store), self.path(&name));
+        let tried = self.wait(async move {
+            let tried = try_conditions(&*store, &path).await;
+            // Best effort: nobody reads it.
+            let _ = store.delete(&path).await;
+            tried
+        });
+        match tried {
+            Ok(None) => Ok(()),
+            Ok(Some(ignored)) => Err(ObjectStorageError::NoConditions {
+                url: self.url.clone(),
+                ignored,
+            }
+            .into()),
+            Err(error) => Err(self.failed(&name, &error)),
+        }
     }
 
     fn of(
@@ -239,6 +348,7 @@ impl Objects {
             .build()?;
         Ok(Self {
             store,
+            directory: None,
             prefix: prefix.into(),
             url: url.into(),
             below: String::new(),
@@ -253,6 +363,7 @@ impl Objects {
     pub(crate) fn below(&self, below: &str) -> Self {
         Self {
             store: Arc::clone(&self.store),
+            directory: self.directory.clone(),
             prefix: self.prefix.clone(),
             url: self.url.clone(),
             below: format!("{}{below}", self.below),
@@ -298,6 +409,14 @@ impl Objects {
             }
             ObjectError::Unreachable(cause) => self.unavailable(name, cause),
         }
+    }
+
+    /// The error of an object that another server has written.
+    pub(crate) fn other_server(&self) -> StoreError {
+        ObjectStorageError::OtherServer {
+            url: self.url().into(),
+        }
+        .into()
     }
 
     fn path(&self, name: &str) -> ObjectPath {
@@ -354,12 +473,22 @@ impl Objects {
         });
     }
 
-    /// Writes a file's bytes as an object, replacing one that exists.
-    pub(crate) fn put_file(&self, name: &str, mut file: File) -> Result<(), ObjectError> {
+    /// Writes a file's bytes as an object, replacing one that exists, unless `check` fails right before it would appear.
+    ///
+    /// # Errors
+    /// That of `check`; an object that another server wrote meanwhile; a file that cannot be read; storage out of reach.
+    pub(crate) fn put_file(
+        &self,
+        name: &str,
+        mut file: File,
+        check: impl FnOnce() -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let failed = |error: ObjectError| self.failed(name, &error);
         let (store, path) = (Arc::clone(&self.store), self.path(name));
         let turn = Arc::clone(&self.turn);
-        let put = self.wait(async move {
-            let _turn = turn.acquire().await;
+        let was = self.version_of(name).map_err(failed)?;
+        let begun = self.wait(async move {
+            let turn = turn.acquire_owned().await;
             let unread = |error: std::io::Error| ObjectError::Unreachable(error.to_string());
             let length = file.metadata().map_err(unread)?.len();
             let failed = |error| ObjectError::of(&error);
@@ -370,11 +499,7 @@ impl Objects {
                 read.map_err(unread).map(|_| bytes)
             };
             if length <= chunk {
-                return store
-                    .put(&path, next()?.into())
-                    .await
-                    .map(drop)
-                    .map_err(failed);
+                return Ok((Begun::Small(next()?), turn));
             }
             let upload = store.put_multipart(&path).await.map_err(failed)?;
             let mut upload = WriteMultipart::new_with_chunk_size(upload, chunk as usize);
@@ -396,17 +521,42 @@ impl Objects {
                     return Err(error);
                 }
             }
-            upload.finish().await.map(drop).map_err(failed)
+            Ok((Begun::Large(upload), turn))
         });
-        self.traffic.count(put)
+        let (begun, _turn) = self.traffic.count(begun).map_err(failed)?;
+        let checked = check();
+        match (begun, checked) {
+            (Begun::Small(bytes), Ok(())) => match self.replace(name, bytes, was) {
+                Ok(_) => Ok(()),
+                Err(PutError::Changed) => Err(self.other_server()),
+                Err(PutError::Uncertain(error)) => Err(failed(error)),
+            },
+            (Begun::Large(upload), Ok(())) => {
+                let put = self.wait(async move { upload.finish().await.map(drop) });
+                let put = put.map_err(|error| ObjectError::of(&error));
+                self.traffic.count(put).map_err(failed)
+            }
+            (Begun::Small(_), Err(error)) => Err(error),
+            (Begun::Large(upload), Err(error)) => {
+                let _ = self.wait(async move { upload.abort().await });
+                Err(error)
+            }
+        }
     }
 
-    /// Writes a small object, replacing one that exists.
-    pub(crate) fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), ObjectError> {
+    /// The version of an object; `None` if there is none.
+    pub(crate) fn version_of(&self, name: &str) -> Result<Option<UpdateVersion>, ObjectError> {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
-        let put = self.wait(async move { store.put(&path, bytes.into()).await.map(drop) });
-        self.traffic
-            .count(put.map_err(|error| ObjectError::of(&error)))
+        let found = self.wait(async move { store.head(&path).await });
+        let found = found.map_err(|error| ObjectError::of(&error));
+        match self.traffic.count(found) {
+            Ok(meta) => Ok(Some(UpdateVersion {
+                e_tag: meta.e_tag,
+                version: meta.version,
+            })),
+            Err(ObjectError::Missing) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Asks for an object that must exist, to see whether storage answers, which it has some seconds for.
@@ -445,6 +595,15 @@ impl Objects {
         was: Option<UpdateVersion>,
     ) -> Result<UpdateVersion, PutError> {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
+        let unlocked = |error: std::io::Error| {
+            PutError::Uncertain(ObjectError::Unreachable(error.to_string()))
+        };
+        let lock = |directory: &Arc<Path>| {
+            let opened = File::open(directory)?;
+            opened.lock().map(|()| opened)
+        };
+        let locked = self.directory.as_ref().map(lock).transpose();
+        let _lock = locked.map_err(unlocked)?;
         self.wait(async move { replace(&*store, &path, bytes, was).await })
     }
 
@@ -530,6 +689,34 @@ async fn length(store: &dyn ObjectStore, path: &ObjectPath) -> Option<u64> {
     Some(found.ok()?.ok()?.size)
 }
 
+/// Tries writes whose conditions do not hold; which kind of condition is ignored, if any.
+async fn try_conditions(
+    store: &dyn ObjectStore,
+    path: &ObjectPath,
+) -> Result<Option<&'static str>, ObjectError> {
+    use object_store::Error::{AlreadyExists, NotImplemented, Precondition};
+    let put = |mode: PutMode, bytes: &'static [u8]| {
+        store.put_opts(path, bytes.into(), PutOptions::from(mode))
+    };
+    let first = match put(PutMode::Create, b"1").await {
+        Ok(first) => UpdateVersion::from(first),
+        Err(NotImplemented { .. }) => return Ok(Some("conditional writes are turned off")),
+        Err(error) => return Err(ObjectError::of(&error)),
+    };
+    match put(PutMode::Create, b"2").await {
+        Err(AlreadyExists { .. } | Precondition { .. }) => {}
+        Ok(_) => return Ok(Some("it ignores If-None-Match")),
+        Err(error) => return Err(ObjectError::of(&error)),
+    }
+    let replaced = put(PutMode::Update(first.clone()), b"3").await;
+    replaced.map_err(|error| ObjectError::of(&error))?;
+    match put(PutMode::Update(first), b"4").await {
+        Err(AlreadyExists { .. } | Precondition { .. }) => Ok(None),
+        Ok(_) => Ok(Some("it ignores If-Match")),
+        Err(error) => Err(ObjectError::of(&error)),
+    }
+}
+
 async fn replace(
     store: &dyn ObjectStore,
     path: &ObjectPath,
@@ -553,7 +740,7 @@ async fn replace(
             Ok(_) => Err(PutError::Changed),
             Err(error) => Err(PutError::Uncertain(ObjectError::of(&error))),
         },
-        // Directories have no atomic compare-and-write.
+        // A directory, which is locked meanwhile.
         Err(NotImplemented { .. }) => {
             let found = store.head(path).await;
             if !was.is_some_and(|was| found.is_ok_and(|found| found.e_tag == was.e_tag)) {

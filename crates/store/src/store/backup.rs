@@ -86,6 +86,8 @@ fn begin(directory: &Path, target: &Path) -> Result<(PathBuf, PathBuf, Lock), St
 /// Copies all namespaces, and then what their owners granted: of what is granted later, nothing is copied.
 fn copy_store(from: &Path, to: &Path, progress: &dyn Fn(u64, u64)) -> Result<BackedUp, StoreError> {
     grants::copy_grants(from, to)?;
+    let id = StoreId::of(from, None)?;
+    id.keep(to, None)?;
     remove_dataset(&to.join(NAMESPACES))?;
     let mut all = BackedUp::default();
     for name in namespaces::namespaces_in(from)? {
@@ -98,6 +100,7 @@ fn copy_store(from: &Path, to: &Path, progress: &dyn Fn(u64, u64)) -> Result<Bac
         let before = all.bytes;
         let progress = |bytes, total| progress(before + bytes, before + total);
         let copied = Copying {
+            identity: CatalogueIdentity::new(id, &name),
             from: &from,
             to: &to,
             progress: &progress,
@@ -122,6 +125,7 @@ fn is_of_a_backup(directory: &Path) -> Result<bool, StoreError> {
 type Gone = Option<(Digest, StoreError)>;
 
 struct Copying<'a> {
+    identity: CatalogueIdentity,
     from: &'a Path,
     to: &'a Path,
     progress: &'a dyn Fn(u64, u64),
@@ -161,7 +165,8 @@ impl Copying<'_> {
     /// Copies the catalogue as of one moment, without uploads in progress; returns its content.
     fn copy_catalogue(&self) -> Result<Vec<Manifest>, StoreError> {
         let copy = self.to.join(CATALOGUE);
-        let mut copy = Catalogue::copy_published(&self.from.join(CATALOGUE), &copy)?;
+        let mut copy =
+            Catalogue::copy_published(&self.from.join(CATALOGUE), &copy, &self.identity)?;
         let mut published = Vec::new();
         for record in copy.all(Table::Dataset)? {
             let manifest = stored_manifest(&record)?;

@@ -3,7 +3,9 @@
 
 use super::rewritten::is_newer;
 use super::*;
+use crate::residency::open_bytes;
 use oboro_format::Role;
+use std::cell::RefCell;
 
 /// The most bytes of all manifests of a namespace: what reads them all, when the server starts for one, takes a few times as
 /// much memory.
@@ -337,7 +339,7 @@ impl Namespace {
         sync_directory(&self.dataset(dataset))?;
         let made = self.make(&mut state.catalogue, Change::Publish(dataset));
         // Whether it was made or not: the next question looks.
-        self.snapshots.lock().forget_name(&pending.name);
+        self.snapshots().forget_name(&pending.name);
         made?;
         self.finish(&mut state, manifest, published.as_ref())
     }
@@ -359,7 +361,7 @@ impl Namespace {
             let only_appended =
                 |before: &Manifest| noted.as_ref() == Some(before) && !manifest.replaces(before);
             if !before.is_some_and(only_appended) {
-                self.snapshots.lock().forget(dataset);
+                self.snapshots().forget(dataset);
                 let numbers = manifest.numbers();
                 self.keep_readable(dataset, &numbers);
                 self.sweep(dataset, &numbers)?;
@@ -429,7 +431,7 @@ impl Namespace {
     /// No such dataset, a segment that is missing or damaged, a catalogue that fails.
     pub(super) fn snapshot(&self, name: &str) -> Result<Arc<Snapshot>, StoreError> {
         // Neither disk nor object storage is needed for what is open already, however long others wait for them.
-        if let Some(current) = self.snapshots.lock().current(name) {
+        if let Some(current) = self.snapshots().current(name) {
             return Ok(current);
         }
         check_name(name)?;
@@ -442,27 +444,25 @@ impl Namespace {
         if state.outdated.contains(&record.id) {
             self.check_is_served(&manifest, name)?;
         }
-        let older = self.snapshots.lock().newest(record.id);
+        let older = self.snapshots().newest(record.id);
         if let Some(same) = older.as_ref().filter(|older| *older.manifest() == manifest) {
-            self.snapshots
-                .lock()
-                .keep(Arc::clone(same), self.common.idle_bytes());
+            self.keep_open(same);
             return Ok(Arc::clone(same));
         }
         let common = &self.common;
         let homes = Arc::new(common.placement.homes(record.id));
+        let reserved = RefCell::new(self.reserve_open(&manifest, older.as_deref())?);
         let segments = segments_of(&manifest, older.as_deref(), |index| {
             let segment = self.open_segment(&manifest, index)?;
+            let charge = reserved.borrow_mut().split(open_bytes(&manifest, index));
             common
                 .tier
-                .register(&self.name, segment, Arc::clone(&homes))
+                .register(&self.name, segment, Arc::clone(&homes), charge)
         })?;
         let namespace = Arc::clone(&self.name);
         let snapshot = Snapshot::new(namespace, record.name, manifest, segments, homes);
         let snapshot = Arc::new(snapshot);
-        self.snapshots
-            .lock()
-            .keep(Arc::clone(&snapshot), common.idle_bytes());
+        self.keep_open(&snapshot);
         Ok(snapshot)
     }
 
@@ -482,7 +482,7 @@ impl Namespace {
             return Ok(published);
         }
         let dataset = published.manifest().dataset;
-        let wanted = self.snapshots.lock().replaced(dataset, root);
+        let wanted = self.snapshots().replaced(dataset, root);
         wanted.ok_or_else(|| StoreError::OtherVersion {
             name: name.into(),
             version: published.manifest().version,
@@ -520,7 +520,7 @@ impl Namespace {
             return Ok(id);
         }
         let made = self.make(&mut state.catalogue, Change::Delete(id, now()));
-        self.snapshots.lock().forget(id);
+        self.snapshots().forget(id);
         made?;
         state.stop_receiving(id);
         // What an upload of a newer version has sent goes; what was published stays, all of it if it is not known.
@@ -564,7 +564,7 @@ impl Namespace {
     fn purge(&self, state: &mut State, id: DatasetId) -> Result<(), StoreError> {
         let purged =
             self.change_to_free(&mut state.catalogue, |it| self.make(it, Change::Purge(id)));
-        self.snapshots.lock().forget(id);
+        self.snapshots().forget(id);
         purged?;
         state.stop_receiving(id);
         self.keep_readable(id, &BTreeSet::new());

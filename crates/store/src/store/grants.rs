@@ -4,7 +4,8 @@
 //! In object storage it is an object.
 
 use super::*;
-use crate::source::object::ObjectError;
+use crate::error::ObjectStorageError;
+use crate::source::object::{ObjectError, OwnedObject};
 use oboro_format::codec::{Reader, Writer, unseal};
 use oboro_format::files::{Durability, replace};
 
@@ -28,6 +29,9 @@ pub struct Grant {
     pub roles: Roles,
 }
 
+/// How often grants are read again that another server writes meanwhile.
+const TAKE_OVER: usize = 8;
+
 /// The roles by owner, grantee and name.
 type All = BTreeMap<(String, String, String), Roles>;
 
@@ -35,38 +39,71 @@ pub(super) struct Grants {
     path: PathBuf,
     all: RwLock<All>,
     /// Held while a change is written.
-    writing: Mutex<()>,
+    written: Mutex<Written>,
+}
+
+/// The file or object as it was written last.
+struct Written {
+    /// How often that was: what conditional writes compare is never the same twice.
+    times: u64,
+    object: Option<OwnedObject>,
 }
 
 impl Grants {
-    /// Reads the grants of a store.
+    /// Reads the grants of a store. In object storage they are taken over: a server that had them before grants nothing any
+    /// more.
     ///
     /// # Errors
-    /// A file or object that is damaged or cannot be read.
+    /// A file or object that is damaged or cannot be read, or is written by other servers all the time.
     pub(super) fn open(common: &Common) -> Result<Self, StoreError> {
         let path = common.home.join(GRANTS);
-        let bytes = match &common.objects {
-            None => match fs::read(&path) {
-                Ok(bytes) => Some(bytes),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                Err(error) => return Err(io_error("read", &path)(error).into()),
-            },
-            Some(cache) => match cache.objects().get(GRANTS) {
-                Ok((bytes, _)) => Some(bytes),
-                Err(ObjectError::Missing) => None,
-                Err(error) => return Err(cache.objects().failed(GRANTS, &error)),
-            },
+        let decoded = |bytes: Option<Vec<u8>>| {
+            let decoded = bytes.map_or(Ok((0, All::new())), |bytes| decode(&bytes));
+            decoded.map_err(|corruption| StoreError::DamagedGrants {
+                path: path.clone(),
+                corruption,
+            })
         };
-        let all = bytes.map_or(Ok(All::new()), |bytes| decode(&bytes));
-        let all = all.map_err(|corruption| StoreError::DamagedGrants {
-            path: path.clone(),
-            corruption,
-        })?;
-        Ok(Self {
+        let Some(cache) = &common.objects else {
+            let (times, all) = decoded(read_if_there(&path)?)?;
+            return Ok(Self::new(
+                path,
+                all,
+                Written {
+                    times,
+                    object: None,
+                },
+            ));
+        };
+        let objects = cache.objects();
+        let mut tries = 0..TAKE_OVER;
+        loop {
+            let (bytes, version) = match objects.get(GRANTS) {
+                Ok((bytes, version)) => (Some(bytes), Some(version)),
+                Err(ObjectError::Missing) => (None, None),
+                Err(error) => return Err(objects.failed(GRANTS, &error)),
+            };
+            let (times, all) = decoded(bytes)?;
+            let mut object = OwnedObject::new(GRANTS, version);
+            match object.write(objects, encode(times + 1, &all)) {
+                Ok(()) => {
+                    let (times, object) = (times + 1, Some(object));
+                    return Ok(Self::new(path, all, Written { times, object }));
+                }
+                // The server before has granted something in between.
+                Err(StoreError::Object(ObjectStorageError::OtherServer { .. }))
+                    if tries.next().is_some() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn new(path: PathBuf, all: All, written: Written) -> Self {
+        Self {
             path,
             all: RwLock::new(all),
-            writing: Mutex::new(()),
-        })
+            written: Mutex::new(written),
+        }
     }
 
     /// The roles that a caller was granted on a name of another's namespace.
@@ -119,8 +156,8 @@ impl Grants {
     /// Changes the roles that `owner` granted to a caller on a name, durably; returns what they are now.
     ///
     /// # Errors
-    /// Too many grants, a disk that fails, objects out of reach: then it holds as before for this server, and the next one
-    /// to start may have it changed.
+    /// Too many grants, another server that has taken them over, a disk that fails, objects out of reach: then it holds as
+    /// before for this server, and the next one to start may have it changed.
     pub(super) fn change(
         &self,
         common: &Common,
@@ -128,7 +165,7 @@ impl Grants {
         (grantee, name): (&str, &str),
         change: impl FnOnce(Roles) -> Roles,
     ) -> Result<Roles, StoreError> {
-        let _writing = self.writing.lock();
+        let mut written = self.written.lock();
         let mut all = self.all.read().clone();
         let key = (owner.to_owned(), grantee.to_owned(), name.to_owned());
         let roles = change(all.remove(&key).unwrap_or_default());
@@ -142,13 +179,11 @@ impl Grants {
                 most: MAX_GRANTS as u64,
             });
         }
-        let bytes = encode(&all);
-        match &common.objects {
-            Some(cache) => {
-                let written = cache.objects().put(GRANTS, bytes);
-                written.map_err(|error| cache.objects().failed(GRANTS, &error))?;
-            }
-            None => {
+        written.times += 1;
+        let bytes = encode(written.times, &all);
+        match (&common.objects, &mut written.object) {
+            (Some(cache), Some(object)) => object.write(cache.objects(), bytes)?,
+            _ => {
                 replace(&self.path, &bytes, Durability::Durable)?;
                 sync_directory(&common.home)?;
             }
@@ -163,19 +198,15 @@ impl Grants {
 /// # Errors
 /// A disk that fails.
 pub(super) fn copy_grants(from: &Path, to: &Path) -> Result<(), StoreError> {
-    let path = from.join(GRANTS);
-    match fs::read(&path) {
-        Ok(bytes) => Ok(replace(&to.join(GRANTS), &bytes, Durability::Durable)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Ok(remove_if_there(&to.join(GRANTS))?)
-        }
-        Err(error) => Err(io_error("read", &path)(error).into()),
+    match read_if_there(&from.join(GRANTS))? {
+        Some(bytes) => Ok(replace(&to.join(GRANTS), &bytes, Durability::Durable)?),
+        None => Ok(remove_if_there(&to.join(GRANTS))?),
     }
 }
 
-fn encode(all: &All) -> Vec<u8> {
+fn encode(times: u64, all: &All) -> Vec<u8> {
     let mut writer = Writer::with_preamble(MAGIC, VERSION);
-    writer.u32(all.len() as u32);
+    writer.u64(times).u32(all.len() as u32);
     for ((owner, grantee, name), roles) in all {
         for text in [owner, grantee, name] {
             writer.u32(text.len() as u32).put(text.as_bytes());
@@ -185,10 +216,11 @@ fn encode(all: &All) -> Vec<u8> {
     writer.seal()
 }
 
-fn decode(bytes: &[u8]) -> Result<All, Corruption> {
+fn decode(bytes: &[u8]) -> Result<(u64, All), Corruption> {
     let invalid = |what: &str| Corruption::Invalid(what.into());
     let mut reader = Reader::new(unseal(bytes)?);
     reader.preamble(MAGIC, VERSION)?;
+    let times = reader.u64()?;
     let mut all = All::new();
     for _ in 0..reader.u32()? {
         let mut text = || {
@@ -214,7 +246,7 @@ fn decode(bytes: &[u8]) -> Result<All, Corruption> {
         all.insert(key, roles);
     }
     match reader.remaining() {
-        0 => Ok(all),
+        0 => Ok((times, all)),
         _ => Err(invalid("it is longer than its grants")),
     }
 }
@@ -223,20 +255,37 @@ fn decode(bytes: &[u8]) -> Result<All, Corruption> {
 mod tests {
     use super::*;
     use oboro_format::Role;
+    use std::os::unix::fs::symlink;
     use tempfile::TempDir;
 
     #[test]
     fn the_format_is_that_of_the_specification() {
         let key = ("a".to_owned(), "*".to_owned(), "r".to_owned());
         let all = All::from([(key, Roles::from(Role::Count))]);
-        let bytes = encode(&all);
-        let fields = b"OBOROGRA\x01\0\0\0\x01\0\0\0\x01\0\0\0a\x01\0\0\0*\x01\0\0\0r\x02\0\0\0";
+        let bytes = encode(7, &all);
+        let fields =
+            b"OBOROGRA\x01\0\0\0\x07\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0a\x01\0\0\0*\x01\0\0\0r\x02\0\0\0";
         assert_eq!(bytes[..bytes.len() - 32], fields[..]);
-        assert_eq!(decode(&bytes).unwrap(), all);
+        assert_eq!(decode(&bytes).unwrap(), (7, all));
         let mut twice = Writer::with_preamble(MAGIC, VERSION);
-        let entry = &bytes[16..bytes.len() - 32];
-        twice.u32(2).put(entry).put(entry);
+        let entry = &bytes[24..bytes.len() - 32];
+        twice.u64(7).u32(2).put(entry).put(entry);
         assert!(decode(&twice.seal()).is_err());
+    }
+
+    #[test]
+    fn grants_that_a_link_has_lost_are_not_none() {
+        let home = TempDir::new().unwrap();
+        drop(Store::open(home.path()).unwrap());
+        let path = |name: &str| home.path().join(name);
+        symlink(path("unmounted"), path(GRANTS)).unwrap();
+        let error = Store::open(home.path()).err().unwrap();
+        assert!(error.to_string().contains("symbolic link"), "{error}");
+        let mut scrub = Scrub::of_directory(home.path()).unwrap();
+        let damage = scrub.next_part().unwrap().unwrap().damage.unwrap();
+        assert_eq!(damage.path, Some(path(GRANTS)));
+        let error = backup(home.path(), &path("copy"), &|_, _| {}).unwrap_err();
+        assert!(error.to_string().contains("symbolic link"), "{error}");
     }
 
     #[test]

@@ -19,6 +19,8 @@ impl Namespaces {
     /// # Errors
     /// Those of opening the default one; grants that are damaged or cannot be read.
     pub(super) fn open(common: Common) -> Result<Self, StoreError> {
+        let objects = common.objects.as_ref().map(|it| it.objects());
+        common.id.keep(&common.home, objects)?;
         let grants = Grants::open(&common)?;
         let namespaces = Self {
             common: Arc::new(common),
@@ -58,15 +60,7 @@ impl Namespaces {
         sweep_all(&mut namespace)?;
         namespace.state.get_mut().outdated = rewritten::replay(&namespace)?;
         namespace.fill_reserve();
-        let namespace = Arc::clone(slot.insert(Arc::new(namespace)));
-        drop(slot);
-        self.common.opened.fetch_add(1, Ordering::Relaxed);
-        // There is less for each of the others.
-        for other in self.opened() {
-            let idle_bytes = self.common.idle_bytes();
-            other.snapshots.lock().forget_idle(idle_bytes);
-        }
-        Ok(namespace)
+        Ok(Arc::clone(slot.insert(Arc::new(namespace))))
     }
 
     /// The home of a namespace, which need not exist.
@@ -86,8 +80,9 @@ impl Namespaces {
         let mut names: BTreeSet<Arc<str>> = self.opened.lock().keys().cloned().collect();
         // What cannot be listed is found when somebody calls.
         let listed = namespaces_in(&self.common.home).unwrap_or_default();
-        let has_catalogue = |name: &String| self.home(name).join(CATALOGUE).exists();
-        names.extend(listed.into_iter().filter(has_catalogue).map(Arc::from));
+        // One that is lost is found when the namespace is opened.
+        let is_namespace = |name: &String| has_catalogue(&self.home(name)).unwrap_or(true);
+        names.extend(listed.into_iter().filter(is_namespace).map(Arc::from));
         names
     }
 }
@@ -100,9 +95,13 @@ pub fn namespaces_in(store: &Path) -> Result<Vec<String>, StoreError> {
     let directory = store.join(NAMESPACES);
     let mut all = vec![DEFAULT_NAMESPACE.to_owned()];
     if exists(&directory)? {
-        let mut others = names(&directory)?;
-        // Whatever else is there is not the store's.
-        others.retain(|name| is_caller(name) && directory.join(name).is_dir());
+        let mut others = Vec::new();
+        for name in names(&directory)?.into_iter().filter(|it| is_caller(it)) {
+            let path = directory.join(&name);
+            let found = if_there(&path, "look at", fs::metadata(&path))?;
+            // Whatever else is there is not the store's.
+            others.extend(found.filter(fs::Metadata::is_dir).map(|_| name));
+        }
         others.sort();
         all.append(&mut others);
     }

@@ -193,9 +193,8 @@ impl Namespace {
             let bytes = object.len() as u64;
             return self.opened(id, None, Cursor::new(object), bytes).map(Some);
         }
-        let file = match File::open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(io_error("open", &path))?,
+        let Some(file) = if_there(&path, "open", File::open(&path))? else {
+            return Ok(None);
         };
         let bytes = file.metadata().map_err(io_error("read", &path))?.len();
         self.opened(id, Some(path), file, bytes).map(Some)

@@ -7,21 +7,23 @@
 //!
 //! One server at a time writes. A starting server takes the catalogue over by writing it with its own number, on
 //! condition that it is unchanged since it was read; from then on the previous server can no longer write it, and so
-//! cannot publish what the new one has deleted. A server removes a segment only together with its dataset or its
+//! cannot publish what the new one has deleted. Every other object is written on condition that it is as it was a moment
+//! before, and written or removed only after a look whether the catalogue is still this server's. The file of grants is taken
+//! over like a catalogue. A server removes a segment only together with its dataset or its
 //! upload: what the catalogue does not name may be newer than the catalogue.
 
+use super::CatalogueIdentity;
 use super::recovery::RECOVERY;
 use super::rewritten::NOTES;
 use crate::catalogue::{Catalogue, Change, Table};
 use crate::error::{CatalogueError, ObjectStorageError, StoreError};
 use crate::location::{CATALOGUE, SEGMENTS};
-use crate::source::object::{Cache, ObjectError, Objects, PutError, object_of, segment_of};
-use object_store::UpdateVersion;
-use oboro_format::files::{Durability, io_error, remove_if_there, replace};
-use oboro_format::{DatasetId, Digest, Manifest, SegmentHeader};
+use crate::source::object::{Cache, ObjectError, Objects, OwnedObject, object_of, segment_of};
+use oboro_format::files::{Durability, exists, io_error, read_if_there, remove_if_there, replace};
+use oboro_format::{DatasetId, Manifest, SegmentHeader};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,21 +41,19 @@ pub(super) struct Remote {
 
 /// The catalogue's object as this server left it.
 struct CatalogueObject {
-    /// `None`: it has never existed.
-    version: Option<UpdateVersion>,
+    object: OwnedObject,
     server: i64,
-    /// What requests with unknown outcome may have written.
-    unsure: Vec<Digest>,
 }
 
 /// The URL of the objects of which a directory is the cache.
-fn marked(directory: &Path) -> Option<String> {
-    fs::read_to_string(directory.join(MARKER)).ok()
+fn marked(directory: &Path) -> Result<Option<String>, StoreError> {
+    let url = read_if_there(&directory.join(MARKER))?;
+    Ok(url.map(|it| String::from_utf8_lossy(&it).into_owned()))
 }
 
 /// Refuses a directory that is a cache.
 pub(crate) fn check_is_no_cache(directory: &Path) -> Result<(), StoreError> {
-    match marked(directory) {
+    match marked(directory)? {
         None => Ok(()),
         Some(url) => Err(ObjectStorageError::IsCache {
             path: directory.into(),
@@ -65,14 +65,14 @@ pub(crate) fn check_is_no_cache(directory: &Path) -> Result<(), StoreError> {
 
 /// Refuses a directory that is a store of its own, or the cache of other objects than those at `url`.
 pub(crate) fn check_is_cache(directory: &Path, url: &str) -> Result<(), StoreError> {
-    match marked(directory) {
+    match marked(directory)? {
         Some(marked) if marked == url => Ok(()),
         Some(url) => Err(ObjectStorageError::IsCache {
             path: directory.into(),
             url,
         }
         .into()),
-        None if directory.join(CATALOGUE).exists() => Err(ObjectStorageError::IsNoCache {
+        None if exists(&directory.join(CATALOGUE))? => Err(ObjectStorageError::IsNoCache {
             path: directory.into(),
             url: url.into(),
         }
@@ -84,7 +84,7 @@ pub(crate) fn check_is_cache(directory: &Path, url: &str) -> Result<(), StoreErr
 /// Makes a directory the cache of the objects at `url`, which it may be already.
 fn mark(directory: &Path, url: &str) -> Result<(), StoreError> {
     check_is_cache(directory, url)?;
-    if marked(directory).is_none() {
+    if marked(directory)?.is_none() {
         let marker = directory.join(MARKER);
         replace(&marker, url.as_bytes(), Durability::Durable)?;
     }
@@ -93,16 +93,22 @@ fn mark(directory: &Path, url: &str) -> Result<(), StoreError> {
 
 impl Remote {
     /// Takes the objects over, with their cache in a directory that this process has locked; returns what they publish.
-    pub(super) fn open(cache: Cache, directory: &Path) -> Result<(Self, Catalogue), StoreError> {
+    pub(super) fn open(
+        cache: Cache,
+        directory: &Path,
+        of: &CatalogueIdentity,
+    ) -> Result<(Self, Catalogue), StoreError> {
         let objects = cache.objects();
         mark(directory, &objects.root_url())?;
         let path = directory.join(CATALOGUE);
-        let mut catalogue = match Catalogue::open(&path) {
+        let mut catalogue = match Catalogue::open(&path, of) {
             // There is another one.
-            Err(StoreError::Catalogue(CatalogueError::Damaged { .. })) => {
+            Err(StoreError::Catalogue(
+                CatalogueError::Damaged { .. } | CatalogueError::Swapped { .. },
+            )) => {
                 remove_if_there(&directory.join("catalogue.sqlite-journal"))?;
                 remove_if_there(&path)?;
-                Catalogue::open(&path)?
+                Catalogue::open(&path, of)?
             }
             opened => opened?,
         };
@@ -134,31 +140,19 @@ impl Remote {
     ) -> Result<(), StoreError> {
         let mut object = self.catalogue.lock();
         let image = catalogue.image_after(change, object.server)?;
-        let digest = Digest::of(&image);
-        let mut written = self
-            .objects()
-            .replace(CATALOGUE, image.clone(), object.version.clone());
-        if let Err(PutError::Changed) = written
-            && let Ok((found, version)) = self.objects().get(CATALOGUE)
-            && object.unsure.contains(&Digest::of(&found))
-        {
-            written = self.objects().replace(CATALOGUE, image, Some(version));
-        }
-        match written {
-            Ok(version) => {
-                object.version = Some(version);
-                object.unsure.clear();
-                Ok(())
-            }
-            Err(PutError::Changed) => Err(ObjectStorageError::OtherServer {
-                url: self.objects().url().into(),
-            }
-            .into()),
-            Err(PutError::Uncertain(error)) => {
-                object.unsure.push(digest);
-                Err(self.objects().failed(CATALOGUE, &error))
-            }
-        }
+        object.object.write(self.objects(), image)
+    }
+
+    /// Checks that no other server has taken the objects over, before one is replaced or removed.
+    ///
+    /// # Errors
+    /// One has; storage out of reach.
+    fn check_is_ours(&self) -> Result<(), StoreError> {
+        self.catalogue.lock().object.check(self.objects())
+    }
+
+    fn put_file(&self, name: &str, file: File) -> Result<(), StoreError> {
+        self.objects().put_file(name, file, || self.check_is_ours())
     }
 
     /// Writes the object of a complete segment.
@@ -168,17 +162,13 @@ impl Remote {
         number: u32,
         file: File,
     ) -> Result<(), StoreError> {
-        let name = object_of(dataset, number);
-        let written = self.objects().put_file(&name, file);
-        written.map_err(|error| self.objects().failed(&name, &error))
+        self.put_file(&object_of(dataset, number), file)
     }
 
     /// Writes the object of a note, which is in this file.
     pub(super) fn put_note(&self, dataset: DatasetId, path: &Path) -> Result<(), StoreError> {
-        let name = format!("{NOTES}/{dataset}");
         let file = File::open(path).map_err(io_error("open", path))?;
-        let written = self.objects().put_file(&name, file);
-        written.map_err(|error| self.objects().failed(&name, &error))
+        self.put_file(&format!("{NOTES}/{dataset}"), file)
     }
 
     /// All notes.
@@ -201,12 +191,10 @@ impl Remote {
         path: &Path,
         bytes: u64,
     ) -> Result<(), StoreError> {
-        let name = format!("{RECOVERY}/{dataset}");
         let file = File::open(path).map_err(io_error("open", path))?;
         // Before it is written: of what fails it is not known whether it was.
         self.recoveries.lock().insert(dataset, bytes);
-        let written = self.objects().put_file(&name, file);
-        written.map_err(|error| self.objects().failed(&name, &error))
+        self.put_file(&format!("{RECOVERY}/{dataset}"), file)
     }
 
     /// A dataset's recovery copy, if there is one.
@@ -228,6 +216,7 @@ impl Remote {
         if !self.recoveries.lock().contains_key(&dataset) {
             return Ok(());
         }
+        self.check_is_ours()?;
         let name = format!("{RECOVERY}/{dataset}");
         let deleted = self.objects().delete(vec![name.clone()]);
         deleted.map_err(|error| self.objects().failed(&name, &error))?;
@@ -293,6 +282,9 @@ impl Remote {
     /// that stay are swept by the next server.
     pub(super) fn remove_segments(&self, dataset: DatasetId, published: &BTreeSet<u32>) {
         self.cache.forget(dataset, published);
+        if self.check_is_ours().is_err() {
+            return;
+        }
         if let Ok(listed) = self.objects().list(&format!("{SEGMENTS}/{dataset}")) {
             let numbers = published.iter();
             let stay: HashSet<String> = numbers.map(|&number| object_of(dataset, number)).collect();
@@ -306,7 +298,9 @@ impl Remote {
     /// Removes the object of a segment whose upload was cancelled while it was written, as far as that is
     /// possible now.
     pub(super) fn take_back_segment(&self, dataset: DatasetId, number: u32) {
-        let _ = self.objects().delete(vec![object_of(dataset, number)]);
+        if self.check_is_ours().is_ok() {
+            let _ = self.objects().delete(vec![object_of(dataset, number)]);
+        }
     }
 
     /// Removes the objects of deleted datasets and of segments that a rewriting has replaced, and counts those of
@@ -386,9 +380,8 @@ fn found(objects: &Objects, catalogue: &mut Catalogue) -> Result<CatalogueObject
         Err(error) => return Err(failed(error)),
     };
     Ok(CatalogueObject {
-        version,
+        object: OwnedObject::new(CATALOGUE, version),
         server,
-        unsure: Vec::new(),
     })
 }
 

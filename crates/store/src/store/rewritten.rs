@@ -21,13 +21,15 @@ fn note(home: &Path, id: DatasetId) -> PathBuf {
 /// A note that is damaged, a disk that fails.
 fn noted(home: &Path, id: DatasetId) -> Result<Option<Manifest>, StoreError> {
     let path = note(home, id);
-    match fs::read(&path) {
-        Ok(bytes) => match decode(&bytes, id) {
-            None => Err(StoreError::DamagedNote { dataset: id, path }),
-            noted => Ok(noted),
-        },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(io_error("read", &path)(error).into()),
+    let found = match read_if_there(&path) {
+        Err(FormatError::DanglingLink { .. }) => {
+            return Err(StoreError::DamagedNote { dataset: id, path });
+        }
+        found => found?,
+    };
+    match found.map(|bytes| decode(&bytes, id)) {
+        Some(None) => Err(StoreError::DamagedNote { dataset: id, path }),
+        noted => Ok(noted.flatten()),
     }
 }
 

@@ -301,7 +301,7 @@ pub(super) fn check_survivors(owner: &Owner, disk: &Path, promised: &[&Promised]
 
 /// The store's directory holds what the catalogue names and nothing else.
 fn assert_no_leftovers(owner: &Owner, path: &Path, published: &BTreeMap<&'static str, u64>) {
-    let own = ["catalogue.sqlite", "lock", "reserve"].map(PathBuf::from);
+    let own = ["catalogue.sqlite", "identity", "lock", "reserve"].map(PathBuf::from);
     let mut expected = BTreeSet::from(own);
     for (&name, &version) in published {
         let note = Path::new("rewritten").join(owner.id(name).to_string());

@@ -5,9 +5,10 @@
 //! missing.
 
 use super::grants::{GRANTS, Grants};
+use super::identity::IDENTITY;
 use super::*;
 use oboro_format::wording::{SCRUB_SERVER, UPLOAD_KEEP_RECORD};
-use oboro_format::{Damage, FormatError, Scrubbed, SegmentEntry};
+use oboro_format::{Damage, ErrorKind, FormatError, Scrubbed, SegmentEntry};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
@@ -64,22 +65,34 @@ impl Scrub {
         let location = Location::from(directory);
         let common = Common::open(&location, Placement::default(), None, &alternative)?;
         let common = Arc::new(common);
-        let names = namespaces::namespaces_in(directory)?.into_iter();
-        // An interrupted start leaves a namespace without a catalogue.
-        let present = names.filter(|name| home_of(directory, name).join(CATALOGUE).exists());
-        let open = |name: String| {
-            let catalogue = Catalogue::read(&home_of(directory, &name).join(CATALOGUE))?;
-            Ok(Arc::new(Namespace::with(
-                &common,
-                name.into(),
-                None,
-                catalogue,
-            )))
-        };
-        let opened: Result<Vec<_>, StoreError> = present.map(open).collect();
         let mut scrub = Self::new(true);
-        for namespace in opened? {
-            scrub.add(&namespace, None)?;
+        for name in namespaces::namespaces_in(directory)? {
+            let path = home_of(directory, &name).join(CATALOGUE);
+            match read_catalogue(&common, &name) {
+                // An interrupted start leaves a namespace without a catalogue.
+                Ok(None) => {}
+                Ok(Some(catalogue)) => {
+                    let namespace = Namespace::with(&common, name.into(), None, catalogue);
+                    scrub.add(&Arc::new(namespace), None)?;
+                }
+                Err(error) if name != DEFAULT_NAMESPACE && is_damage(&error) => {
+                    let path = Some(path);
+                    scrub.found.push_back(Damage {
+                        path,
+                        ..Damage::of(error)
+                    });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if !exists(&directory.join(IDENTITY))? {
+            scrub.found.push_back(Damage {
+                path: Some(directory.join(IDENTITY)),
+                ..Damage::of(
+                    "the identity of the store is missing. Restore it from a backup, or start the server: it writes the \
+                     file again, as its catalogue says.",
+                )
+            });
         }
         if let Err(error) = Grants::open(&common) {
             scrub.found.push_back(Damage {
@@ -399,6 +412,22 @@ impl fmt::Debug for Scrub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Scrub({:?})", self.scrubbed)
     }
+}
+
+/// The catalogue of a namespace; `None` if there is none, nor ever was.
+fn read_catalogue(common: &Common, name: &str) -> Result<Option<Catalogue>, StoreError> {
+    let home = home_of(&common.home, name);
+    if !has_catalogue(&home)? {
+        return Ok(None);
+    }
+    let identity = CatalogueIdentity::new(common.id, name);
+    Catalogue::read(&home.join(CATALOGUE), &identity).map(Some)
+}
+
+/// Whether a file is damaged, or a link to it leads nowhere: the rest can be checked all the same.
+fn is_damage(error: &StoreError) -> bool {
+    let is_link = matches!(error, StoreError::Format(FormatError::DanglingLink { .. }));
+    is_link || error.kind() == ErrorKind::DataLoss
 }
 
 /// The segments that a manifest names.

@@ -25,7 +25,7 @@ pub(super) fn is_forgotten(
 
 /// Moves the files of a dataset that the catalogue does not know to a directory from which nothing is ever removed.
 fn set_aside(home: &Path, id: DatasetId) -> Result<(), StoreError> {
-    let unknown = home.join("unknown");
+    let unknown = home.join(UNKNOWN);
     ensure_directory(&unknown)?;
     let from = dataset_path(home, id);
     // The same dataset may have been forgotten before.

@@ -2,6 +2,7 @@
 //! full disks, deletion during a query. A crash is a store dropped at that point.
 
 use super::*;
+use crate::error::ResidencyError;
 use crate::testing::{
     ID, append, bundle, bundle_of, files, one_limb, residues, send, send_as, two_limbs,
 };
@@ -551,25 +552,76 @@ fn snapshots_that_nobody_uses_are_forgotten_for_the_headers_of_others() {
     let used = access.snapshot("a").unwrap();
     let known = || {
         let namespace = store.namespace();
-        let snapshots = namespace.snapshots.lock();
+        let snapshots = namespace.snapshots();
         let known = ids.map(|id| snapshots.newest.contains_key(&id));
         (known, snapshots.replaced.len())
     };
     let header = used.header_bytes() / 2;
-    // Two segments of a and of b each, three of c, and those of its older version.
+    // Two segments of a and of b each, three of c, which shares two with its older version.
     for (headers, left) in [
-        (9, ([true; 3], 1)),
-        (8, ([true; 3], 0)),
+        (7, ([true; 3], 1)),
         (6, ([true, false, true], 0)),
         (0, ([true, false, false], 0)),
     ] {
         let namespace = store.namespace();
-        namespace.snapshots.lock().forget_idle(headers * header);
+        namespace.common.forget_idle(headers * header);
         assert_eq!(known(), left, "{headers}");
     }
     used.panel(0, Limb(0), Column(0)).unwrap();
     let again = access.snapshot("b").unwrap();
     again.panel(0, Limb(0), Column(0)).unwrap();
+}
+
+#[test]
+fn headers_of_all_owners_stay_within_their_memory() {
+    let directory = TempDir::new().unwrap();
+    let store = Store::open(&directory.path().join("store")).unwrap();
+    let owners: Vec<Access> = (0..6)
+        .map(|number| {
+            let access = store.access_of(&format!("owner-{number}"), Roles::ALL);
+            for (name, id) in [("a", 2 * number), ("b", 2 * number + 1)] {
+                let id = DatasetId([id; 16]);
+                let bundle = directory.path().join(id.to_string());
+                let bundle = bundle_of(id, &bundle, &one_limb(), &[1, 1]);
+                send_as(&access, name, &bundle);
+                access.publish(id).unwrap();
+            }
+            access
+        })
+        .collect();
+    let headers = || store.tier().headers().used();
+    let one = owners[0].snapshot("a").unwrap().header_bytes();
+    store.limit_headers(3 * one);
+    // Nobody uses any of them for long.
+    for access in owners.iter().chain(&owners) {
+        access.snapshot("a").unwrap();
+        assert!(headers() <= 3 * one);
+    }
+    // Two of one owner would be more than half; another owner has room, the next none, until something is free again.
+    let first = owners[0].snapshot("a").unwrap();
+    let refused = owners[0].snapshot("b").unwrap_err();
+    let is_busy = |it: &StoreError| {
+        matches!(
+            it,
+            StoreError::Residency(ResidencyError::HeadersInUse { .. })
+        )
+    };
+    assert!(is_busy(&refused), "{refused}");
+    let others = [1, 2].map(|owner: usize| owners[owner].snapshot("b").unwrap());
+    assert!(is_busy(&owners[3].snapshot("a").unwrap_err()));
+    assert_eq!(headers(), 3 * one);
+    // What is open is used on.
+    owners[1].snapshot("b").unwrap();
+    drop(first);
+    owners[3].snapshot("a").unwrap();
+    drop(others);
+    // What can never fit is refused with what it needs.
+    store.limit_headers(one - 1);
+    let refused = owners[4].snapshot("b").unwrap_err().to_string();
+    assert!(
+        refused.contains(&one.to_string()) && refused.contains("--memory"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -820,7 +872,7 @@ fn a_catalogue_that_is_gone_striped_newer_or_foreign_is_an_error() {
 
     fs::remove_file(&path).unwrap();
     let gone = refusal();
-    assert!(gone.contains("its catalogue is gone"), "{gone}");
+    assert!(gone.contains("catalogue.sqlite is missing"), "{gone}");
     fs::write(&path, b"").unwrap();
     assert_eq!(refusal(), gone);
 

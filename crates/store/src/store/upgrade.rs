@@ -6,7 +6,6 @@
 
 use super::*;
 use crate::catalogue::Upgraded as Image;
-use crate::error::ObjectStorageError;
 use crate::location::segment_path;
 use crate::source::object::{ObjectError, PutError, object_of};
 use object_store::UpdateVersion;
@@ -53,7 +52,8 @@ pub fn upgrade(location: &Location, is_trial: bool) -> Result<Option<Upgraded>, 
     let store = Closed::open(location)?;
     let found = store.catalogue()?;
     let name = store.name(CATALOGUE);
-    let (catalogue, upgraded) = Catalogue::of_image(&found.image, Path::new(&name))?;
+    let identity = store.identity()?;
+    let (catalogue, upgraded) = Catalogue::of_image(&found.image, Path::new(&name), &identity)?;
     let Some(Image {
         from,
         to,
@@ -62,14 +62,14 @@ pub fn upgrade(location: &Location, is_trial: bool) -> Result<Option<Upgraded>, 
     else {
         // A cache that was left aside may have the version before.
         if !is_trial {
-            store.upgrade_copy()?;
+            store.upgrade_copy(&identity)?;
         }
         return Ok(None);
     };
     store.check(&catalogue)?;
     if !is_trial {
         store.write(&kept_name(from), found.image)?;
-        store.upgrade_copy()?;
+        store.upgrade_copy(&identity)?;
         store.replace(new, found.version)?;
     }
     Ok(Some(Upgraded {
@@ -91,14 +91,15 @@ pub fn undo_upgrade(location: &Location) -> Result<Upgraded, StoreError> {
         path: store.name("").into(),
     })?;
     let name = store.name(CATALOGUE);
-    let (before, upgraded) = Catalogue::of_image(&kept, Path::new(&name))?;
     let found = store.catalogue()?;
-    let (now, _) = Catalogue::of_image(&found.image, Path::new(&name))?;
+    let identity = store.identity()?;
+    let (before, upgraded) = Catalogue::of_image(&kept, Path::new(&name), &identity)?;
+    let (now, _) = Catalogue::of_image(&found.image, Path::new(&name), &identity)?;
     store.check_is_unchanged(&before.said()?, &now.said()?)?;
     let Image { from, to, .. } = upgraded.ok_or_else(|| CatalogueError::NotUpgraded {
         path: store.name("").into(),
     })?;
-    store.undo_copy(&kept)?;
+    store.undo_copy(&kept, &identity)?;
     store.replace(kept, found.version)?;
     store.remove(&kept_name(from))?;
     Ok(Upgraded {
@@ -129,6 +130,7 @@ impl Closed {
             Location::Objects { url, .. } => {
                 ensure_directories(directory)?;
                 let objects = Objects::open(url, Placement::default().threads())?;
+                objects.check_conditions()?;
                 (
                     Home::Objects(Box::new(objects), directory.into()),
                     "directory for the cache",
@@ -175,10 +177,7 @@ impl Closed {
         };
         match objects.replace(CATALOGUE, image, version) {
             Ok(_) => Ok(()),
-            Err(PutError::Changed) => Err(ObjectStorageError::OtherServer {
-                url: objects.url().into(),
-            }
-            .into()),
+            Err(PutError::Changed) => Err(objects.other_server()),
             Err(PutError::Uncertain(error)) => Err(objects.failed(CATALOGUE, &error)),
         }
     }
@@ -196,10 +195,35 @@ impl Closed {
         Ok(Some((path, image)))
     }
 
+    /// The identity of the store's catalogue: a new one for a store that never had any.
+    fn identity(&self) -> Result<CatalogueIdentity, StoreError> {
+        let id = match &self.home {
+            Home::Directory(directory) => match StoreId::stored(directory, None)? {
+                None => Catalogue::identity_of(&directory.join(CATALOGUE))
+                    .map(|it| it.map(|it| it.store)),
+                stored => Ok(stored),
+            },
+            Home::Objects(objects, cache) => match StoreId::stored(cache, Some(objects))? {
+                None => {
+                    let image = self.catalogue()?.image;
+                    Catalogue::identity_of_image(&image, &objects.url_of(CATALOGUE))
+                        .map(|it| it.map(|it| it.store))
+                }
+                stored => Ok(stored),
+            },
+        };
+        let id = match id {
+            Err(StoreError::Catalogue(CatalogueError::Older { .. })) => None,
+            id => id?,
+        };
+        let id = id.map_or_else(StoreId::draw, Ok)?;
+        Ok(CatalogueIdentity::new(id, DEFAULT_NAMESPACE))
+    }
+
     /// Brings the local copy to this version, too.
-    fn upgrade_copy(&self) -> Result<(), StoreError> {
+    fn upgrade_copy(&self, identity: &CatalogueIdentity) -> Result<(), StoreError> {
         if let Some((path, image)) = self.copy()?
-            && let (_, Some(upgraded)) = Catalogue::of_image(&image, &path)?
+            && let (_, Some(upgraded)) = Catalogue::of_image(&image, &path, identity)?
         {
             let before = metadata(&path)?;
             replace_keeping(&path, &upgraded.image, Durability::Durable, &before)?;
@@ -208,11 +232,11 @@ impl Closed {
     }
 
     /// Brings the local copy back to what was published before, unless uploads are in progress in it.
-    fn undo_copy(&self, kept: &[u8]) -> Result<(), StoreError> {
+    fn undo_copy(&self, kept: &[u8], identity: &CatalogueIdentity) -> Result<(), StoreError> {
         let Some((path, image)) = self.copy()? else {
             return Ok(());
         };
-        let (now, _) = Catalogue::of_image(&image, &path)?;
+        let (now, _) = Catalogue::of_image(&image, &path, identity)?;
         let uploads = now.count(Table::Upload)?;
         if uploads > 0 {
             return Err(CatalogueError::Changed {
@@ -262,8 +286,13 @@ impl Closed {
                 )?)
             }
             Home::Objects(objects, _) => {
-                let put = objects.put(name, bytes);
-                put.map_err(|error| objects.failed(name, &error))
+                let failed = |error| objects.failed(name, &error);
+                let was = objects.version_of(name).map_err(failed)?;
+                match objects.replace(name, bytes, was) {
+                    Ok(_) => Ok(()),
+                    Err(PutError::Changed) => Err(objects.other_server()),
+                    Err(PutError::Uncertain(error)) => Err(failed(error)),
+                }
             }
         }
     }

@@ -35,10 +35,9 @@ impl Setting {
     fn open(&self, homes: &Arc<Homes>) -> Arc<OpenSegment> {
         let tier = Arc::new(Tier::new(None, &Placement::default()).unwrap());
         let segment = StoredSegment::new(Segment::open(&self.path).unwrap());
-        Arc::new(
-            tier.register(&"".into(), segment, Arc::clone(homes))
-                .unwrap(),
-        )
+        let charge = tier.headers().charge(0);
+        let opened = tier.register(&"".into(), segment, Arc::clone(homes), charge);
+        Arc::new(opened.unwrap())
     }
 }
 

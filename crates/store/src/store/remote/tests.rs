@@ -9,7 +9,7 @@ use crate::testing::{
 };
 use crate::{Arrival, PanelKey, Snapshot, Stream, WorkUnit};
 use oboro_faults::Image;
-use oboro_format::{Bundle, ErrorKind};
+use oboro_format::{Bundle, ErrorKind, Role};
 use oboro_ring::{Column, Limb};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::mpsc::{Receiver, channel};
@@ -69,10 +69,12 @@ impl Setting {
         self.path(cache).join(object_of(ID, index))
     }
 
+    /// The names of the objects, without those of the store as a whole.
     fn objects(&self) -> Vec<String> {
         let names = files(&self.path("objects")).into_iter();
+        let names = names.map(|path| path.to_str().unwrap().to_owned());
         names
-            .map(|path| path.to_str().unwrap().to_owned())
+            .filter(|name| name != "grants" && name != "identity")
             .collect()
     }
 
@@ -318,8 +320,9 @@ fn streams_fetch_what_the_cache_does_not_have() {
 #[test]
 fn the_last_to_start_has_the_objects() {
     let setting = Setting::new();
-    let (first, second) = (setting.open("cache"), setting.open("other"));
+    let first = setting.open("cache");
     send(&first, &setting.bundle);
+    let second = setting.open("other");
     let error = first.access().publish(ID).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::FailedPrecondition);
     assert!(
@@ -341,6 +344,57 @@ fn the_last_to_start_has_the_objects() {
     ));
     setting.check(&second.access().snapshot("a").unwrap());
     first.access().delete_now("a").unwrap();
+}
+
+#[test]
+fn a_grant_at_the_server_before_undoes_no_revocation() {
+    let setting = Setting::published();
+    let grant = |grantee: &str| Grant {
+        grantee: grantee.to_owned(),
+        name: "a".to_owned(),
+        roles: Role::Count.into(),
+    };
+    let older = setting.open("cache");
+    older.access().grant(&grant("bob")).unwrap();
+    let newer = setting.open("other");
+    // Also where the one before grants before the new one has changed anything.
+    let refused = older.access().grant(&grant("carol")).unwrap_err();
+    assert!(refused.to_string().contains("another server"), "{refused}");
+    newer.access().revoke(&grant("bob")).unwrap();
+    assert!(older.access().grant(&grant("carol")).is_err());
+    assert_eq!(newer.access().grants().unwrap(), []);
+    newer.access().grant(&grant("dan")).unwrap();
+    drop(newer);
+    let next = setting.open("third");
+    assert_eq!(next.access().grants().unwrap(), [grant("dan")]);
+}
+
+#[test]
+fn the_server_before_replaces_and_removes_nothing() {
+    let setting = Setting::published();
+    let older = setting.open("cache");
+    // An upload of another version is under way there.
+    let other = Setting::new();
+    let others = append_other(&other.bundle);
+    let begun = older
+        .access()
+        .begin_upload("a", &others.manifest().encode());
+    let dataset = begun.unwrap().dataset;
+    let newer = setting.open("other");
+    let longer = append(&setting.bundle, &[1]);
+    send(&newer, &longer);
+    newer.access().publish(ID).unwrap();
+    let objects = Image::read(&setting.path("objects"));
+    let index = others.manifest().segments.len() as u32 - 1;
+    let upload = older.access().of_upload("a").unwrap();
+    let mut receiver = upload.receive_segment(dataset, index, 0).unwrap();
+    receiver
+        .write(&fs::read(others.segment_path(index)).unwrap())
+        .unwrap();
+    let refused = receiver.finish().unwrap_err();
+    assert!(refused.to_string().contains("another server"), "{refused}");
+    older.access().cancel_upload("a").unwrap();
+    assert!(Image::read(&setting.path("objects")) == objects);
 }
 
 #[test]

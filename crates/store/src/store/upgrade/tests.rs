@@ -7,7 +7,7 @@ use tempfile::TempDir;
 const DOWNGRADE: &str = "
     CREATE TABLE d (id BLOB PRIMARY KEY NOT NULL, name TEXT NOT NULL UNIQUE, manifest BLOB NOT NULL) STRICT;
     INSERT INTO d SELECT id, name, manifest FROM dataset;
-    DROP TABLE dataset; DROP TABLE upload; DROP TABLE deleted;
+    DROP TABLE dataset; DROP TABLE upload; DROP TABLE deleted; DROP TABLE identity;
     ALTER TABLE d RENAME TO dataset;
     CREATE TABLE upload (id BLOB PRIMARY KEY NOT NULL, name TEXT NOT NULL UNIQUE, manifest BLOB NOT NULL) STRICT;
     INSERT INTO tombstone VALUES (x'09090909090909090909090909090909');
@@ -53,6 +53,9 @@ impl Old {
             if !is_remote {
                 old.execute_batch(UPLOAD).unwrap();
             }
+        }
+        for home in ["store", "objects"] {
+            let _ = fs::remove_file(path(home).join("identity"));
         }
         Self {
             location,

@@ -1,0 +1,95 @@
+//! The memory of open segments: their headers, and a cell for each panel that may be loaded.
+//!
+//! A segment is charged before it is opened and as long as it is open. Whoever opens segments makes room first.
+
+use oboro_format::{Manifest, SegmentHeader};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Bytes of an open segment besides its header and its cells.
+const FIXED: u64 = 1 << 10;
+
+/// The bytes that the segment which `manifest` names as its `index`-th takes while it is open.
+pub(crate) fn open_bytes(manifest: &Manifest, index: u32) -> u64 {
+    let factors = u64::from(manifest.columns) + 1;
+    let cells = manifest.parameters.limb_count() as u64 * factors;
+    let cell = size_of::<super::tier::PanelCell>() as u64;
+    SegmentHeader::bytes_of(manifest, index) + cells * cell + FIXED
+}
+
+/// The budget of open segments.
+#[derive(Debug)]
+pub(crate) struct Headers(Mutex<Bytes>);
+
+#[derive(Debug)]
+struct Bytes {
+    most: u64,
+    used: u64,
+}
+
+/// Bytes of open segments, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct HeaderCharge {
+    headers: Arc<Headers>,
+    bytes: u64,
+}
+
+impl Headers {
+    /// A budget without a limit.
+    pub(super) fn new() -> Arc<Self> {
+        let (most, used) = (u64::MAX, 0);
+        Arc::new(Self(Mutex::new(Bytes { most, used })))
+    }
+
+    /// Limits what is reserved from now on.
+    pub(crate) fn set_limit(&self, most: u64) {
+        self.0.lock().most = most;
+    }
+
+    pub(crate) fn limit(&self) -> u64 {
+        self.0.lock().most
+    }
+
+    pub(crate) fn used(&self) -> u64 {
+        self.0.lock().used
+    }
+
+    /// Takes bytes; `None` if there are too few.
+    pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<HeaderCharge> {
+        let mut budget = self.0.lock();
+        let used = budget.used.checked_add(bytes)?;
+        if used > budget.most {
+            return None;
+        }
+        budget.used = used;
+        let headers = Arc::clone(self);
+        Some(HeaderCharge { headers, bytes })
+    }
+
+    /// Takes bytes whatever the limit is.
+    pub(crate) fn charge(self: &Arc<Self>, bytes: u64) -> HeaderCharge {
+        self.0.lock().used += bytes;
+        let headers = Arc::clone(self);
+        HeaderCharge { headers, bytes }
+    }
+}
+
+impl HeaderCharge {
+    /// Parts with some of the bytes, at most all.
+    pub(crate) fn split(&mut self, bytes: u64) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        let headers = Arc::clone(&self.headers);
+        Self { headers, bytes }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for HeaderCharge {
+    fn drop(&mut self) {
+        self.headers.0.lock().used -= self.bytes;
+    }
+}
