@@ -356,7 +356,10 @@ def encrypt(
             the first line is one), `encoding` ("utf-8" or "latin-1"), `transaction_column` (a
             name, or several),
             `item_column`, `drop_columns`, `spaces` around names ("trim" or "keep") and `missing`
-            (whether blank cells, NA and the like say that an item is "absent", or name an "item");
+            (whether blank cells, NA, ? and the like say that an item is "absent", or name an
+            "item"); `unicode`, the form of names ("nfc", "nfkc" or "as-is"); `item_separator` of
+            the items in one cell, "none" if each is one item; `skip_first` lines and `skip_last`
+            rows of a file, such as titles and totals;
             `bins`, columns of numbers whose ranges become items, as in
             `bins={"age": [0, 18, 65]}`; `taxonomy`, the path of a file that says on each line what
             an item belongs to, what that belongs to, and so on: transactions get these as items,
@@ -366,7 +369,7 @@ def encrypt(
             and `row_ids`: the column with a unique id of each transaction, which is sealed
             with it: `Dataset.row_ids` lists them. For tables of 0 and 1 and for baskets, `row_ids`
             may be the ids themselves, text or integers, one for each transaction, as in
-            `row_ids=frame.index`.
+            `row_ids=frame.index`. `missing` and `unicode` are about the items of baskets, too.
 
     Returns:
         The encrypted dataset.

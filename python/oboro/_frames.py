@@ -17,6 +17,9 @@ from oboro._oboro import Encrypted, Rows
 from oboro._reading import Reading, options
 from oboro.errors import InputError, OboroError
 
+# The options about names, which baskets have without columns.
+_ABOUT_NAMES = ("missing", "unicode")
+
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 # The number of columns converted to bytes of 0 and 1 at a time.
@@ -51,10 +54,12 @@ def rows(
     row_ids = given.get("row_ids")
     if not (has_names and isinstance(row_ids, str)):
         given.pop("row_ids", None)
-    if given and not has_names:
-        raise InputError(
-            f"{next(iter(given))} is about files and tables with names of columns, and this is none"
-        )
+    has_items = not (isinstance(data, np.ndarray) or _is_sparse(data))
+    for name in given:
+        if not has_names and not (has_items and name in _ABOUT_NAMES):
+            raise InputError(
+                f"{name} is about files and tables with names of columns, and this is none"
+            )
     try:
         ids = None if row_ids is None or "row_ids" in given else _ids(row_ids, data)
         return _of(data, threads, ids, given, like)
@@ -109,7 +114,7 @@ def _of(
 ) -> Rows:
     table = _table(data, threads, given, like)
     if table is None:
-        return Rows.from_baskets(data, row_ids=row_ids)
+        return Rows.from_baskets(data, row_ids=row_ids, **given)
     if row_ids is not None:
         table.set_row_ids(row_ids)
     return table
@@ -203,7 +208,7 @@ def names(labels: Iterable[Hashable]) -> list[str]:
     Raises:
         InputError: labels that are there twice, or of types that have no names.
     """
-    return _names(list(labels))[0]
+    return Rows.labels(_names(list(labels))[0])
 
 
 def _names(labels: Sequence[Hashable]) -> tuple[list[str], bool]:

@@ -21,6 +21,10 @@ class Reading(TypedDict, total=False):
     drop_columns: str | Sequence[str]
     spaces: str
     missing: str
+    unicode: str
+    item_separator: str
+    skip_first: int
+    skip_last: int
     row_ids: str | Iterable[str] | Iterable[int]
     bins: str | Sequence[str] | Mapping[str, Sequence[float]]
     taxonomy: str | os.PathLike[str]
@@ -32,7 +36,7 @@ def options(reading: Reading) -> dict[str, Any]:
 
     Raises:
         TypeError: an unknown option.
-        InputError: memory that is no number of bytes.
+        InputError: memory that is no number of bytes; a number of lines that is none.
     """
     for name in reading:
         if name not in Reading.__annotations__:
@@ -41,6 +45,10 @@ def options(reading: Reading) -> dict[str, Any]:
     memory = given.get("memory", 1)
     if not isinstance(memory, int) or isinstance(memory, bool) or not 0 < memory < 1 << 64:
         raise InputError(f"memory is {memory!r}; give a number of bytes")
+    for name in ("skip_first", "skip_last"):
+        skipped = given.get(name, 0)
+        if not isinstance(skipped, int) or isinstance(skipped, bool) or not 0 <= skipped < 1 << 32:
+            raise InputError(f"{name} is {skipped!r}; give a number of lines, or 0 for none")
     bins = given.get("bins")
     if isinstance(bins, Mapping):
         given["bins"] = [

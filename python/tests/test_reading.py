@@ -20,12 +20,15 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import oboro
 from conftest import oboro_command
-from oboro import errors
+from oboro import _frames, errors
 
 Counts: TypeAlias = tuple[int, set[str], dict[frozenset[str], int]]
 
@@ -596,3 +599,65 @@ def test_codes_bring_their_chapters(tmp_path: Path, keys: oboro.Keys) -> None:
         encrypted.append(frame)
     with pytest.raises(errors.InputError, match="taxonomy is about files and tables"):
         oboro.encrypt([["I10"]], keys, taxonomy=tmp_path / "codes.csv")
+
+
+def test_baskets_and_frames_have_names_as_files_have_them() -> None:
+    baskets = [["Ka\u0308se", "tea"], ["K\u00e4se"]]
+    assert _frames.rows(baskets).names == ["K\u00e4se", "tea"]
+    assert len(_frames.rows(baskets, reading={"unicode": "as-is"}).names) == 3
+    frame = pd.DataFrame({"visit_id": [1, 1, 2], "code": ["tea", "Ka\u0308se", "K\u00e4se"]})
+    assert sorted(_frames.rows(frame).names) == ["K\u00e4se", "tea"]
+    labels = pd.DataFrame([[1, 0]], columns=["Ka\u0308se", "?"])
+    assert _frames.rows(labels).names == ["K\u00e4se", "?"]
+    assert _frames.names(labels.columns) == ["K\u00e4se", "?"]
+    for word in ("nan", "NaT", "<NA>", "?", "\\N", "#REF!", ""):
+        with pytest.raises(errors.InputError, match=r'`missing="absent"` if no item is there'):
+            _frames.rows([["milk", "tea"], ["milk", word]])
+        absent = _frames.rows([["milk"], ["milk", word]], reading={"missing": "absent"})
+        assert absent.names == ["milk"]
+        kept = _frames.rows([["milk", word]], reading={"missing": "item"})
+        assert kept.names == sorted(["milk", word])
+        if word:
+            for table in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame)):
+                with pytest.raises(errors.InputError, match=r'`missing="item"`'):
+                    _frames.rows(with_code(table, word))
+    for missing in (None, pd.NA, pd.NaT, float("nan")):
+        codes = pd.DataFrame({"visit_id": [1, 1, 2], "code": ["tea", "milk", missing]})
+        rows = _frames.rows(codes)
+        assert (len(rows), rows.names) == (2, ["milk", "tea"])
+    for data in ([["mi\u00adlk"]], pd.DataFrame([[1]], columns=["mi\u00adlk"])):
+        with pytest.raises(errors.InputError, match=r"U\+00AD, a soft hyphen"):
+            _frames.rows(data)
+    with pytest.raises(errors.InputError, match="missing is about files and tables"):
+        _frames.rows(np.array([[1, 0]]), reading={"missing": "item"})
+
+
+def with_code(table: Any, word: str) -> Any:
+    """A table of visits with another code in its last row."""
+    frame = pd.DataFrame({"visit_id": [1, 1, 2], "code": ["tea", "milk", word]})
+    if isinstance(table, pl.DataFrame):
+        return pl.from_pandas(frame)
+    return pa.Table.from_pandas(frame) if isinstance(table, pa.Table) else frame
+
+
+def test_what_is_no_data_is_left_out_of_files(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text('visit,items\n1,"milk, tea"\n2,"tea"\nTotal,3\n')
+    with pytest.raises(errors.InputError, match=r"`skip_last=1` to leave the last row out"):
+        _frames.rows(path)
+    with pytest.raises(errors.InputError, match=r'`item_separator="comma"` if such cells'):
+        _frames.rows(path, reading={"skip_last": 1})
+    rows = _frames.rows(path, reading={"skip_last": 1, "item_separator": "comma"})
+    assert (rows.names, rows.supports()) == (["milk", "tea"], [1, 2])
+    for wrong in (-1, True, "1", 1 << 32):
+        with pytest.raises(errors.InputError, match="give a number of lines, or 0 for none"):
+            _frames.rows(path, reading={"skip_last": wrong})  # type: ignore[typeddict-item]
+
+
+def test_refusals_of_other_formats_name_what_reads_them(tmp_path: Path) -> None:
+    lines = tmp_path / "rows.jsonl"
+    lines.write_text('{"visit_id": 1, "code": "tea"}\n{"visit_id": 1, "code": "milk"}\n')
+    with pytest.raises(errors.InputError, match=r"is JSON, .*pandas.read_json\(path\), with lines"):
+        _frames.rows(lines)
+    rows = _frames.rows(pd.read_json(lines, lines=True))
+    assert (len(rows), rows.names) == (1, ["milk", "tea"])

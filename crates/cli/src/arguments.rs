@@ -8,7 +8,9 @@ use crate::terminal::{agreed, prompt};
 use clap::{Args, ValueEnum};
 use oboro_client::{Connection, Identity, Options};
 use oboro_format::ErrorClass;
-use oboro_mining::readers::{Bin, Encoding, Missing, Separator, Spaces, columns_in};
+use oboro_mining::readers::{
+    Bin, Encoding, ItemSeparator, Missing, Separator, Spaces, Unicode, columns_in,
+};
 use oboro_mining::{Dataset, Format, ReadOptions};
 use oboro_rlwe::{KeyFileError, MasterKey, Passphrase, PrivateFileError, open_private};
 use std::fs::{self, File};
@@ -139,10 +141,23 @@ pub struct ReadArguments {
     /// Spaces around names: trim or keep [default: trim, unless names differ only in them].
     #[arg(long, help_heading = READING)]
     spaces: Option<Spaces>,
-    /// What NA, NaN, None, null and the like mean: absent (no item; so do blank cells then), or item
+    /// What NA, NaN, null, ?, #REF! and the like mean: absent (no item; so do blank cells then), or item
     /// (an item of that name).
     #[arg(long, help_heading = READING, value_name = "ABSENT|ITEM")]
     missing: Option<Missing>,
+    /// The Unicode form of names: nfc (composed letters), nfkc (also plain letters and spaces for those of other widths
+    /// and shapes, and no invisible characters) or as-is [default: nfc; invisible characters are refused].
+    #[arg(long, help_heading = READING, value_name = "FORM")]
+    unicode: Option<Unicode>,
+    /// What separates the items in one cell: a mark as for --separator, or none if each cell is one item.
+    #[arg(long, help_heading = READING, value_name = "MARK")]
+    item_separator: Option<ItemSeparator>,
+    /// Lines to leave out at the beginning of the file, such as titles and comments; 0 if there are none.
+    #[arg(long, help_heading = READING, value_name = "N")]
+    skip_first: Option<u32>,
+    /// Rows to leave out at the end, such as totals and notes; 0 if there are none.
+    #[arg(long, help_heading = READING, value_name = "N")]
+    skip_last: Option<u32>,
     /// Make items of the numbers in a column, by ranges: age=0,18,40,65 makes age=0..18 and so on, without the upper
     /// bound, age>=65 and age<0. Repeat the option for other columns.
     #[arg(long, help_heading = READING, value_name = "NAME=BOUNDS")]
@@ -194,6 +209,10 @@ impl ReadArguments {
             drop_columns: self.drop_columns.concat(),
             spaces: self.spaces,
             missing: self.missing,
+            unicode: self.unicode,
+            item_separator: self.item_separator,
+            skip_first: self.skip_first,
+            skip_last: self.skip_last,
             row_ids: self.row_ids.clone(),
             bins: self.bin.clone(),
             taxonomy: self.taxonomy.clone(),

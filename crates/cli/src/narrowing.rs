@@ -43,6 +43,13 @@ const READING: Effect = Narrows {
     test: "crates/mining/src/readers/tests.rs::how_a_file_was_read_is_told_and_reads_another_the_same_way",
 };
 
+/// An option that leaves out lines or rows of a file.
+const SKIPPED: Effect = Narrows {
+    left_out: "so many lines at the beginning, or rows at the end, of the file",
+    said: "`read.skip_first`, `read.skip_last`",
+    test: "crates/mining/src/readers/tests.rs::rows_that_are_no_transactions_are_left_out_on_request",
+};
+
 /// Options as `command --option`; `* --option` for the commands that read files.
 const OPTIONS: &[(&str, Effect)] = &[
     (
@@ -108,6 +115,10 @@ const OPTIONS: &[(&str, Effect)] = &[
     ("* --item-column", READING),
     ("* --spaces", READING),
     ("* --missing", READING),
+    ("* --unicode", READING),
+    ("* --item-separator", READING),
+    ("* --skip-first", SKIPPED),
+    ("* --skip-last", SKIPPED),
     (
         "* --row-ids",
         Narrows {

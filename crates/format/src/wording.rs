@@ -96,6 +96,14 @@ pub const DROP_COLUMNS: Setting = Setting::new("drop_columns");
 pub const SPACES: Setting = Setting::new("spaces");
 /// What cells without a value mean.
 pub const MISSING: Setting = Setting::new("missing");
+/// The Unicode form of names.
+pub const UNICODE: Setting = Setting::new("unicode");
+/// What separates the items in one cell.
+pub const ITEM_SEPARATOR: Setting = Setting::new("item_separator");
+/// The number of lines above the data.
+pub const SKIP_FIRST: Setting = Setting::new("skip_first");
+/// The number of rows below the data.
+pub const SKIP_LAST: Setting = Setting::new("skip_last");
 /// What items belong to.
 pub const TAXONOMY: Setting = Setting::new("taxonomy");
 /// Columns whose numbers become items by ranges.

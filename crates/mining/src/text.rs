@@ -1,13 +1,97 @@
 //! Text for display that contains names from data, files or a peer: a name cannot contain terminal escapes, end a line
-//! or imitate the text around it.
+//! or imitate the text around it. Characters that do not show, by which names differ that look the same.
 
 use std::borrow::Cow;
 use std::fmt;
 
+use unicode_normalization::UnicodeNormalization;
+
 /// Control characters, line separators, and characters that change the direction of text.
 fn is_unsafe(c: char) -> bool {
-    let of_direction = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') || of_direction
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') || is_of_direction(c)
+}
+
+/// Whether a character changes the direction of text.
+fn is_of_direction(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The character that stands for text which could not be decoded.
+pub(crate) const REPLACEMENT: char = '\u{fffd}';
+
+/// Whether it is a control character other than line feed and tab, which names may have.
+pub(crate) fn is_control(c: char) -> bool {
+    c.is_control() && !"\n\t".contains(c)
+}
+
+/// A character for messages: its number and kind.
+pub(crate) fn described(c: char) -> String {
+    let kind = match c {
+        _ if is_control(c) => "a control character",
+        _ if is_of_direction(c) => "a mark of the direction of text",
+        '\u{ad}' => "a soft hyphen",
+        '\u{200b}' | '\u{feff}' | '\u{2060}' => "a space of no width",
+        '\u{200c}' | '\u{200d}' => "a joiner",
+        REPLACEMENT => "the replacement character",
+        _ => "an invisible character",
+    };
+    format!("U+{:04X}, {kind},", u32::from(c))
+}
+
+/// The characters of a text that do not show, control characters included, with their places. Line feeds and tabs do
+/// not count, nor joiners between letters of scripts that have them or within an emoji.
+fn invisible(text: &str) -> impl Iterator<Item = (usize, char)> {
+    let has_flag = text.contains('🏴');
+    let mut before = None;
+    text.char_indices().filter(move |&(place, c)| {
+        let before = before.replace(c);
+        let after = || text[place + c.len_utf8()..].chars().next();
+        match c {
+            '\u{200c}' | '\u{200d}' => {
+                !(before.is_some_and(is_joined) && after().is_some_and(is_joined))
+            }
+            '\u{e0020}'..='\u{e007f}' => !has_flag,
+            _ => is_control(c) || is_ignorable(c),
+        }
+    })
+}
+
+/// The first character of a text that does not show.
+pub(crate) fn invisible_in(text: &str) -> Option<char> {
+    if text.bytes().all(|it| matches!(it, b' '..=b'~')) {
+        return None;
+    }
+    invisible(text).next().map(|(_, c)| c)
+}
+
+/// A text without characters that do not show, except control characters and the replacement character.
+pub(crate) fn without_invisible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = 0;
+    for (place, c) in invisible(text).filter(|&(_, c)| c != REPLACEMENT && !is_control(c)) {
+        shown.push_str(&text[rest..place]);
+        rest = place + c.len_utf8();
+    }
+    shown.push_str(&text[rest..]);
+    shown
+}
+
+/// Whether it is of a script or symbol that joiners stand between: not of Latin, Greek, Cyrillic, Chinese, Japanese or
+/// Korean text.
+fn is_joined(c: char) -> bool {
+    matches!(c, '\u{600}'..='\u{10ff}' | '\u{1200}'..='\u{1cff}' | '\u{2190}'..='\u{2bff}')
+        || matches!(c, '\u{a800}'..='\u{abff}' | '\u{fb50}'..='\u{fdff}' | '\u{fe00}'..='\u{fe0f}')
+        || matches!(c, '\u{fe70}'..='\u{fefc}' | '\u{10a00}'..='\u{11fff}' | '\u{1e900}'..='\u{1e95f}')
+        || matches!(c, '\u{1f000}'..='\u{1faff}' | '\u{e007f}')
+}
+
+/// Whether a character other than a joiner, a tag or a control character does not show.
+fn is_ignorable(c: char) -> bool {
+    is_of_direction(c)
+        || matches!(c, '\u{ad}' | '\u{34f}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{206f}')
+        || matches!(c, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | REPLACEMENT | '\u{e0001}')
+        // Letters without ink.
+        || matches!(c, '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}')
 }
 
 /// `text` on one line, with unsafe characters escaped as in Rust: `\n`, `\u{1b}`.
@@ -62,10 +146,21 @@ impl fmt::Display for Names<'_> {
     }
 }
 
-/// The number of the item of this name.
+/// The number of the item of this name, or else of the only one whose name has the same canonical composition (NFC).
 pub fn number_of<'a>(names: impl IntoIterator<Item = &'a str>, name: &str) -> Option<u32> {
-    let mut numbered = (0..).zip(names);
-    numbered.find_map(|(number, it)| (it == name).then_some(number))
+    let mut composed = None;
+    for (number, it) in (0..).zip(names) {
+        if it == name {
+            return Some(number);
+        }
+        if !name.is_ascii() && it.nfc().eq(name.nfc()) {
+            composed = match composed {
+                None => Some(Some(number)),
+                Some(_) => Some(None),
+            };
+        }
+    }
+    composed.flatten()
 }
 
 fn is_plain(name: &str) -> bool {
@@ -84,6 +179,41 @@ mod tests {
         let names = ["b", "a"];
         assert_eq!(number_of(names, "a"), Some(1));
         assert_eq!(number_of(names, "c"), None);
+        assert_eq!(number_of(["Ka\u{308}se"], "Käse"), Some(0));
+        assert_eq!(number_of(["Käse", "Ka\u{308}se"], "Ka\u{308}se"), Some(1));
+    }
+
+    #[test]
+    fn joiners_show_only_where_they_join() {
+        for name in [
+            "می\u{200c}خواهم",
+            "क\u{94d}\u{200d}ष",
+            "👩\u{200d}⚕\u{fe0f}",
+            "❤\u{fe0f}",
+            "🏴\u{e0067}\u{e0062}\u{e0065}\u{e006e}\u{e0067}\u{e007f}",
+            "a\tb\nc",
+            "Käse",
+            "👨🏽\u{200d}🦰",
+            "葛\u{e0100}",
+        ] {
+            assert_eq!(invisible_in(name), None, "{name:?}");
+        }
+        for (name, c) in [
+            ("so\u{ad}ft", '\u{ad}'),
+            ("mi\u{200d}lk", '\u{200d}'),
+            ("Auf\u{200c}lage", '\u{200c}'),
+            ("\u{200d}a", '\u{200d}'),
+            ("می\u{200c}", '\u{200c}'),
+            ("a\u{202e}b", '\u{202e}'),
+            ("a\u{200f}", '\u{200f}'),
+            ("\u{feff}a", '\u{feff}'),
+            ("caf\u{fffd}", '\u{fffd}'),
+            ("a\u{e0061}", '\u{e0061}'),
+            ("\u{3164}", '\u{3164}'),
+            ("a\u{1f}", '\u{1f}'),
+        ] {
+            assert_eq!(invisible_in(name), Some(c), "{name:?}");
+        }
     }
 
     #[test]

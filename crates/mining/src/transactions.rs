@@ -5,6 +5,7 @@
 //! dropped.
 
 use crate::spill_vec::{self, SpillVec};
+use crate::text::invisible_in;
 use oboro_format::wording::{MEMORY, MIN_ITEM_SUPPORT, Value};
 use oboro_format::{ErrorClass, MAX_ROW_ID_BYTES};
 use std::cmp::Ordering;
@@ -179,11 +180,26 @@ impl Transactions {
     }
 
     /// The same transactions with their items renamed; names must stay distinct.
-    pub(crate) fn renamed(mut self, name: impl Fn(&str) -> String) -> Transactions {
-        for old in &mut self.names {
-            *old = name(old);
+    pub(crate) fn with_names(self, names: Vec<String>) -> Transactions {
+        Transactions { names, ..self }
+    }
+
+    /// The same transactions with the items of these names instead, of which `renumbered` has one for each item.
+    pub(crate) fn merged(
+        self,
+        names: Vec<String>,
+        renumbered: &[u32],
+    ) -> Result<Transactions, TransactionsError> {
+        let builder = TransactionsBuilder::with_lists_of(self.memory_of_items());
+        let mut builder = builder.with_items(names)?;
+        for basket in self.iter() {
+            builder.push(basket.iter().map(|&item| renumbered[item as usize]))?;
         }
-        self
+        Ok(Transactions {
+            min_item_support: self.min_item_support,
+            row_ids: self.row_ids,
+            ..builder.finish()
+        })
     }
 
     /// The same transactions with items numbered in [name order](compare_names), so that numbers do not depend on the
@@ -216,11 +232,6 @@ impl Transactions {
     }
 }
 
-/// Whether a character is invisible: a control character other than line feed and tab, or one of zero width.
-pub(crate) fn is_invisible(c: char) -> bool {
-    c.is_control() && !"\n\t".contains(c) || "\u{feff}\u{200b}\u{2060}".contains(c)
-}
-
 /// Checks that row ids are valid, distinct, and one for each transaction.
 pub(crate) fn check_row_ids(
     transactions: usize,
@@ -241,7 +252,7 @@ pub(crate) fn check_row_ids(
             let bytes = id.len();
             return Err(TransactionsError::RowIdLength { row, bytes });
         }
-        if id.contains(is_invisible) {
+        if invisible_in(id).is_some() {
             return Err(TransactionsError::RowIdInvisible { row });
         }
         if let Some(first) = seen.insert(id, row) {
@@ -453,6 +464,20 @@ impl TransactionsBuilder {
             builder.item(&name)?;
         }
         Ok(self)
+    }
+
+    /// The number of the item called `name`, if there is one.
+    pub(crate) fn number_of(&self, name: &str) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
+    /// For each item, the number of transactions so far that contain it.
+    pub(crate) fn item_supports(&self) -> Vec<u64> {
+        let mut supports = vec![0; self.names.len()];
+        for &item in &*self.items {
+            supports[item as usize] += 1;
+        }
+        supports
     }
 
     /// The number of the item called `name`; a new item gets the next number.

@@ -5,7 +5,7 @@ use crate::encrypted::Encrypted;
 use crate::errors::Failure;
 use numpy::PyReadonlyArray1;
 use numpy::ndarray::{ArrayView1, s};
-use oboro_mining::readers::{Bin, UnknownOption, next_after, read_batches};
+use oboro_mining::readers::{Bin, Missing, NameRules, UnknownOption, next_after, read_batches};
 use oboro_mining::transactions::TransactionsError;
 use oboro_mining::{
     Cells, HowRead, MinSupport, ReadError, ReadOptions, Shuffled, Shuffling, Transactions,
@@ -15,6 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -79,6 +80,11 @@ impl Rows {
                 "there are {columns} columns and {names} names; give each column one"
             )));
         }
+        let names = if self.numbers {
+            names
+        } else {
+            item_labels(names)?
+        };
         match &mut *self.state() {
             State::Open(rows) => {
                 let columns: Vec<_> = columns.iter().map(|column| column as &dyn Cells).collect();
@@ -252,19 +258,25 @@ impl Rows {
     }
 
     /// Baskets of items that are all text or all integers, which become the columns in ascending order; `row_ids` has
-    /// the id of each basket.
+    /// the id of each basket. Of the options for reading, those about names apply.
     #[staticmethod]
-    #[pyo3(signature = (baskets, *, row_ids = None))]
+    #[pyo3(signature = (baskets, *, row_ids = None, **reading))]
     fn from_baskets(
         py: Python<'_>,
         baskets: &Bound<'_, PyAny>,
         row_ids: Option<Vec<String>>,
+        reading: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
+        let options = read_options(reading)?;
+        let rules = NameRules {
+            missing: options.missing,
+            unicode: options.unicode,
+        };
         let mut builder = TransactionsBuilder::new();
         let mut kind = None;
         for (number, basket) in baskets.try_iter()?.enumerate() {
             py.check_signals()?;
-            let numbers = basket_items(&basket?, number, &mut builder, &mut kind)?;
+            let numbers = basket_items(&basket?, number, rules, &mut builder, &mut kind)?;
             builder.push(numbers).map_err(Failure::from)?;
         }
         let numbers = kind == Some(Kind::Number);
@@ -332,6 +344,12 @@ impl Rows {
     ) -> PyResult<Self> {
         let options = read_options(reading)?;
         Self::of_batches(py, arrow::batch_of(columns)?, options, like)
+    }
+
+    /// The labels of columns as names of items.
+    #[staticmethod]
+    fn labels(names: Vec<String>) -> Result<Vec<String>, Failure> {
+        item_labels(names)
     }
 
     /// Whether columns of these names may have a transaction and an item in each row.
@@ -404,6 +422,10 @@ fn read_options(given: Option<&Bound<'_, PyDict>>) -> PyResult<ReadOptions> {
             "drop_columns" => options.drop_columns = value.extract()?,
             "spaces" => options.spaces = Some(parsed(&value)?),
             "missing" => options.missing = Some(parsed(&value)?),
+            "unicode" => options.unicode = Some(parsed(&value)?),
+            "item_separator" => options.item_separator = Some(parsed(&value)?),
+            "skip_first" => options.skip_first = Some(value.extract()?),
+            "skip_last" => options.skip_last = Some(value.extract()?),
             "memory" => options.memory = Some(value.extract()?),
             "row_ids" => options.row_ids = Some(value.extract()?),
             "taxonomy" => options.taxonomy = Some(value.extract()?),
@@ -438,6 +460,7 @@ enum Kind {
 fn basket_items(
     basket: &Bound<'_, PyAny>,
     number: usize,
+    rules: NameRules,
     builder: &mut TransactionsBuilder,
     kind: &mut Option<Kind>,
 ) -> PyResult<Vec<u32>> {
@@ -451,7 +474,7 @@ fn basket_items(
     let mut numbers = Vec::new();
     for item in items {
         let item = item?;
-        let (name, its_kind) = item_name(&item).ok_or_else(|| {
+        let (name, its_kind) = item_of(&item).ok_or_else(|| {
             refused("has an item that is neither text nor a whole number of 64 bits; drop it or make it text")
         })?;
         if *kind.get_or_insert(its_kind) != its_kind {
@@ -460,12 +483,40 @@ fn basket_items(
             )
             .into());
         }
-        numbers.push(builder.item(&name).map_err(Failure::from)?);
+        let name = match its_kind {
+            Kind::Text => item_name(&name, rules, &format!("basket {number}"))?,
+            Kind::Number => Some(name),
+        };
+        if let Some(name) = name {
+            numbers.push(builder.item(&name).map_err(Failure::from)?);
+        }
     }
     Ok(numbers)
 }
 
-fn item_name(item: &Bound<'_, PyAny>) -> Option<(String, Kind)> {
+/// The labels of columns as names of items. Each is an item, whatever it is called.
+pub fn item_labels(labels: Vec<String>) -> Result<Vec<String>, Failure> {
+    let rules = NameRules {
+        missing: Some(Missing::Item),
+        unicode: None,
+    };
+    let name = |label: String| item_name(&label, rules, "the labels of columns");
+    let names = labels
+        .into_iter()
+        .map(|it| Ok(name(it)?.unwrap_or_default()));
+    names.collect()
+}
+
+/// The name of an item at a place, in its Unicode form; `None` if it says that there is none.
+fn item_name(name: &str, rules: NameRules, place: &str) -> Result<Option<String>, Failure> {
+    let name = rules
+        .item(name, place)
+        .map_err(|error| Failure::from(*error))?;
+    Ok(name.map(Cow::into_owned))
+}
+
+/// An item's name or number as text.
+fn item_of(item: &Bound<'_, PyAny>) -> Option<(String, Kind)> {
     if let Ok(text) = item.cast::<PyString>() {
         return Some((text.extract().ok()?, Kind::Text));
     }

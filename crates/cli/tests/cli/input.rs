@@ -344,3 +344,180 @@ fn codes_bring_their_chapters_and_ages_their_ranges() {
         &["circle.csv goes in a circle", "take one of these lines out"],
     );
 }
+
+/// What `oboro plan` says of a file after the command that its refusal names, as [`read`] does.
+fn read_by_shell(owner: &Home, file: &str, options: &str) -> (u64, u64, String, u64) {
+    let message = owner.refused(&format!("plan {file}"));
+    let is_command = |it: &&str| {
+        ["sed ", "tr ", "iconv "]
+            .iter()
+            .any(|name| it.starts_with(name))
+    };
+    let command = message.split('`').find(is_command).expect(&message);
+    let script = format!("{command} <{file} | \"$oboro\" plan - {options} --json");
+    let ended = owner.start_shell(&script).ended();
+    assert_eq!(ended.code, Some(0), "{script}: {ended:?}");
+    let plan: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let read = &plan["read"];
+    (
+        read["transactions"].as_u64().unwrap(),
+        read["items"].as_u64().unwrap(),
+        read["densest"]["item"].as_str().unwrap().to_owned(),
+        read["densest"]["transactions"].as_u64().unwrap(),
+    )
+}
+
+#[test]
+fn commands_that_refusals_name_make_data_of_other_files() {
+    let owner = Home::with_key();
+    let long = "--transaction-column id --item-column item";
+    let drawn = format!("--separator pipe --spaces trim {long}");
+    let tea = |transactions, items| (transactions, items, "tea".to_owned(), 2);
+    for (file, text, options, found) in [
+        (
+            "markdown",
+            "| id | item  |\n|----|:-----:|\n| 1  | tea   |\n| 1  | milk  |\n| 22 | tea |\n",
+            &*drawn,
+            tea(2, 2),
+        ),
+        (
+            "psql",
+            " id | item \n----+------\n  1 | tea\n  1 | milk\n 22 | tea\n(3 rows)\n",
+            &format!("{drawn} --skip-last 1"),
+            tea(2, 2),
+        ),
+        (
+            "mysql",
+            "+----+------+\n| id | item |\n+----+------+\n|  1 | tea  |\n|  1 | milk |\n| 22 | tea  |\n+----+------+\n",
+            &drawn,
+            tea(2, 2),
+        ),
+        (
+            "fixed",
+            "id   item\n1    tea\n1    milk, whole\n22   tea\n",
+            long,
+            tea(2, 2),
+        ),
+        ("json", "[\"milk\", \"tea\"]\n[\"tea\"]\n", "", tea(2, 2)),
+        ("python", "['milk', 'tea']\n['tea']\n", "", tea(2, 2)),
+        ("postgres", "{milk,tea}\n{\"tea\"}\n", "", tea(2, 2)),
+        (
+            "sequences",
+            "1 -1 2 3 -1 -2\n2 -1 -2\n",
+            "",
+            (2, 3, "2".to_owned(), 2),
+        ),
+        (
+            "times",
+            "<0> 1 -1 <1> 2 3 -1 -2\n<0> 2 -1 -2\n",
+            "",
+            (2, 3, "2".to_owned(), 2),
+        ),
+        (
+            "utilities",
+            "1 2:9:4 5\n2:2:2\n",
+            "",
+            (2, 2, "2".to_owned(), 2),
+        ),
+        (
+            "libsvm",
+            "+1 2:1 7:1\n-1 2:1\n",
+            "",
+            (2, 2, "2".to_owned(), 2),
+        ),
+    ] {
+        owner.write(file, text);
+        assert_eq!(read_by_shell(&owner, file, options), found, "{file}");
+    }
+    let wide: Vec<u8> = "\u{feff}visit\tcode\n1\ttea\n1\tmilk\n2\ttea\n"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    owner.write("unicode.txt", wide);
+    assert_eq!(read_by_shell(&owner, "unicode.txt", ""), tea(2, 2));
+    // One line instead of all up to @data.
+    let head =
+        "@relation market\n% made by hand\n@attribute milk {0, 1}\n@attribute tea {0, 1}\n@data\n";
+    let rows = "1,1\n0,1\n0,0\n";
+    owner.write("market.arff", format!("{head}{rows}"));
+    let message = owner.refused("plan market.arff");
+    says(
+        &message,
+        &[
+            "market.arff is an ARFF file of Weka",
+            "one line with the names",
+        ],
+    );
+    owner.write("market.csv", format!("milk,tea\n{rows}"));
+    assert_eq!(read(&owner, "market.csv"), tea(3, 2));
+}
+
+#[test]
+fn what_is_no_data_is_left_out_by_the_options_that_are_named() {
+    let owner = Home::with_key();
+    let tea = |transactions, items| (transactions, items, "tea", 2);
+    for (file, text, remedy, found) in [
+        (
+            "totals.csv",
+            "visit,code\n1,tea\n1,milk\n2,tea\nTotal,3\n",
+            "--skip-last 1",
+            tea(2, 2),
+        ),
+        (
+            "note.csv",
+            "tea,milk\ntea,salt,milk\nsalt\nSource: the till\n",
+            "--skip-last 1",
+            (3, 3, "milk", 2),
+        ),
+        (
+            "sums.csv",
+            "tea,milk\n1,0\n1,1\n0,0\n2,1\n",
+            "--skip-last 1",
+            tea(3, 2),
+        ),
+        (
+            "title.csv",
+            "Sales\n\ntea,milk\ntea\nsalt\n",
+            "--skip-first 1",
+            tea(3, 3),
+        ),
+        (
+            "blank.csv",
+            "visit,code\n1,tea\n1,\\N\n2,tea\n2,milk\n",
+            "--missing absent",
+            tea(2, 2),
+        ),
+        (
+            "mark.csv",
+            "visit,code\n1,tea\n1,?\n2,tea\n2,milk\n",
+            "--missing item",
+            tea(2, 3),
+        ),
+        (
+            "list.csv",
+            "visit,items\n1,\"tea, milk\"\n2,\"tea\"\n",
+            "--item-separator comma",
+            tea(2, 2),
+        ),
+        (
+            "soft.csv",
+            "visit,code\n1,tea\n1,mi\u{ad}lk\n2,tea\n2,milk\n",
+            "--unicode nfkc",
+            (2, 2, "milk", 2),
+        ),
+    ] {
+        owner.write(file, text);
+        assert_remedied(&owner, file, remedy, found);
+    }
+    owner.write(
+        "forms.csv",
+        "visit,code\n1,the\u{301}\n1,milk\n2,th\u{e9}\n",
+    );
+    let text = owner.done("plan forms.csv");
+    says(&text, &["1 names in other Unicode forms"]);
+    let plan = owner.json("plan forms.csv --unicode as-is");
+    assert_eq!(
+        (&plan["read"]["items"], &plan["read"]["alike"]),
+        (&3.into(), &1.into())
+    );
+}

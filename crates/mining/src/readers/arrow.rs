@@ -271,10 +271,9 @@ fn read_table(
     read.columns.1.append(&mut table.index);
     let (transactions, mut how) = finished(
         file,
-        read.transactions,
+        read,
         (settled.options, options.clone()),
         (Compression::Plain, false),
-        read.columns,
     )?;
     how.container = container;
     let is_number = |name: &String| name.parse::<i64>().is_ok_and(|it| it.to_string() == *name);

@@ -6,8 +6,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::csv::{Header, Reader, is_missing};
+use super::csv::{Header, Reader};
 use super::error::{Excerpt, Position, ReadError, Remedy};
+use super::names::is_missing;
 use super::options::{Missing, UnknownOption};
 use oboro_format::wording::{BIN, DROP_COLUMNS, MISSING};
 

@@ -125,6 +125,21 @@ pub(super) fn is_amount_name(name: &str) -> bool {
     AMOUNTS.contains(&plain(name).as_str())
 }
 
+/// Whether it holds the sum of a row.
+pub(super) fn is_total_name(name: &str) -> bool {
+    [
+        "total",
+        "totals",
+        "grandtotal",
+        "rowtotal",
+        "sum",
+        "rowsum",
+        "gesamtergebnis",
+        "summe",
+    ]
+    .contains(&plain(name).as_str())
+}
+
 pub(super) fn is_date_name(name: &str) -> bool {
     let name = plain(name);
     ["date", "time", "day", "month", "year"]

@@ -3,6 +3,7 @@
 //! The form of a file is settled before ([`detect`](super::detect)); what was inferred from the beginning of the file
 //! is verified here on all of it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 
@@ -10,12 +11,14 @@ use super::bins::Binned;
 use super::column_names::is_amount_name;
 use super::detect::Settled;
 use super::error::{Excerpt, Position, ReadError, Remedy};
-use super::options::{Format, Missing, ReadOptions, Separator, Spaces};
+use super::footer::{Footer, above, are_sums};
+use super::names::{NameDoubt, NameRules, is_missing, normal, plain_spaces, renamed};
+use super::options::{Format, ItemSeparator, Missing, ReadOptions, Separator, Spaces};
 use super::record::{Cells, Records};
-use crate::transactions::{Transactions, TransactionsBuilder, TransactionsError, is_invisible};
+use crate::transactions::{Transactions, TransactionsBuilder, TransactionsError};
 use oboro_format::wording::{
-    DROP_COLUMNS, FORMAT, HEADER, ITEM_COLUMN, MISSING, ROW_IDS, SEPARATOR, SPACES, Setting,
-    TRANSACTION_COLUMN,
+    DROP_COLUMNS, FORMAT, HEADER, ITEM_COLUMN, ITEM_SEPARATOR, MISSING, ROW_IDS, SEPARATOR, SPACES,
+    Setting, TRANSACTION_COLUMN,
 };
 
 /// The result of reading.
@@ -23,15 +26,19 @@ pub(super) struct Table {
     pub(super) transactions: Transactions,
     /// The number of columns used, and the names of the others.
     pub(super) columns: (usize, Vec<String>),
+    /// How many names of items were merged with others.
+    pub(super) merged: usize,
 }
 
 pub(super) fn read(records: Records<'_, '_>, settled: &Settled) -> Result<Table, ReadError> {
     let options = &settled.options;
     let reader = Reader {
         file: records.file(),
-        records,
+        records: records.without_last(options.skip_last.unwrap_or(0)),
         settled,
         options,
+        rules: options.name_rules(),
+        last: None,
     };
     match options.format {
         Format::CsvOneHot | Format::CsvCounts => reader.table(),
@@ -45,6 +52,9 @@ pub(super) struct Reader<'s, 'l, 'a> {
     pub(super) records: Records<'l, 'a>,
     settled: &'s Settled,
     pub(super) options: &'s ReadOptions,
+    rules: NameRules,
+    /// The row read last.
+    last: Option<Position>,
 }
 
 impl Reader<'_, '_, '_> {
@@ -56,19 +66,24 @@ impl Reader<'_, '_, '_> {
         let dropped = header.all(&self.file, DROP_COLUMNS, &self.options.drop_columns)?;
         let no_items: BTreeSet<usize> = dropped.iter().copied().chain(row_ids.place).collect();
         let mut builder = self.options.builder();
+        let mut basket = Vec::new();
         let mut next = first;
         while let Some(line) = next {
+            self.last = Some(line);
             row_ids.push(&self, line);
-            let mut basket = Vec::new();
             for place in (0..self.records.cells.len()).filter(|place| !no_items.contains(place)) {
-                if let Some(name) = self.item(place, line)? {
-                    basket.push(builder.item(name).map_err(self.items_error(line))?);
-                }
+                self.items(place, line, &mut builder, &mut basket)?;
             }
-            builder.push(basket).map_err(self.items_error(line))?;
+            builder
+                .push(basket.drain(..))
+                .map_err(self.items_error(line))?;
             next = self.records.next()?;
         }
-        let transactions = row_ids.attach_to(self.trimmed(builder.finish())?, &self.file)?;
+        self.check_footer(false)?;
+        self.check_set_apart(header.line)?;
+        let (transactions, merged) = self.named(builder.finish())?;
+        let transactions = row_ids.attach_to(transactions, &self.file)?;
+        self.check_lists(&transactions)?;
         if self.settled.told_header {
             self.check_first(&transactions, header.line)?;
         }
@@ -81,6 +96,7 @@ impl Reader<'_, '_, '_> {
                 0,
                 dropped.iter().map(|&it| header.names[it].clone()).collect(),
             ),
+            merged,
         })
     }
 
@@ -117,9 +133,12 @@ impl Reader<'_, '_, '_> {
         let mut transactions: HashMap<String, u32> = HashMap::new();
         let mut entries = builder.list();
         let mut id = String::new();
+        let mut basket = Vec::new();
+        let mut numbers = LongNumbers::default();
         let mut next = first;
         while let Some(line) = next {
             self.check_cells(line, header.names.len())?;
+            self.last = Some(line);
             if (0..header.raw.len()).all(|it| header.raw[it] == self.records.cells.raw(it)) {
                 return Err(ReadError::RepeatedHeader { file, line });
             }
@@ -127,6 +146,8 @@ impl Reader<'_, '_, '_> {
             let transaction = match transactions.get(&id) {
                 Some(&transaction) => transaction,
                 None => {
+                    self.check_id(&id, line)?;
+                    numbers.look(&id);
                     let next = transactions.len();
                     let transaction =
                         u32::try_from(next).map_err(|_| ReadError::TooManyTransactions {
@@ -141,8 +162,8 @@ impl Reader<'_, '_, '_> {
             for column in &mut unused {
                 column.look(self.records.cells.cell(column.place), line);
             }
-            if let Some(name) = self.item(item_column, line)? {
-                let item = builder.item(name).map_err(self.items_error(line))?;
+            self.items(item_column, line, &mut builder, &mut basket)?;
+            for item in basket.drain(..) {
                 entries
                     .push(entry(transaction, item))
                     .map_err(|error| self.list_error(line, &error))?;
@@ -158,7 +179,9 @@ impl Reader<'_, '_, '_> {
             }
             next = self.records.next()?;
         }
+        self.check_footer(false)?;
         self.check_unused(&unused, &header)?;
+        numbers.check(&self, header.line)?;
         self.settle_spaces(transactions.keys().map(String::as_str), "transaction")?;
         entries.sort_unstable();
         let mut rest = &entries[..];
@@ -173,7 +196,9 @@ impl Reader<'_, '_, '_> {
                 .push(basket)
                 .map_err(self.items_error(header.line))?;
         }
-        let transactions = row_ids.attach_to(self.trimmed(builder.finish())?, &self.file)?;
+        let (transactions, merged) = self.named(builder.finish())?;
+        let transactions = row_ids.attach_to(transactions, &self.file)?;
+        self.check_lists(&transactions)?;
         if self.settled.told_format {
             self.check_pairs(
                 &transactions,
@@ -183,6 +208,7 @@ impl Reader<'_, '_, '_> {
         Ok(Table {
             transactions: transactions.sorted_by_name(),
             columns: header.used(is_used),
+            merged,
         })
     }
 
@@ -221,6 +247,15 @@ impl Reader<'_, '_, '_> {
                 )],
             ));
         }
+        for name in &names {
+            self.check_column(name, header.line)?;
+        }
+        let form = self.options.unicode();
+        for name in &mut names {
+            if let Cow::Owned(normal) = normal(name, form) {
+                *name = normal;
+            }
+        }
         names.extend(bins.iter().flat_map(|it| it.items.iter().cloned()));
         let mut builder = self
             .options
@@ -230,11 +265,17 @@ impl Reader<'_, '_, '_> {
         let mut seen = HashSet::new();
         let mut written = None;
         let mut id = String::new();
+        let is_counted = self.options.format == Format::CsvCounts;
+        let mut sums = vec![0u64; if is_counted { items.len() } else { 0 }];
+        let mut counts = Vec::with_capacity(sums.len());
+        let mut has_sums = false;
         let mut next = first;
         while let Some(line) = next {
             self.check_cells(line, header.names.len())?;
+            self.last = Some(line);
             if !ids.is_empty() {
                 self.id(&ids, line, &mut id)?;
+                self.check_id(&id, line)?;
                 if !seen.insert(id.clone()) {
                     let transaction = Excerpt::new(&id);
                     return Err(ReadError::RepeatedTransaction {
@@ -249,7 +290,11 @@ impl Reader<'_, '_, '_> {
             for (item, &place) in (0u32..).zip(&items) {
                 let cell = self.records.cells.cell(place);
                 let set = match self.options.format {
-                    Format::CsvCounts => count(cell).map(|count| count > 0),
+                    Format::CsvCounts => {
+                        let count = count(cell);
+                        counts.push(count);
+                        count.map(|count| count > 0)
+                    }
                     _ => one_hot(cell).map(|(set, writing)| {
                         if *written.get_or_insert(writing) != writing && self.settled.told_format {
                             mixed = true;
@@ -274,7 +319,16 @@ impl Reader<'_, '_, '_> {
                     Some(true) => basket.push(item),
                     Some(false) => {}
                     None if is_missing(cell) && self.options.missing == Some(Missing::Absent) => {}
-                    None => return Err(self.cell_error(line, place, &header.names[place])),
+                    None => {
+                        self.check_sums(line, &items, &builder)?;
+                        return Err(self.cell_error(line, place, &header.names[place]));
+                    }
+                }
+            }
+            if is_counted {
+                has_sums = are_sums(&sums, &counts, builder.len() as u64);
+                for (sum, count) in sums.iter_mut().zip(counts.drain(..)) {
+                    *sum = sum.saturating_add(count.unwrap_or(0));
                 }
             }
             let mut first = items.len();
@@ -290,6 +344,7 @@ impl Reader<'_, '_, '_> {
                 _ => self.records.next()?,
             };
         }
+        self.check_footer(has_sums)?;
         let is_used = |place| {
             items.binary_search(&place).is_ok()
                 || row_ids.place == Some(place)
@@ -298,6 +353,7 @@ impl Reader<'_, '_, '_> {
         Ok(Table {
             columns: header.used(is_used),
             transactions: row_ids.attach_to(builder.finish(), &self.file)?,
+            merged: 0,
         })
     }
 
@@ -319,45 +375,39 @@ impl Reader<'_, '_, '_> {
         Ok(Some((header, first)))
     }
 
-    /// The item's name in a cell; `None` if there is none.
-    fn item(&self, place: usize, line: Position) -> Result<Option<&str>, ReadError> {
-        let cells = &self.records.cells;
-        let raw = cells.raw(place);
+    /// Adds the items in a cell to a basket.
+    fn items(
+        &self,
+        place: usize,
+        line: Position,
+        builder: &mut TransactionsBuilder,
+        basket: &mut Vec<u32>,
+    ) -> Result<(), ReadError> {
+        let raw = self.records.cells.raw(place);
+        if let Some(ItemSeparator::Mark(mark)) = self.options.item_separator {
+            for part in raw.split(char::from(mark)) {
+                basket.extend(self.item(part.trim(), place, line, builder)?);
+            }
+            return Ok(());
+        }
         let name = match self.options.spaces {
             Some(Spaces::Trim) => raw.trim(),
             Some(Spaces::Keep) | None => raw,
         };
-        let shown = || Excerpt::new(name);
+        basket.extend(self.item(name, place, line, builder)?);
+        Ok(())
+    }
+
+    /// The number of the item with this name, which is in a cell; `None` if there is none.
+    fn item(
+        &self,
+        name: &str,
+        place: usize,
+        line: Position,
+        builder: &mut TransactionsBuilder,
+    ) -> Result<Option<u32>, ReadError> {
         if name.is_empty() {
             return Ok(None);
-        }
-        if name.contains(is_invisible) {
-            return Err(ReadError::Invisible {
-                file: self.file.clone(),
-                line,
-                name: shown(),
-            });
-        }
-        if name.trim().is_empty() && self.options.spaces.is_none() {
-            return Err(self.doubt(
-                Some(line),
-                format!("the item {} is only spaces", shown()),
-                spaces_remedies("if there is none", "if it is one"),
-            ));
-        }
-        if !name.trim().is_empty() && is_missing(name) {
-            match self.options.missing {
-                Some(Missing::Absent) => return Ok(None),
-                Some(Missing::Item) => {}
-                None => {
-                    let remedies = [
-                        Remedy::new(MISSING.to("absent"), "if no item is there"),
-                        Remedy::new(MISSING.to("item"), "if that is an item's name"),
-                    ];
-                    let what = format!("{} may be an item or say that none is there", shown());
-                    return Err(self.doubt(Some(line), what, remedies));
-                }
-            }
         }
         let own = self.options.separator.unwrap_or(Separator::COMMA);
         // If each row has one item, a comma is part of its name.
@@ -366,19 +416,184 @@ impl Reader<'_, '_, '_> {
         };
         let rival = |it: &&Separator| !settled(**it) && name.as_bytes().contains(&it.byte());
         if self.settled.told_separator
-            && !cells.is_quoted(place)
+            && !self.records.cells.is_quoted(place)
             && let Some(rival) = Separator::TOLD.iter().find(rival)
         {
+            let mut remedies = [own, *rival]
+                .map(|it| Remedy::new(SEPARATOR.to(it.to_string()), ""))
+                .to_vec();
+            if self.options.format == Format::CsvLong {
+                let list = ITEM_SEPARATOR.to(rival.to_string());
+                remedies.push(Remedy::new(list, "if the cell has a list of items"));
+            }
             return Err(self.doubt(
                 Some(line),
                 format!(
                     "the item {} has a {rival} in it, which may separate items",
-                    shown()
+                    Excerpt::new(name)
                 ),
-                [own, *rival].map(|it| Remedy::new(SEPARATOR.to(it.to_string()), "")),
+                remedies,
             ));
         }
-        Ok(Some(name))
+        // Its name was checked when it was new.
+        if let Some(number) = builder.number_of(name) {
+            return Ok(Some(number));
+        }
+        if name.trim().is_empty() && self.options.spaces.is_none() {
+            return Err(self.doubt(
+                Some(line),
+                format!("the item {} is only spaces", Excerpt::new(name)),
+                spaces_remedies("if there is none", "if it is one"),
+            ));
+        }
+        if !self.name_checked(self.rules.check_item(name), line)? {
+            return Ok(None);
+        }
+        let number = builder.item(name).map_err(self.items_error(line))?;
+        Ok(Some(number))
+    }
+
+    /// The result of checking a name at `line`.
+    fn name_checked<T>(
+        &self,
+        checked: Result<T, NameDoubt>,
+        line: Position,
+    ) -> Result<T, ReadError> {
+        checked.map_err(|NameDoubt { what, remedies }| self.doubt(Some(line), what, remedies))
+    }
+
+    /// Checks a transaction's identifier, of one or several columns.
+    fn check_id(&self, id: &str, line: Position) -> Result<(), ReadError> {
+        id.split('\0')
+            .try_for_each(|part| self.name_checked(self.rules.check_id(part), line))
+    }
+
+    /// Checks the name of a column that is an item.
+    fn check_column(&self, name: &str, line: Position) -> Result<(), ReadError> {
+        let rules = NameRules {
+            missing: self.options.missing.filter(|it| *it == Missing::Item),
+            ..self.rules
+        };
+        let checked = rules.check_item(name).map_err(|mut doubt| {
+            if doubt.remedies.len() > 1 {
+                let drop = DROP_COLUMNS.to(&[name][..]);
+                doubt.remedies[0] = Remedy::new(drop, "if it holds no item");
+            }
+            doubt
+        });
+        self.name_checked(checked, line).map(drop)
+    }
+
+    /// Refuses a last row that seems to be totals or a note; `has_sums` if its numbers are the sums of those above.
+    fn check_footer(&self, has_sums: bool) -> Result<(), ReadError> {
+        // At the end of the file the cells are those of the last row.
+        let footer = || {
+            let sums = has_sums.then_some(Footer::Totals);
+            sums.or_else(|| Footer::of(&self.records.cells))
+        };
+        match self.last {
+            Some(_) if self.options.skip_last.is_none() => match footer() {
+                Some(footer) => Err(footer.doubt(&self.file, self.last)),
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a row with the sums of what is above it in a table of 0 and 1.
+    fn check_sums(
+        &self,
+        line: Position,
+        items: &[usize],
+        builder: &TransactionsBuilder,
+    ) -> Result<(), ReadError> {
+        let cells = &self.records.cells;
+        let row: Vec<Option<u64>> = items.iter().map(|&it| count(cells.cell(it))).collect();
+        let sums = builder.item_supports();
+        let is_last = self.options.skip_last.is_none()
+            && are_sums(&sums[..items.len()], &row, builder.len() as u64);
+        if is_last {
+            return Err(Footer::Totals.doubt(&self.file, Some(line)));
+        }
+        Ok(())
+    }
+
+    /// Refuses a first or last line that is the only one with a blank line between it and the others.
+    fn check_set_apart(&self, first: Position) -> Result<(), ReadError> {
+        let (title, note) = self.records.set_apart();
+        if note && self.options.skip_last.is_none() {
+            return Err(Footer::Note.doubt(&self.file, self.last));
+        }
+        match first {
+            Position::Line(line)
+                if title
+                    && self.options.header != Some(true)
+                    && self.options.skip_first.is_none() =>
+            {
+                let what = "a blank line separates the line from all others, so it may be a title";
+                Err(above(&self.file, line, what, line))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses items that seem to be lists of items: if no transaction has two and many have a separator in their names,
+    /// or if what is between the separators is an item elsewhere.
+    fn check_lists(&self, transactions: &Transactions) -> Result<(), ReadError> {
+        const MARKS: [char; 4] = [',', ';', '|', '\t'];
+        if self.options.item_separator.is_some() {
+            return Ok(());
+        }
+        let names = transactions.names();
+        let are_single = transactions.iter().all(|it| it.len() < 2);
+        for mark in MARKS {
+            let listed: Vec<&str> = names
+                .iter()
+                .map(String::as_str)
+                .filter(|it| it.contains(mark) && parts(it, mark).nth(1).is_some())
+                .collect();
+            let Some(first) = listed.first() else {
+                continue;
+            };
+            let whole: HashSet<&str> = names.iter().map(|it| it.trim()).collect();
+            let mut shared: HashMap<&str, usize> = HashMap::new();
+            for part in listed.iter().flat_map(|it| parts(it, mark)) {
+                *shared.entry(part).or_default() += 1;
+            }
+            let is_decimal = |name: &str| name.replace(',', ".").parse::<f64>().is_ok();
+            let of_items = |name: &&str| {
+                !is_decimal(name) && parts(name, mark).all(|part| whole.contains(part))
+            };
+            let of_shared = |name: &&&str| {
+                !is_decimal(name)
+                    && parts(name, mark).all(|it| shared[it] > 1 || whole.contains(it))
+            };
+            let many = 2 * listed.len() >= names.len();
+            let example = listed.iter().copied().find(of_items).or_else(|| {
+                let are_lists = many
+                    && (are_single
+                        || listed.len() > 2
+                            && 5 * listed.iter().filter(of_shared).count() >= 4 * listed.len());
+                are_lists.then_some(*first)
+            });
+            let Some(example) = example else {
+                continue;
+            };
+            let separator = Separator::TOLD.iter().find(|it| char::from(**it) == mark);
+            let separator = separator.map_or_else(String::new, ToString::to_string);
+            return Err(self.doubt(
+                None,
+                format!(
+                    "the item {} seems to be a list of items in one cell",
+                    Excerpt::new(example)
+                ),
+                [
+                    Remedy::new(ITEM_SEPARATOR.to(separator), "if such cells are lists"),
+                    Remedy::new(ITEM_SEPARATOR.to("none"), "if each is one item"),
+                ],
+            ));
+        }
+        Ok(())
     }
 
     /// Sets `id` to the transaction's identifier in a row.
@@ -394,14 +609,15 @@ impl Reader<'_, '_, '_> {
                 id.push('\0');
             }
             let cell = self.records.cells.raw(place);
-            if cell.trim().is_empty() || is_missing(cell) {
+            if cell.trim().is_empty() {
                 let file = self.file.clone();
                 return Err(ReadError::MissingTransaction { file, line });
             }
-            id.push_str(match self.options.spaces {
-                Some(Spaces::Trim) => cell.trim(),
-                Some(Spaces::Keep) | None => cell,
-            });
+            let cell = normal(cell, self.options.unicode());
+            match self.options.spaces {
+                Some(Spaces::Trim) => id.push_str(&plain_spaces(cell.trim())),
+                Some(Spaces::Keep) | None => id.push_str(&cell),
+            }
         }
         Ok(())
     }
@@ -409,6 +625,11 @@ impl Reader<'_, '_, '_> {
     fn check_cells(&self, line: Position, expected: usize) -> Result<(), ReadError> {
         match self.records.cells.len() {
             found if found == expected => Ok(()),
+            _ if self.options.skip_last.is_none()
+                && let Some(footer) = Footer::of(&self.records.cells) =>
+            {
+                Err(footer.doubt(&self.file, Some(line)))
+            }
             found => Err(ReadError::CellCount {
                 file: self.file.clone(),
                 line,
@@ -490,13 +711,21 @@ impl Reader<'_, '_, '_> {
         self.doubt(Some(line), what, remedies)
     }
 
-    /// The transactions with names trimmed, unless spaces are to be kept.
-    fn trimmed(&self, transactions: Transactions) -> Result<Transactions, ReadError> {
-        if self.options.spaces.is_some() {
-            return Ok(transactions);
+    /// The transactions with names in their Unicode form and, unless spaces are to be kept, trimmed; and how many names
+    /// were merged with others.
+    fn named(&self, transactions: Transactions) -> Result<(Transactions, usize), ReadError> {
+        let form = self.options.unicode();
+        if self.options.spaces.is_none() {
+            self.settle_spaces(transactions.names().iter().map(String::as_str), "item")?;
         }
-        self.settle_spaces(transactions.names().iter().map(String::as_str), "item")?;
-        Ok(transactions.renamed(|name| name.trim().to_owned()))
+        let rename = |name: &str| match self.options.spaces {
+            Some(Spaces::Keep) => normal(name, form).into_owned(),
+            Some(Spaces::Trim) | None => {
+                let name = normal(name.trim(), form);
+                plain_spaces(&name).into_owned()
+            }
+        };
+        renamed(transactions, rename).map_err(self.items_error(Position::Schema))
     }
 
     /// Refuses names that differ only in surrounding spaces, unless the options say what those mean.
@@ -506,7 +735,10 @@ impl Reader<'_, '_, '_> {
         what: &str,
     ) -> Result<(), ReadError> {
         let trim = |name: &'n str| -> String {
-            let parts: Vec<&str> = name.split('\0').map(str::trim).collect();
+            let parts: Vec<Cow<'_, str>> = name
+                .split('\0')
+                .map(|part| plain_spaces(part.trim()))
+                .collect();
             parts.join("\0")
         };
         let spaced = names.clone().filter(|name| trim(name) != **name);
@@ -597,6 +829,7 @@ impl Default for Table {
         Self {
             transactions: TransactionsBuilder::new().finish(),
             columns: (0, Vec::new()),
+            merged: 0,
         }
     }
 }
@@ -829,14 +1062,49 @@ pub(super) fn count(cell: &str) -> Option<u64> {
     Some(whole.parse().unwrap_or(u64::MAX))
 }
 
-/// Whether a cell has no value, as pandas defines it.
-pub(super) fn is_missing(cell: &str) -> bool {
-    const WORDS: [&str; 18] = [
-        "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
-        "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
-    ];
-    let cell = cell.trim();
-    cell.is_empty() || WORDS.contains(&cell)
+/// The names in a list, without those that are empty.
+fn parts(list: &str, mark: char) -> impl Iterator<Item = &str> {
+    list.split(mark).map(str::trim).filter(|it| !it.is_empty())
+}
+
+/// Whole numbers that name transactions and have more digits than a spreadsheet keeps.
+#[derive(Default)]
+struct LongNumbers {
+    all: usize,
+    /// Those with nothing but zeros beyond what it keeps.
+    rounded: usize,
+    example: String,
+}
+
+impl LongNumbers {
+    /// The digits that a spreadsheet keeps.
+    const KEPT: usize = 15;
+
+    fn look(&mut self, id: &str) {
+        let id = id.trim();
+        if id.len() > Self::KEPT && id.bytes().all(|it| it.is_ascii_digit()) {
+            self.all += 1;
+            if id.bytes().skip(Self::KEPT).all(|it| it == b'0') {
+                self.rounded += 1;
+                id.clone_into(&mut self.example);
+            }
+        }
+    }
+
+    /// Refuses numbers all of which are rounded.
+    fn check(&self, reader: &Reader<'_, '_, '_>, line: Position) -> Result<(), ReadError> {
+        const ENOUGH: usize = 3;
+        if self.rounded < ENOUGH.max(self.all) || reader.options.missing == Some(Missing::Item) {
+            return Ok(());
+        }
+        let what = format!(
+            "all numbers of transactions with more than {} digits end in zeros, as {} does, so a spreadsheet may have rounded them and made one transaction of several; format the column as text there, and export it again",
+            Self::KEPT,
+            Excerpt::new(&self.example)
+        );
+        let remedy = Remedy::new(MISSING.to("item"), "if they are right");
+        Err(reader.doubt(Some(line), what, [remedy]))
+    }
 }
 
 pub(super) fn header_remedies() -> Vec<Remedy> {

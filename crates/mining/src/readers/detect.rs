@@ -4,12 +4,15 @@
 use std::collections::{HashMap, HashSet};
 
 use super::column_names::{
-    is_date_name, is_id_name, is_item_name, is_person_name, is_transaction_name,
+    is_date_name, is_id_name, is_item_name, is_person_name, is_total_name, is_transaction_name,
 };
-use super::csv::{Header, Writing, count, header_remedies, is_missing, one_hot};
+use super::csv::{Header, Writing, count, header_remedies, one_hot};
 use super::error::{Excerpt, Position, ReadError, Remedy};
-use super::fimi::tokens;
+use super::fimi::{self, tokens};
+use super::footer::{Footer, are_sums, has_units};
+use super::foreign;
 use super::lines::{BYTE_ORDER_MARK, Line, Lines, sample_lines};
+use super::names::is_missing;
 use super::options::{Encoding, Format, Missing, ReadOptions, Separator};
 use super::record::{Cells, Split, decode, is_blank};
 use oboro_format::wording::{
@@ -34,6 +37,9 @@ pub(super) struct Settled {
 pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settled, ReadError> {
     let file = lines.file();
     let (sample, whole) = lines.sample(SAMPLE_BYTES, SAMPLE_LINES)?;
+    if sample.starts_with(b"\xff\xfe\0\0") || sample.starts_with(b"\0\0\xfe\xff") {
+        return Err(ReadError::Utf32 { file });
+    }
     if sample.starts_with(b"\xff\xfe") || sample.starts_with(b"\xfe\xff") {
         return Err(ReadError::Utf16 { file });
     }
@@ -41,8 +47,14 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
     if encoding == Encoding::Latin1 && sample.starts_with(BYTE_ORDER_MARK) {
         return Err(ReadError::Utf8Mark { file });
     }
-    let fimi = |told_format| Settled {
-        options: ReadOptions::of(Format::Fimi),
+    let of_fimi = |told_format| Settled {
+        options: ReadOptions {
+            missing: given.missing,
+            unicode: given.unicode,
+            skip_first: given.skip_first,
+            taxonomy: given.taxonomy.clone(),
+            ..ReadOptions::of(Format::Fimi)
+        },
         told_format,
         told_separator: false,
         told_header: false,
@@ -50,18 +62,19 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
     };
     check_options(&file, given)?;
     if given.format == Format::Fimi {
-        return Ok(fimi(false));
+        return Ok(of_fimi(false));
     }
-    let first = sample_lines(&sample).find(|line| !line.is_blank());
+    let skipped = lines.skipped();
+    let lines_of = |sample| sample_lines(sample, skipped);
+    let first = lines_of(&sample).find(|line| !line.is_blank());
     let Some(first) = first else {
         // An empty file has no transactions in any format.
-        return Ok(fimi(false));
+        return Ok(of_fimi(false));
     };
     // Numbers between tabs may be column names.
     let numbers = |line: &Line<'_>| line.is_blank() || looks_like_numbers(line.bytes);
-    let is_header = || {
-        first.bytes.contains(&b'\t') && sample_lines(&sample).filter(|it| !numbers(it)).count() > 1
-    };
+    let is_header =
+        || first.bytes.contains(&b'\t') && lines_of(&sample).filter(|it| !numbers(it)).count() > 1;
     if given.format == Format::Auto
         && given.row_ids.is_some()
         && first.bytes.contains(&b' ')
@@ -69,17 +82,30 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
     {
         return Err(no_columns(&file));
     }
+    if fimi::has_names(first.bytes) {
+        let others = ReadOptions {
+            missing: None,
+            unicode: None,
+            ..given.clone()
+        };
+        if given.format != Format::Auto || others.are_of_csv() {
+            let what = "it has numbers of items and their names, as SPMF writes them";
+            let remedy = Remedy::new(FORMAT.to("fimi"), "without other options about its form");
+            return Err(doubt(&file, None, what, vec![remedy]));
+        }
+        return Ok(of_fimi(false));
+    }
     if given.format == Format::Auto
         && !given.are_of_csv()
         && looks_like_numbers(first.bytes)
         && !is_header()
     {
         check_numbers(&file, &sample, whole)?;
-        return Ok(fimi(true));
+        return Ok(of_fimi(true));
     }
     let mut text = Vec::new();
-    let count = sample_lines(&sample).count();
-    for line in sample_lines(&sample).take(if whole { count } else { count - 1 }) {
+    let count = lines_of(&sample).count();
+    for line in lines_of(&sample).take(if whole { count } else { count - 1 }) {
         if line.bytes.contains(&0) {
             let line = line.number;
             return Err(ReadError::ZeroByte { file, line });
@@ -88,14 +114,33 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
         decode(&file, line, encoding, &mut decoded)?;
         text.push(decoded);
     }
+    foreign::check(&file, &text, skipped, given)?;
+    if foreign::has_fixed_width(&text, given) {
+        let what = "the cells of lines seem to be aligned by spaces; put separators between them, for instance with `sed -e 's/^ *//' -e 's/ *$//' -e 's/   */;/g'`";
+        let remedies = vec![Remedy::new(
+            [FORMAT.to("csv-basket"), SEPARATOR.to("comma")],
+            "if such spaces are in names",
+        )];
+        return Err(doubt(&file, None, what, remedies));
+    }
     let told_separator = given.separator.is_none();
     let separator = match given.separator {
         Some(separator) => separator,
         None => separator_of(&file, &text, given)?,
     };
-    let (records, open) = records(&file, &text, separator.byte())?.unwrap_or_default();
+    let (mut records, open) = records(&file, &text, separator.byte())?.unwrap_or_default();
     if let (Some(line), true) = (open, whole) {
+        let line = line + skipped;
         return Err(ReadError::UnclosedQuote { file, line });
+    }
+    match given.skip_last {
+        Some(skip) if whole => records.truncate(records.len().saturating_sub(skip as usize)),
+        None if whole && records.len() > 2 => {
+            if let Some(footer) = records.last().and_then(Footer::of) {
+                return Err(footer.doubt(&file, None));
+            }
+        }
+        _ => {}
     }
     if let (Some(column), Some(first_record)) = (&given.row_ids, records.first()) {
         let header = |named| Header::new(first_record, named, Position::Line(first.number));
@@ -112,6 +157,8 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
         given,
         left_out: given.non_item_columns(),
     };
+    sampled.check_units()?;
+    sampled.check_sums(whole)?;
     let form = sampled.form()?;
     if form.format == Format::CsvBasket && !given.bins.is_empty() {
         return Err(useless(&sampled.file, Format::CsvBasket));
@@ -214,7 +261,7 @@ pub(super) fn settle_table(
     has_lists: bool,
     given: &ReadOptions,
 ) -> Result<Settled, ReadError> {
-    use oboro_format::wording::ENCODING;
+    use oboro_format::wording::{ENCODING, SKIP_FIRST};
 
     check_options(file, given)?;
     let of_text = [
@@ -230,6 +277,11 @@ pub(super) fn settle_table(
         let what = format!("it is a table of columns, and no file of {}", given.format);
         let remedy = Remedy::new(FORMAT, "with another form, or leave it out");
         return Err(doubt(file, None, what, vec![remedy]));
+    }
+    if let Some(lines) = given.skip_first {
+        let option = SKIP_FIRST.to(lines as usize);
+        let file = file.to_owned();
+        return Err(ReadError::NotText { file, option });
     }
     let given_with_names = ReadOptions {
         header: Some(true),
@@ -274,7 +326,7 @@ pub(super) fn settle_table(
 /// What separates the cells of a file that has nothing but names.
 pub(super) fn separator_of_file(lines: &mut Lines<'_>) -> Result<Separator, ReadError> {
     let (sample, _) = lines.sample(SAMPLE_BYTES, SAMPLE_LINES)?;
-    let text: Vec<String> = sample_lines(&sample)
+    let text: Vec<String> = sample_lines(&sample, 0)
         .map(|line| String::from_utf8_lossy(line.bytes).into_owned())
         .collect();
     let given = ReadOptions::of(Format::CsvLong);
@@ -290,8 +342,8 @@ fn looks_like_numbers(line: &[u8]) -> bool {
 /// Refuses numbers that may be a table with the same count on every line: only tabs between them, a line that does not
 /// ascend, or leading numbers that repeat in order. Refuses lines that begin with a number or a count.
 fn check_numbers(file: &str, sample: &[u8], whole: bool) -> Result<(), ReadError> {
-    let count = sample_lines(sample).count();
-    let complete = sample_lines(sample).take(if whole { count } else { count - 1 });
+    let count = sample_lines(sample, 0).count();
+    let complete = sample_lines(sample, 0).take(if whole { count } else { count - 1 });
     let rows: Vec<(&[u8], Vec<&[u8]>)> = complete
         .filter(|line| !line.is_blank())
         .map(|line| (line.bytes, tokens(line.bytes).collect()))
@@ -571,6 +623,52 @@ impl Sampled<'_> {
     fn is_rectangular(&self) -> bool {
         let width = self.records.first().map_or(0, Cells::len);
         self.records.iter().all(|record| record.len() == width)
+    }
+
+    /// Refuses a row below the header that has only units or types.
+    fn check_units(&self) -> Result<(), ReadError> {
+        let given = self.given;
+        let is_possible = given.header != Some(false)
+            && given.format != Format::CsvBasket
+            && given.missing != Some(Missing::Item)
+            && self.records.len() > 2
+            && self.records[..3]
+                .iter()
+                .all(|it| it.len() == self.records[0].len())
+            && self.records[0].len() > 1;
+        if !is_possible || !has_units(&self.records[1]) || has_units(&self.records[2]) {
+            return Ok(());
+        }
+        let what = "the row below the header seems to give units or types; take it out of the file, for instance with `sed 2d`";
+        let remedies = vec![Remedy::new(MISSING.to("item"), "if it is data")];
+        Err(self.doubt(what, remedies))
+    }
+
+    /// Refuses a last row with the sums of columns of 0 and 1.
+    fn check_sums(&self, whole: bool) -> Result<(), ReadError> {
+        if !whole || self.given.skip_last.is_some() || !self.is_rectangular() {
+            return Ok(());
+        }
+        let Some((last, rows)) = self.rows().split_last() else {
+            return Ok(());
+        };
+        let bit = |cell: &str| one_hot(cell).map(|(set, _)| set);
+        let header = self.header();
+        let is_of_bits = |&place: &usize| {
+            !is_id_name(&header.names[place])
+                && rows.iter().all(|row| bit(row.cell(place)).is_some())
+        };
+        let places: Vec<usize> = (0..last.len()).filter(is_of_bits).collect();
+        let sum = |&place: &usize| {
+            let set = |row: &&Cells| bit(row.cell(place)) == Some(true);
+            rows.iter().filter(set).count() as u64
+        };
+        let sums: Vec<u64> = places.iter().map(sum).collect();
+        let row: Vec<Option<u64>> = places.iter().map(|&it| count(last.cell(it))).collect();
+        if are_sums(&sums, &row, rows.len() as u64) {
+            return Err(Footer::Totals.doubt(&self.file, None));
+        }
+        Ok(())
     }
 
     /// Whether this is clearly a table of 0 and 1. A doubtful table is refused; anything unlike a table is none.
@@ -1116,7 +1214,7 @@ impl Kind {
             place,
             zeros: 0,
             name: name.to_owned(),
-            is_id: is_id_name(name) || is_person_name(name),
+            is_id: is_id_name(name) || is_person_name(name) || is_total_name(name),
             bits: 0,
             counts: 0,
             missing: 0,

@@ -128,6 +128,12 @@ pub enum ReadError {
         /// The file.
         file: String,
     },
+    /// UTF-32.
+    #[error("{file} is UTF-32; convert it, for instance with `iconv -f UTF-32 -t UTF-8`")]
+    Utf32 {
+        /// The file.
+        file: String,
+    },
     /// Anything but an item number in FIMI text.
     #[error("{file}, line {line}: {token} is {problem}")]
     InvalidItem {
@@ -141,7 +147,7 @@ pub enum ReadError {
         problem: ItemProblem,
     },
     /// Several possible readings, or none without further options.
-    #[error("{file}{}: {what}; {}", place(*.line), sentence(.remedies))]
+    #[error("{file}{}: {what}{}", place(*.line), sentence(.remedies))]
     Doubtful {
         /// The file.
         file: String,
@@ -149,7 +155,7 @@ pub enum ReadError {
         line: Option<Position>,
         /// What is unclear.
         what: String,
-        /// The options that settle it.
+        /// The options that settle it; if none does, `what` says what to do.
         remedies: Vec<Remedy>,
     },
     /// A file that differs in form from the first of its dataset.
@@ -162,6 +168,16 @@ pub enum ReadError {
         error: Box<ReadError>,
         /// The form of the first file.
         format: Format,
+    },
+    /// A text file of another program.
+    #[error("{file} is {kind}, which is not read; {remedy}")]
+    Foreign {
+        /// The file.
+        file: String,
+        /// What it is.
+        kind: &'static str,
+        /// What to do.
+        remedy: &'static str,
     },
     /// A quote that is not closed.
     #[error("{file}, line {line}: a quoted cell is not closed; close the quote")]
@@ -230,9 +246,9 @@ pub enum ReadError {
         /// The line.
         line: Position,
     },
-    /// A name with an invisible character.
+    /// A name in a taxonomy with an invisible character.
     #[error(
-        "{file}, {line}: {name} has a control character or one of no width in it; take it out of the file"
+        "{file}, {line}: {name} has {character} in it, which does not show; take it out of the file"
     )]
     Invisible {
         /// The file.
@@ -241,6 +257,8 @@ pub enum ReadError {
         line: Position,
         /// The name, quoted.
         name: Excerpt,
+        /// The character's number and kind.
+        character: String,
     },
     /// The header repeated below it.
     #[error(
@@ -477,9 +495,9 @@ fn sentence(remedies: &[Remedy]) -> String {
     };
     let all: Vec<String> = remedies.iter().map(one).collect();
     match all.split_last() {
-        None => "mend the file".to_owned(),
-        Some((only, [])) => format!("give {only}"),
-        Some((last, first)) => format!("give {}, or {last}", first.join(", ")),
+        None => String::new(),
+        Some((only, [])) => format!("; give {only}"),
+        Some((last, first)) => format!("; give {}, or {last}", first.join(", ")),
     }
 }
 
@@ -494,6 +512,8 @@ pub enum ItemProblem {
     LeadingZero,
     /// Not an integer.
     NotANumber,
+    /// An item that the names above the transactions leave out.
+    WithoutName,
 }
 
 impl fmt::Display for ItemProblem {
@@ -513,6 +533,10 @@ impl fmt::Display for ItemProblem {
             ItemProblem::LeadingZero => write!(
                 f,
                 "a number with zeros before it, which FIMI cannot tell from one without; give `{headless}` if it is a name"
+            ),
+            ItemProblem::WithoutName => write!(
+                f,
+                "an item without a name, although lines above the transactions name items; name it there as in @ITEM=3=milk, or take those lines out"
             ),
             ItemProblem::NotANumber => write!(
                 f,

@@ -1,18 +1,22 @@
 //! FIMI text: one transaction per line, item numbers separated by spaces and tabs.
-//! [`Format::Fimi`](super::Format::Fimi) defines the meaning of blank lines.
+//! [`Format::Fimi`](super::Format::Fimi) defines the meaning of blank lines. SPMF writes names of items above them:
+//! `@CONVERTED_FROM_TEXT`, then `@ITEM=3=milk` for each.
 
 use std::collections::HashMap;
 
 use super::error::{Excerpt, ItemProblem, Position, ReadError};
+use super::foreign::sequences;
 use super::lines::{Line, Lines};
+use super::names::{NameDoubt, normal, renamed};
 use super::options::ReadOptions;
 use crate::transactions::Transactions;
 
 pub(super) fn read(
     lines: &mut Lines<'_>,
     options: &ReadOptions,
-) -> Result<Transactions, ReadError> {
+) -> Result<(Transactions, usize), ReadError> {
     let file = lines.file();
+    let mut names: HashMap<u32, String> = HashMap::new();
     let mut builder = options.builder();
     let mut numbers: HashMap<u32, u32> = HashMap::new();
     let mut basket = Vec::new();
@@ -31,12 +35,26 @@ pub(super) fn read(
         for _ in 0..std::mem::take(&mut blank_lines) {
             builder.push([]).map_err(items_error)?;
         }
+        if line.bytes.starts_with(b"@") && builder.is_empty() {
+            if let Some((item, name)) = named_item(&file, line, options)? {
+                names.insert(item, name);
+            }
+            continue;
+        }
         for token in tokens(line.bytes) {
-            let item =
-                parse_item(token).map_err(|problem| token_error(&file, line, token, problem))?;
+            let item = parse_item(token).map_err(|problem| {
+                if is_of_sequence(line.bytes) {
+                    sequences(&file)
+                } else {
+                    token_error(&file, line, token, problem)
+                }
+            })?;
             let number = match numbers.get(&item) {
                 Some(&number) => number,
                 None => {
+                    if !names.is_empty() && !names.contains_key(&item) {
+                        return Err(token_error(&file, line, token, ItemProblem::WithoutName));
+                    }
                     let number = builder.item(&item.to_string()).map_err(items_error)?;
                     numbers.insert(item, number);
                     number
@@ -46,7 +64,62 @@ pub(super) fn read(
         }
         builder.push(basket.drain(..)).map_err(items_error)?;
     }
-    Ok(builder.finish().sorted_by_name())
+    let (transactions, merged) = if names.is_empty() {
+        (builder.finish(), 0)
+    } else {
+        let name = |number: &str| number.parse().ok().and_then(|it| names.get(&it)).cloned();
+        renamed(builder.finish(), |it| name(it).unwrap_or_default()).map_err(|error| {
+            let line = Position::Schema;
+            ReadError::Items { file, line, error }
+        })?
+    };
+    Ok((transactions.sorted_by_name(), merged))
+}
+
+/// Whether a line begins a file of numbers whose items have names.
+pub(super) fn has_names(line: &[u8]) -> bool {
+    line.starts_with(b"@CONVERTED_FROM_TEXT") || line.starts_with(b"@ITEM=")
+}
+
+/// The number and the name of an item in a line above the transactions; `None` if it names none.
+fn named_item(
+    file: &str,
+    line: Line<'_>,
+    options: &ReadOptions,
+) -> Result<Option<(u32, String)>, ReadError> {
+    let refused = |token: &[u8], problem| token_error(file, line, token, problem);
+    let Some(named) = line.bytes.strip_prefix(b"@ITEM=") else {
+        let is_known = line.bytes.starts_with(b"@CONVERTED_FROM_TEXT");
+        let refusal = || refused(line.bytes, ItemProblem::NotANumber);
+        return is_known.then_some(None).ok_or_else(refusal);
+    };
+    let is_separator = |it: &u8| *it == b'=';
+    let split = named.iter().position(is_separator).unwrap_or(named.len());
+    let number = parse_item(&named[..split]).map_err(|problem| match &named[..split] {
+        b"-1" => sequences(file),
+        token => refused(token, problem),
+    })?;
+    let name = std::str::from_utf8(&named[named.len().min(split + 1)..])
+        .map_err(|_| refused(named, ItemProblem::NotANumber))?;
+    let rules = options.name_rules();
+    let doubtful = |NameDoubt { what, remedies }| ReadError::Doubtful {
+        file: file.to_owned(),
+        line: Some(Position::Line(line.number)),
+        what,
+        remedies,
+    };
+    match name.trim() {
+        "" => Err(refused(named, ItemProblem::WithoutName)),
+        name if rules.check_item(name).map_err(doubtful)? => {
+            Ok(Some((number, normal(name, options.unicode()).into_owned())))
+        }
+        name => Err(refused(name.as_bytes(), ItemProblem::WithoutName)),
+    }
+}
+
+/// Whether a line is a sequence of SPMF, at whose end stands -2.
+fn is_of_sequence(line: &[u8]) -> bool {
+    tokens(line).last() == Some(b"-2")
 }
 
 /// The tokens of a line between spaces and tabs.

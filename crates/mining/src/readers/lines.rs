@@ -23,6 +23,8 @@ pub(super) struct Lines<'a> {
     number: u64,
     line: Vec<u8>,
     has_mark: bool,
+    /// The lines that were left out at the beginning.
+    skipped: u64,
 }
 
 /// A line without its end.
@@ -51,6 +53,7 @@ impl<'a> Lines<'a> {
             number: 0,
             line: Vec::new(),
             has_mark: false,
+            skipped: 0,
         }
     }
 
@@ -98,6 +101,22 @@ impl<'a> Lines<'a> {
         }))
     }
 
+    /// Leaves out the first `count` lines.
+    pub(super) fn skip(&mut self, count: u32) -> Result<(), ReadError> {
+        for _ in 0..count {
+            if self.next()?.is_none() {
+                break;
+            }
+        }
+        self.skipped = self.number;
+        Ok(())
+    }
+
+    /// The number of lines that were left out at the beginning.
+    pub(super) fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
     /// The first `size` bytes of the text, or more if that has fewer than `lines` non-blank lines
     /// (limited by the end of the text and the longest line allowed); and whether that is all of
     /// it. They will be read again. Call it only before the first line is read.
@@ -116,7 +135,7 @@ impl<'a> Lines<'a> {
                 .read_to_end(&mut sample)
                 .map_err(|error| read_error(error, &self.file, self.compression))?;
             let complete = sample.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
-            let seen = sample_lines(&sample[..complete])
+            let seen = sample_lines(&sample[..complete], self.skipped)
                 .filter(|line| !line.is_blank())
                 .take(lines)
                 .count();
@@ -132,11 +151,11 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The lines of a sample; the last may be cut off.
-pub(super) fn sample_lines(sample: &[u8]) -> impl Iterator<Item = Line<'_>> {
+/// The lines of a sample, which follows the `skipped` ones; the last may be cut off.
+pub(super) fn sample_lines(sample: &[u8], skipped: u64) -> impl Iterator<Item = Line<'_>> {
     sample
         .split_inclusive(|&byte| byte == b'\n')
-        .zip(1..)
+        .zip(skipped + 1..)
         .map(|(line, number)| Line {
             number,
             bytes: without_marks(line, number == 1),

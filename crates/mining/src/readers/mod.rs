@@ -13,7 +13,10 @@ mod csv;
 mod detect;
 mod error;
 mod fimi;
+mod footer;
+mod foreign;
 mod lines;
+mod names;
 mod options;
 #[cfg_attr(not(feature = "arrow"), allow(dead_code))]
 mod record;
@@ -30,9 +33,10 @@ pub use column_names::are_of_long_form;
 pub use compression::Compression;
 pub use error::{ItemProblem, Position, ReadError, Remedy};
 pub use lines::MAX_LINE_BYTES;
+pub use names::NameRules;
 pub use options::{
-    Container, Encoding, Format, HowRead, ItemSupport, Missing, ReadOptions, Separator, Spaces,
-    UnknownOption, columns_in,
+    Container, Encoding, Format, HowRead, ItemSeparator, ItemSupport, Missing, ReadOptions,
+    Separator, Spaces, Unicode, UnknownOption, columns_in,
 };
 pub use taxonomy::AppliedTaxonomy;
 
@@ -208,10 +212,11 @@ pub fn read(
     }
     let opened = compression::open(Cursor::new(start).chain(input), file)?;
     let mut lines = Lines::new(opened, file);
+    lines.skip(options.skip_first.unwrap_or(0))?;
     let settled = detect::settle(&mut lines, options)?;
-    let (transactions, columns) = match settled.options.format {
+    let table = match settled.options.format {
         Format::Fimi => {
-            let transactions = fimi::read(&mut lines, options)?;
+            let (transactions, merged) = fimi::read(&mut lines, options)?;
             let singles = transactions.len() > 1 && transactions.iter().all(|it| it.len() < 2);
             if settled.told_format && singles && transactions.item_count() > 0 {
                 return Err(ReadError::Doubtful {
@@ -224,29 +229,36 @@ pub fn read(
                     )],
                 });
             }
-            (transactions, (0, Vec::new()))
+            csv::Table {
+                transactions,
+                merged,
+                ..csv::Table::default()
+            }
         }
         _ => {
             let separator = settled.options.separator.unwrap_or(Separator::COMMA);
             let encoding = settled.options.encoding.unwrap_or(Encoding::Utf8);
-            let table = csv::read(Records::new(&mut lines, separator, encoding), &settled)?;
-            (table.transactions, table.columns)
+            csv::read(Records::new(&mut lines, separator, encoding), &settled)?
         }
     };
     let packed = (lines.compression(), lines.has_mark());
     let options = (settled.options, options.clone());
-    finished(file, transactions, options, packed, columns)
+    finished(file, table, options, packed)
 }
 
 /// The transactions with all that their items belong to, and how they were read.
 fn finished(
     file: &str,
-    mut transactions: Transactions,
+    table: csv::Table,
     (mut options, mut given): (ReadOptions, ReadOptions),
     packed: (Compression, bool),
-    columns: (usize, Vec<String>),
 ) -> Result<(Transactions, HowRead), ReadError> {
     let file = file.to_owned();
+    let csv::Table {
+        mut transactions,
+        columns,
+        merged,
+    } = table;
     if transactions.is_empty() {
         return Err(ReadError::NoTransactions { file });
     }
@@ -255,7 +267,8 @@ fn finished(
     }
     let mut applied = None;
     if let Some(path) = options.taxonomy.take() {
-        let (whole, how) = Taxonomy::read(&path)?.apply(transactions, given.is_further)?;
+        let (whole, how) =
+            Taxonomy::read(&path, options.unicode())?.apply(transactions, given.is_further)?;
         transactions = if options.format.is_table() {
             whole
         } else {
@@ -270,6 +283,7 @@ fn finished(
     }
     let mut how = HowRead::new((options, given), packed, columns, &transactions);
     how.taxonomy_applied = applied;
+    how.merged = merged;
     Ok((transactions, how))
 }
 

@@ -8,9 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::bins::Bin;
 use super::compression::Compression;
+use super::names::{self, NameRules};
 use super::record::{Cells, Split};
 use super::taxonomy::AppliedTaxonomy;
 use crate::transactions::{Transactions, TransactionsBuilder};
+use oboro_format::wording::UNICODE;
 
 /// The form of a file of transactions.
 ///
@@ -204,7 +206,7 @@ impl fmt::Display for Separator {
     }
 }
 
-/// Defines an enumeration of two named values.
+/// Defines an enumeration of named values.
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident, $what:literal, $choices:literal,
      $($(#[$one_doc:meta])* $one:ident = $text:literal),+) => {
@@ -260,6 +262,61 @@ choice!(
     Item = "item"
 );
 
+choice!(
+    /// The Unicode form of names.
+    Unicode, "a Unicode form", "nfc, nfkc or as-is",
+    /// Canonical composition (NFC). Names with invisible characters are refused.
+    Nfc = "nfc",
+    /// Compatibility composition (NFKC), without invisible characters.
+    Nfkc = "nfkc",
+    /// As in the file.
+    AsIs = "as-is"
+);
+
+/// The separator of the items in one cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum ItemSeparator {
+    /// None: a cell holds one item.
+    None,
+    /// A character.
+    Mark(Separator),
+}
+
+impl fmt::Display for ItemSeparator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Mark(mark) => mark.fmt(f),
+        }
+    }
+}
+
+impl FromStr for ItemSeparator {
+    type Err = UnknownOption;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "none" => Ok(Self::None),
+            mark => mark.parse().map(Self::Mark),
+        }
+    }
+}
+
+impl From<ItemSeparator> for String {
+    fn from(separator: ItemSeparator) -> Self {
+        separator.to_string()
+    }
+}
+
+impl TryFrom<String> for ItemSeparator {
+    type Error = UnknownOption;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
 /// Options for reading a file. What is not given is detected from the content, or refused as ambiguous.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadOptions {
@@ -281,6 +338,18 @@ pub struct ReadOptions {
     pub spaces: Option<Spaces>,
     /// The meaning of cells without a value.
     pub missing: Option<Missing>,
+    /// The Unicode form of names; NFC by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unicode: Option<Unicode>,
+    /// The separator of the items in one cell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item_separator: Option<ItemSeparator>,
+    /// The number of lines above the data. Concerns one file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip_first: Option<u32>,
+    /// The number of rows below the data, such as totals. Concerns one file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip_last: Option<u32>,
     /// The column with a unique id of each transaction. It is not an item.
     pub row_ids: Option<String>,
     /// Columns whose numbers become items by ranges.
@@ -330,11 +399,29 @@ impl ReadOptions {
             drop_columns: list(self.drop_columns, &before.drop_columns),
             spaces: self.spaces.or(before.spaces),
             missing: self.missing.or(before.missing),
+            unicode: self.unicode.or(before.unicode),
+            item_separator: self.item_separator.or(before.item_separator),
+            // Totals or a title of one file say nothing of the next.
+            skip_first: self.skip_first,
+            skip_last: self.skip_last,
             row_ids: self.row_ids.or_else(|| before.row_ids.clone()),
             bins: list(self.bins, &before.bins),
             taxonomy: self.taxonomy.or_else(|| before.taxonomy.clone()),
             is_further: self.is_further,
             memory: self.memory,
+        }
+    }
+
+    /// The Unicode form of names.
+    pub(super) fn unicode(&self) -> Unicode {
+        self.unicode.unwrap_or(Unicode::Nfc)
+    }
+
+    /// The rules for names of items.
+    pub(super) fn name_rules(&self) -> NameRules {
+        NameRules {
+            missing: self.missing,
+            unicode: self.unicode,
         }
     }
 
@@ -364,6 +451,7 @@ impl ReadOptions {
         let without = Self {
             format: Format::Auto,
             encoding: None,
+            skip_first: None,
             taxonomy: None,
             is_further: false,
             memory: None,
@@ -415,6 +503,12 @@ pub struct HowRead {
     /// The taxonomy, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taxonomy_applied: Option<AppliedTaxonomy>,
+    /// How many names in other Unicode forms or with other spaces were merged with the name of the same item.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub merged: usize,
+    /// How many items differ from another one only in their compatibility form (NFKC) or in invisible characters.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub alike: usize,
     /// Its compression.
     pub compression: Compression,
     /// Whether it began with a byte order mark.
@@ -433,6 +527,10 @@ pub struct HowRead {
     pub sparsest: ItemSupport,
     /// The item in the most transactions, the first of several.
     pub densest: ItemSupport,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// An item and the number of transactions that contain it.
@@ -474,12 +572,15 @@ impl HowRead {
     ) -> Self {
         let supports = transactions.item_supports();
         let (sparsest, densest) = extremes(transactions.names(), &supports);
+        let alike = names::alike(transactions.names(), options.unicode());
         Self {
             options,
             given,
             container: Container::Text,
             numbers: false,
             taxonomy_applied: None,
+            merged: 0,
+            alike,
             compression,
             byte_order_mark,
             columns_used,
@@ -534,7 +635,7 @@ fn few(names: &[String]) -> String {
     }
 }
 
-/// Two lines of readable text, three with a taxonomy.
+/// Two lines of readable text, and one each for a taxonomy and for names that are or look alike.
 impl fmt::Display for HowRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let options = &self.options;
@@ -569,6 +670,20 @@ impl fmt::Display for HowRead {
         for bin in &options.bins {
             write!(f, ", ranges {bin}")?;
         }
+        if let Some(ItemSeparator::Mark(mark)) = options.item_separator {
+            write!(f, ", items of a cell separated by {mark}")?;
+        }
+        if let Some(unicode) = options.unicode {
+            write!(f, ", names in the form {unicode}")?;
+        }
+        for (skipped, rows) in [
+            (options.skip_first, "lines above the data"),
+            (options.skip_last, "rows below the data"),
+        ] {
+            if let Some(skipped @ 1..) = skipped {
+                write!(f, ", {skipped} {rows} left out")?;
+            }
+        }
         if !self.columns_dropped.is_empty() {
             let dropped = &self.columns_dropped;
             write!(f, ", {} not used: {}", dropped.len(), few(dropped))?;
@@ -587,6 +702,21 @@ impl fmt::Display for HowRead {
             densest.item,
             densest.transactions
         )?;
+        if self.merged > 0 {
+            write!(
+                f,
+                "\n  {} names in other Unicode forms or with other spaces are of the same items as others",
+                self.merged
+            )?;
+        }
+        if self.alike > 0 {
+            write!(
+                f,
+                "\n  {} items differ from others only in a way that `{}` removes",
+                self.alike,
+                UNICODE.to("nfkc")
+            )?;
+        }
         if let (Some(path), Some(applied)) = (&options.taxonomy, &self.taxonomy_applied) {
             write!(
                 f,

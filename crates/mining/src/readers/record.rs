@@ -3,6 +3,8 @@
 //! A quoted cell may span a few lines. A closing quote must be followed by a separator or the line's end, so that a
 //! stray quote is found instead of swallowing the lines after it.
 
+use std::collections::VecDeque;
+
 use super::error::{Position, ReadError};
 use super::lines::{Line, Lines, MAX_LINE_BYTES};
 use super::options::{Encoding, Separator};
@@ -34,13 +36,19 @@ pub(super) enum Split {
 }
 
 impl Cells {
-    /// Sets the cells to those of a record without its line end.
+    /// Sets the cells to those of a record without its line end. Spaces outside the quotes of a cell are left out.
     pub(super) fn split(&mut self, record: &str, separator: u8) -> Split {
         self.clear();
         let mut rest = record;
         loop {
-            let quoted = rest.starts_with('"');
+            let opened = if separator == b' ' {
+                rest
+            } else {
+                rest.trim_start_matches(' ')
+            };
+            let quoted = opened.starts_with('"');
             if quoted {
+                rest = opened;
                 rest = &rest[1..];
                 loop {
                     let Some((inside, behind)) = rest.split_once('"') else {
@@ -55,6 +63,9 @@ impl Cells {
                         }
                         None => break,
                     }
+                }
+                if separator != b' ' {
+                    rest = rest.trim_start_matches(' ');
                 }
             } else {
                 let end = rest.bytes().position(|byte| byte == separator);
@@ -150,6 +161,11 @@ pub(super) struct Records<'l, 'a> {
     source: Source<'l, 'a>,
     /// Whether the names of a table's columns were read.
     begun: bool,
+    /// The records at the end that are left out.
+    skip_last: usize,
+    /// Records that were read ahead, to know whether they are among those.
+    ahead: VecDeque<(Position, Cells)>,
+    blank: BlankLines,
     pub(super) cells: Cells,
 }
 
@@ -171,8 +187,28 @@ impl<'l, 'a> Records<'l, 'a> {
         Self {
             source,
             begun: false,
+            skip_last: 0,
+            ahead: VecDeque::new(),
+            blank: BlankLines::default(),
             cells: Cells::default(),
         }
+    }
+
+    /// Leaves out so many records at the end.
+    pub(super) fn without_last(self, skip_last: u32) -> Self {
+        Self {
+            skip_last: skip_last as usize,
+            ..self
+        }
+    }
+
+    /// Whether blank lines are behind the first record read so far, or before the last, and nowhere else between.
+    pub(super) fn set_apart(&self) -> (bool, bool) {
+        let blank = &self.blank;
+        if blank.records < 4 || blank.all > blank.behind_first + blank.before_last {
+            return (false, false);
+        }
+        (blank.behind_first > 0, blank.before_last > 0)
     }
 
     /// The name of the file or table for messages.
@@ -190,19 +226,35 @@ impl<'l, 'a> Records<'l, 'a> {
 
     /// Reads the next record that is not a blank line into `cells`; returns the place of its beginning.
     pub(super) fn next(&mut self) -> Result<Option<Position>, ReadError> {
-        loop {
-            let record = self.next_or_blank()?;
-            match &self.source {
-                Source::Text {
-                    separator, text, ..
-                } if record.is_some() && is_blank(text, *separator) => {}
-                _ => return Ok(record),
-            }
-        }
+        self.next_kept(true)
     }
 
     /// The same, but a blank line is returned as one empty cell.
     pub(super) fn next_or_blank(&mut self) -> Result<Option<Position>, ReadError> {
+        self.next_kept(false)
+    }
+
+    /// The next record that is not among the last.
+    fn next_kept(&mut self, skip_blank: bool) -> Result<Option<Position>, ReadError> {
+        if self.skip_last == 0 {
+            return self.read(skip_blank);
+        }
+        while self.ahead.len() <= self.skip_last {
+            let Some(place) = self.read(skip_blank)? else {
+                return Ok(None);
+            };
+            self.ahead
+                .push_back((place, std::mem::take(&mut self.cells)));
+        }
+        let next = self.ahead.pop_front();
+        Ok(next.map(|(place, cells)| {
+            self.cells = cells;
+            place
+        }))
+    }
+
+    /// Reads a record into the cells, and skips blank lines if `skip_blank`. At the end the cells stay as they are.
+    fn read(&mut self, skip_blank: bool) -> Result<Option<Position>, ReadError> {
         match &mut self.source {
             Source::Text {
                 lines,
@@ -210,8 +262,20 @@ impl<'l, 'a> Records<'l, 'a> {
                 encoding,
                 text,
             } => {
-                let number = next_of_text(lines, *separator, *encoding, text, &mut self.cells)?;
-                Ok(number.map(Position::Line))
+                let mut blank = 0;
+                let how = (*separator, *encoding);
+                let number = loop {
+                    match begin_of_text(lines, how.1, text)? {
+                        Some(_) if skip_blank && is_blank(text, how.0) => blank += 1,
+                        number => break number,
+                    }
+                };
+                let Some(number) = number else {
+                    return Ok(None);
+                };
+                rest_of_text(lines, how, number, text, &mut self.cells)?;
+                self.blank.count(blank);
+                Ok(Some(Position::Line(number)))
             }
             Source::Rows(rows) if !std::mem::replace(&mut self.begun, true) => {
                 self.cells.clone_from(rows.names());
@@ -222,13 +286,34 @@ impl<'l, 'a> Records<'l, 'a> {
     }
 }
 
-/// Reads the next record of a text, and returns the number of its first line.
-fn next_of_text(
+/// Blank lines between the records that were read.
+#[derive(Default)]
+struct BlankLines {
+    records: u64,
+    behind_first: u64,
+    before_last: u64,
+    all: u64,
+}
+
+impl BlankLines {
+    /// Counts a record with so many blank lines before it.
+    fn count(&mut self, blank: u64) {
+        self.records += 1;
+        match self.records {
+            1 => return,
+            2 => self.behind_first = blank,
+            _ => {}
+        }
+        self.before_last = blank;
+        self.all += blank;
+    }
+}
+
+/// Reads the first line of a record, and returns its number.
+fn begin_of_text(
     lines: &mut Lines<'_>,
-    separator: u8,
     encoding: Encoding,
     text: &mut String,
-    cells: &mut Cells,
 ) -> Result<Option<u64>, ReadError> {
     let file = lines.file();
     let Some(line) = lines.next()? else {
@@ -237,12 +322,27 @@ fn next_of_text(
     let number = line.number;
     text.clear();
     decode(&file, line, encoding, text)?;
+    Ok(Some(number))
+}
+
+/// Splits the record whose first line is in `text`, and reads its other lines.
+fn rest_of_text(
+    lines: &mut Lines<'_>,
+    (separator, encoding): (u8, Encoding),
+    number: u64,
+    text: &mut String,
+    cells: &mut Cells,
+) -> Result<(), ReadError> {
     for _ in 0..MAX_RECORD_LINES {
-        match cells.split(text, separator) {
-            Split::Whole => return Ok(Some(number)),
+        let split = cells.split(text, separator);
+        if split == Split::Whole {
+            return Ok(());
+        }
+        let file = lines.file();
+        match split {
             Split::AfterQuote => return Err(ReadError::AfterQuote { file, line: number }),
             Split::TooMany => return Err(ReadError::TooManyCells { file, line: number }),
-            Split::Open => {}
+            Split::Whole | Split::Open => {}
         }
         let Some(line) = lines.next()? else {
             break;
@@ -253,7 +353,10 @@ fn next_of_text(
             break;
         }
     }
-    Err(ReadError::UnclosedQuote { file, line: number })
+    Err(ReadError::UnclosedQuote {
+        file: lines.file(),
+        line: number,
+    })
 }
 
 /// Whether a line consists of spaces that are not separators.

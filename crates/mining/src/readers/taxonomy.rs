@@ -11,9 +11,11 @@ use super::compression;
 use super::detect::separator_of_file;
 use super::error::{Excerpt, Position, ReadError};
 use super::lines::Lines;
-use super::options::Encoding;
+use super::names::normal;
+use super::options::{Encoding, Unicode};
 use super::record::Records;
-use crate::transactions::{Transactions, TransactionsBuilder, TransactionsError, is_invisible};
+use crate::text::{described, invisible_in};
+use crate::transactions::{Transactions, TransactionsBuilder, TransactionsError};
 use oboro_format::Digest;
 
 /// The most that one item may belong to: more is a mistake in the file.
@@ -37,17 +39,21 @@ pub struct AppliedTaxonomy {
 }
 
 impl Taxonomy {
-    pub(super) fn read(path: &Path) -> Result<Self, ReadError> {
+    pub(super) fn read(path: &Path, form: Unicode) -> Result<Self, ReadError> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|error| ReadError::Io {
             file: name.clone(),
             error,
         })?;
-        Self::of(file, &name)
+        Self::of(file, &name, form)
     }
 
-    /// Reads a file, named `file` in messages.
-    pub(super) fn of(input: impl std::io::Read, file: &str) -> Result<Self, ReadError> {
+    /// Reads a file, named `file` in messages, whose names become those of a Unicode form.
+    pub(super) fn of(
+        input: impl std::io::Read,
+        file: &str,
+        form: Unicode,
+    ) -> Result<Self, ReadError> {
         let mut lines = Lines::new(compression::open(input, file)?, file);
         let separator = separator_of_file(&mut lines).map_err(in_taxonomy)?;
         let mut records = Records::new(&mut lines, separator, Encoding::Utf8);
@@ -55,16 +61,24 @@ impl Taxonomy {
         let mut parents: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         while let Some(line) = records.next().map_err(in_taxonomy)? {
             let names: Vec<&str> = records.cells.iter().filter(|it| !it.is_empty()).collect();
-            if let Some(name) = names.iter().find(|name| name.contains(is_invisible)) {
-                let name = Excerpt::new(name);
-                return Err(ReadError::Invisible { file, line, name });
+            let names: Vec<_> = names.iter().map(|it| normal(it, form)).collect();
+            for name in &names {
+                let Some(character) = invisible_in(name).filter(|_| form != Unicode::AsIs) else {
+                    continue;
+                };
+                return Err(ReadError::Invisible {
+                    file,
+                    line,
+                    name: Excerpt::new(name.as_bytes()),
+                    character: described(character),
+                });
             }
             if !names.is_empty() && records.cells.cell(0).is_empty() {
                 return Err(ReadError::TaxonomyLine { file, line });
             }
             for pair in names.windows(2).filter(|pair| pair[0] != pair[1]) {
-                let of_item = parents.entry(pair[0].to_owned()).or_default();
-                of_item.insert(pair[1].to_owned());
+                let of_item = parents.entry(pair[0].to_string()).or_default();
+                of_item.insert(pair[1].to_string());
             }
         }
         if parents.is_empty() {
@@ -220,7 +234,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn taxonomy(text: &str) -> Result<Taxonomy, ReadError> {
-        Taxonomy::of(text.as_bytes(), "codes")
+        Taxonomy::of(text.as_bytes(), "codes", Unicode::Nfc)
     }
 
     fn applied(text: &str, baskets: &[&[&str]]) -> (Vec<Vec<String>>, AppliedTaxonomy) {
@@ -303,7 +317,7 @@ mod tests {
         );
         refused("a,\u{200b}b\n", "line 1");
         refused("a,b;c\n", "write it with commas");
-        let latin1 = Taxonomy::of(&b"a,b\ntea,caf\xe9\n"[..], "codes");
+        let latin1 = Taxonomy::of(&b"a,b\ntea,caf\xe9\n"[..], "codes", Unicode::Nfc);
         let message = latin1.err().unwrap().to_string();
         assert!(
             message.contains("line 2: the text is not UTF-8, as a taxonomy"),

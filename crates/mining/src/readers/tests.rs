@@ -146,6 +146,18 @@ fn csv_baskets_are_names_separated_by_commas() {
 }
 
 #[test]
+fn spaces_around_quotes_are_no_part_of_a_cell() {
+    let text = "\"milk\", \"salt, fine\"\n\"tea\" ,milk, \"6\"\" pan\"\n";
+    let expected: &[&[&str]] = &[&["milk", "salt, fine"], &["6\" pan", "milk", "tea"]];
+    assert_baskets(text, Format::Auto, expected);
+    assert_refused(
+        "a, \"b\" c\nd\n",
+        Format::CsvBasket,
+        &["line 1: a quote ends within a cell"],
+    );
+}
+
+#[test]
 fn csv_that_cannot_be_is_refused() {
     let refused = |text: &[u8], parts: &[&str]| assert_refused(text, Format::CsvBasket, parts);
     refused(b"a,b\n\"c,d\ne\n", &["line 2: a quoted cell is not closed"]);
@@ -527,26 +539,24 @@ fn a_file_is_not_read_in_a_form_that_was_only_told() {
 
 #[test]
 fn columns_of_a_transaction_are_told_apart_whatever_is_in_them() {
-    let text = "a,b,item\nx\u{1f}y,z,tea\nx,y\u{1f}z,milk\n";
+    let text = "a,b,item\nx,y z,tea\nx y,z,milk\n";
     let options = ReadOptions {
         transaction_columns: vec!["a".to_owned(), "b".to_owned()],
         item_column: Some("item".to_owned()),
         ..ReadOptions::of(Format::CsvLong)
     };
     assert_eq!(read_with(text, &options).unwrap().len(), 2);
+    let text = text.replace(' ', "\u{1f}");
+    assert_refused_with(text, &options, &["line 2", "U+001F, a control character"]);
 }
 
 #[test]
 fn text_that_is_no_data_is_refused() {
     let twice = "order_id,product\n1,tea\n1,milk\norder_id,product\n2,tea\n";
     assert_refused(twice, Format::Auto, &["line 4: this is the header again"]);
-    for mark in ["\u{feff}", "\u{200b}", "\u{1a}"] {
+    for mark in ["\u{feff}", "\u{200b}"] {
         let text = format!("milk,tea\nsalt\nmilk{mark},salt,tea\n");
-        assert_refused(
-            text,
-            Format::Auto,
-            &["line 3", "control character or one of no width"],
-        );
+        assert_refused(text, Format::Auto, &["line 3", "it, which does not show"]);
     }
 }
 
@@ -789,6 +799,8 @@ proptest! {
         let text: String = data.iter().map(basket_line).collect();
         let with_header = |format, header| ReadOptions {
             header: Some(header),
+            missing: Some(Missing::Item),
+            item_separator: Some(ItemSeparator::None),
             ..ReadOptions::of(format)
         };
         let options = with_header(Format::CsvBasket, false);
@@ -806,7 +818,8 @@ proptest! {
                 }
             }
         }
-        prop_assert_eq!(&read_as(text, Format::CsvLong).unwrap(), &expected);
+        let options = with_header(Format::CsvLong, true);
+        prop_assert_eq!(&read_with(text, &options).unwrap(), &expected);
 
         let header: Vec<String> = expected.names().iter().map(|name| quoted(name)).collect();
         let mut text = header.join(",") + "\r\n";
@@ -847,12 +860,21 @@ proptest! {
     fn no_bytes_make_a_reader_panic(
         bytes in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..200),
-            "([012,\"\r\n \t;x-]|tid|item|\u{feff}|true|NA){0,60}".prop_map(String::into_bytes),
+            "([012,\"\r\n \t;x-]|tid|item|\u{feff}|true|NA|Total|@ITEM=|\u{ad}|\u{200d}|\\||--|:){0,60}".prop_map(String::into_bytes),
         ],
         magic in prop::sample::select(vec![&b""[..], b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18"]),
     ) {
         for (_, format) in Format::NAMES {
             let _ = read_as(&bytes, format);
+            let options = ReadOptions {
+                skip_first: Some(1),
+                skip_last: Some(1),
+                item_separator: Some("comma".parse().unwrap()),
+                missing: Some(Missing::Absent),
+                unicode: Some(Unicode::Nfkc),
+                ..ReadOptions::of(format)
+            };
+            let _ = read_with(&bytes, &options);
             let _ = read_as([magic, &bytes].concat(), format);
             let _ = read_as(gzip(&bytes), format);
         }
@@ -975,4 +997,533 @@ fn a_taxonomy_is_that_of_the_first_file_for_all_files_of_a_dataset() {
     );
     std::fs::remove_file(path("codes")).unwrap();
     refused(ReadOptions::default(), &how, "codes");
+}
+
+/// Asserts that reading with options fails with a message that contains each part.
+#[track_caller]
+fn assert_refused_with(text: impl AsRef<[u8]>, options: &ReadOptions, parts: &[&str]) {
+    let message = read_with(text, options).unwrap_err().to_string();
+    for part in parts {
+        assert!(message.contains(part), "{message:?} lacks {part:?}");
+    }
+}
+
+fn missing(missing: Missing) -> ReadOptions {
+    ReadOptions {
+        missing: Some(missing),
+        ..ReadOptions::default()
+    }
+}
+
+#[test]
+fn cells_without_a_value_are_items_only_on_request() {
+    for word in [
+        "NA",
+        "na",
+        "\\N",
+        ".",
+        "?",
+        "-",
+        "–",
+        "(blank)",
+        "NaT",
+        "N.A.",
+        "<NA>",
+        "NULL",
+        "None",
+        "#REF!",
+        "#DIV/0!",
+        "#WERT!",
+        "####",
+        "-999",
+        "-1",
+        "(not set)",
+    ] {
+        let long = format!("visit,code\n1,I10\n1,E11\n2,{word}\n2,I10\n");
+        let basket = format!("milk,tea\n{word}\nmilk,{word},salt\nsalt\n");
+        for text in [&long, &basket] {
+            let parts = ["may be an item", "`--missing absent`", "`--missing item`"];
+            assert_refused(text, Format::Auto, &parts);
+        }
+        let read = |text: &String, meaning| read_with(text, &missing(meaning)).unwrap();
+        let data = read(&long, Missing::Absent);
+        assert_eq!(baskets(&data), [&["E11", "I10"][..], &["I10"]], "{word}");
+        assert_eq!(
+            read(&long, Missing::Item).item_supports().len(),
+            3,
+            "{word}"
+        );
+        let data = read(&basket, Missing::Absent);
+        assert_eq!(data.names(), ["milk", "salt", "tea"], "{word}");
+        assert_eq!(data.len(), 4);
+        let data = read(&basket, Missing::Item);
+        let place = data.names().iter().position(|it| it == word).unwrap();
+        assert_eq!(data.item_supports()[place], 2, "{word}");
+    }
+    assert_refused(
+        "a,b\n1,0\n?,1\n",
+        Format::CsvOneHot,
+        &["column 1 (\"a\") has no value", "`--missing absent`"],
+    );
+    let pivot = "milk,(blank)\n1,0\n1,1\n";
+    assert_refused(
+        pivot,
+        Format::CsvOneHot,
+        &[
+            "`--drop-columns '(blank)'` if it holds no item",
+            "`--missing item`",
+        ],
+    );
+    let kept = ReadOptions {
+        missing: Some(Missing::Item),
+        ..ReadOptions::of(Format::CsvOneHot)
+    };
+    assert_eq!(read_with(pivot, &kept).unwrap().item_count(), 2);
+    // What a person would read as a name is one.
+    assert_baskets(
+        "#1 tea,C++\nC++,unknown\nblank\n",
+        Format::Auto,
+        &[&["#1 tea", "C++"], &["C++", "unknown"], &["blank"]],
+    );
+}
+
+#[test]
+fn identifiers_that_a_spreadsheet_destroyed_are_refused() {
+    let text = "visit,code\n1.23E+11,I10\n1.23E+11,E11\n1.24E+11,I10\n";
+    let parts = ["line 2", "\"1.23E+11\"", "rounded", "`--missing item`"];
+    assert_refused(text, Format::Auto, &parts);
+    assert_eq!(read_with(text, &missing(Missing::Item)).unwrap().len(), 2);
+    let items = "visit,product\n1,5.01E+12\n1,5.02E+12\n2,5.01E+12\n";
+    assert_refused(items, Format::Auto, &["several items may have become one"]);
+    assert_eq!(
+        read_with(items, &missing(Missing::Item))
+            .unwrap()
+            .item_count(),
+        2
+    );
+    for nobody in ["-1", "?", "NULL", "#N/A"] {
+        let text = format!("visit,code\n1,I10\n1,E11\n{nobody},I10\n{nobody},Z00\n");
+        assert_refused(
+            &text,
+            Format::Auto,
+            &["line 4", "does not seem to name a transaction"],
+        );
+        assert_eq!(read_with(&text, &missing(Missing::Item)).unwrap().len(), 2);
+    }
+    // Fifteen digits are kept.
+    let long = |end: &str| {
+        let id = |n: u32| format!("90000000000000{n}{end}");
+        (1..5).fold("visit,code\n".to_owned(), |text, n| {
+            text + &format!("{0},I10\n{0},E11\n", id(n))
+        })
+    };
+    assert_refused(
+        long("00"),
+        Format::Auto,
+        &["end in zeros", "\"90000000000000400\""],
+    );
+    assert_eq!(
+        read_with(long("00"), &missing(Missing::Item))
+            .unwrap()
+            .len(),
+        4
+    );
+    assert_eq!(read_as(long(""), Format::Auto).unwrap().len(), 4);
+    assert_eq!(read_as(long("17"), Format::Auto).unwrap().len(), 4);
+}
+
+#[test]
+fn names_are_one_item_however_unicode_writes_them() {
+    let form = |unicode| ReadOptions {
+        unicode: Some(unicode),
+        ..ReadOptions::default()
+    };
+    let text = "visit,product\n1,K\u{e4}se\n1,tea\n2,Ka\u{308}se\n2,K\u{e4}se\n";
+    let (data, how) = read(text.as_bytes(), "data", &ReadOptions::default()).unwrap();
+    assert_eq!(baskets(&data), [&["Käse", "tea"][..], &["Käse"]]);
+    assert_eq!((how.merged, how.alike), (1, 0));
+    assert!(
+        how.to_string().contains("1 names in other Unicode forms"),
+        "{how}"
+    );
+    let (data, how) = read(text.as_bytes(), "data", &form(Unicode::AsIs)).unwrap();
+    assert_eq!((data.item_count(), how.merged, how.alike), (3, 0, 1));
+    let part = "1 items differ from others only in a way that `--unicode nfkc` removes";
+    assert!(how.to_string().contains(part), "{how}");
+    // Transactions, too.
+    let ids = "visit,product\nMu\u{308}ller,tea\nM\u{fc}ller,milk\n";
+    assert_eq!(read_as(ids, Format::Auto).unwrap().len(), 1);
+    assert_refused(
+        "Ka\u{308}se,K\u{e4}se\n1,0\n",
+        Format::CsvOneHot,
+        &["the item name \"Käse\" occurs twice"],
+    );
+    let wide = "visit,product\n1,\u{ff54}ea\n1,tea\n2,\u{fb01}g\n2,tea\n";
+    let (data, how) = read(wide.as_bytes(), "data", &ReadOptions::default()).unwrap();
+    assert_eq!((data.item_count(), how.alike), (3, 1));
+    let (data, how) = read(wide.as_bytes(), "data", &form(Unicode::Nfkc)).unwrap();
+    assert_eq!(baskets(&data), [&["tea"][..], &["fig", "tea"]]);
+    assert_eq!((how.merged, how.alike), (1, 0));
+    let json = serde_json::to_string(&how).unwrap();
+    assert_eq!(serde_json::from_str::<HowRead>(&json).unwrap(), how);
+    // Spaces that look like others.
+    let spaces = "visit,product\n1,green\u{a0}tea\n1,milk\n2,green tea\n";
+    assert_refused(
+        spaces,
+        Format::Auto,
+        &["other spaces", "`--spaces trim`", "`--spaces keep`"],
+    );
+    let with = |spaces| ReadOptions {
+        spaces: Some(spaces),
+        ..ReadOptions::default()
+    };
+    let data = read_with(spaces, &with(Spaces::Trim)).unwrap();
+    assert_eq!(baskets(&data), [&["green tea", "milk"][..], &["green tea"]]);
+    assert_eq!(
+        read_with(spaces, &with(Spaces::Keep)).unwrap().item_count(),
+        3
+    );
+}
+
+#[test]
+fn characters_that_do_not_show_are_refused_by_name() {
+    let form = |unicode| ReadOptions {
+        unicode: Some(unicode),
+        ..ReadOptions::default()
+    };
+    for (c, name) in [
+        ('\u{ad}', "U+00AD, a soft hyphen"),
+        ('\u{200d}', "U+200D, a joiner"),
+        ('\u{202e}', "U+202E, a mark of the direction of text"),
+        ('\u{2069}', "U+2069, a mark of the direction of text"),
+        ('\u{200b}', "U+200B, a space of no width"),
+        ('\u{3164}', "U+3164, an invisible character"),
+    ] {
+        let text = format!("milk,tea\nsalt\nmi{c}lk,salt,tea\n");
+        let parts = ["line 3", name, "`--unicode nfkc`", "`--unicode as-is`"];
+        assert_refused(&text, Format::Auto, &parts);
+        let data = read_with(&text, &form(Unicode::AsIs)).unwrap();
+        assert_eq!(data.item_count(), 4, "{name}");
+        let data = read_with(&text, &form(Unicode::Nfkc)).unwrap();
+        assert_eq!(data.item_count(), 3, "{name}");
+        let ids = format!("visit,code\n17,I10\n17{c},E11\n");
+        assert_refused(&ids, Format::Auto, &["line 3", name]);
+        let data = read_with(&ids, &form(Unicode::Nfkc)).unwrap();
+        assert_eq!(baskets(&data), [["E11", "I10"]]);
+    }
+    let lost = "visit,product\n1,caf\u{fffd}\n1,tea\n";
+    assert_refused(
+        lost,
+        Format::Auto,
+        &["U+FFFD", "convert the original again"],
+    );
+    assert!(read_with(lost, &form(Unicode::Nfkc)).is_err());
+    assert_eq!(
+        read_with(lost, &form(Unicode::AsIs)).unwrap().item_count(),
+        2
+    );
+    let text = "milk,\u{645}\u{6cc}\u{200c}\u{62e}\nmilk,👩\u{200d}⚕\u{fe0f}\nmilk\n";
+    assert_eq!(read_as(text, Format::Auto).unwrap().item_count(), 3);
+}
+
+#[test]
+fn rows_that_are_no_transactions_are_left_out_on_request() {
+    let skip = |first, last| ReadOptions {
+        skip_first: first,
+        skip_last: last,
+        ..ReadOptions::default()
+    };
+    // Each with its number of transactions.
+    for (text, rows) in [
+        ("visit,code\n1,I10\n1,E11\n2,I10\nTotal,3\n", 2),
+        ("visit,code\n1,I10\n1,E11\n2,I10\n(3 rows),\n", 2),
+        ("visit,code\n1,I10\n1,E11\n2,I10\n3 rows selected.\n", 2),
+        ("milk,tea\nsalt\nmilk,salt,tea\nGrand Total,3\n", 3),
+        ("milk,tea\nsalt\nmilk,salt,tea\n\\.\n", 3),
+        ("milk,tea\nsalt\nmilk,salt,tea\n\nas of May\n", 3),
+        ("milk,tea,salt\n1,0,1\n1,1,0\n0,0,1\n2,1,2\n", 3),
+        ("milk,tea\n4,0\n0,2\n1,0\n5,2\n", 3),
+        ("milk,tea,ward\n1,0,a\n0,1,b\n1,1,b\n,,Total\n", 3),
+    ] {
+        let mut options = skip(None, None);
+        if text.contains("4,0") {
+            options.format = Format::CsvCounts;
+        }
+        if text.contains("ward") {
+            options.drop_columns = vec!["ward".to_owned()];
+        }
+        let parts = ["`--skip-last 1`", "`--skip-last 0`", "not a transaction"];
+        assert_refused_with(text, &options, &parts);
+        options.skip_last = Some(1);
+        let (data, how) = read(text.as_bytes(), "data", &options).unwrap();
+        assert_eq!(data.len(), rows, "{text:?}");
+        assert!(
+            how.to_string().contains("1 rows below the data left out"),
+            "{how}"
+        );
+        options.skip_last = Some(0);
+        let message = read_with(text, &options).map(|it| it.len());
+        match message {
+            Ok(all) => assert_eq!(all, rows + 1, "{text:?}"),
+            Err(error) => assert!(!error.to_string().contains("--skip-last"), "{error}"),
+        }
+    }
+    // Beyond the sample.
+    let text = format!("milk,tea\n{}300001,300000\n", "1,1\n".repeat(300_000));
+    assert_refused(
+        text.replace("300001", "300000"),
+        Format::Auto,
+        &["line 300002", "totals"],
+    );
+    for (text, rows, lines) in [
+        ("Sales of May\n\nmilk,tea\nsalt\nmilk,salt,tea\n", 3, 1),
+        ("sep=;\nmilk;tea\nsalt\nmilk;salt;tea\n", 3, 1),
+        (
+            "# of May, 2025\n# by B\nmilk,tea\nsalt\nmilk,salt,tea\n",
+            3,
+            2,
+        ),
+        ("# numbers\n1 2 3\n2 3\n", 2, 1),
+    ] {
+        let parts = [&*format!("`--skip-first {lines}`"), "`--skip-first 0`"];
+        assert_refused(text, Format::Auto, &parts);
+        let (data, how) = read(text.as_bytes(), "data", &skip(Some(lines), None)).unwrap();
+        assert_eq!(data.len(), rows, "{text:?}");
+        assert!(
+            how.to_string().contains("lines above the data left out"),
+            "{how}"
+        );
+    }
+    let kept = read_with("#tea, fine\nsalt\n#tea\n", &skip(Some(0), None)).unwrap();
+    assert_eq!(kept.len(), 3);
+    // Errors have the file's own line numbers.
+    assert_refused_with(
+        "a title\nmilk,tea\nsalt\nNA,tea\n",
+        &skip(Some(1), None),
+        &["line 4"],
+    );
+    // The next file has what it has.
+    let (_, how) = read(
+        &b"v_id,code\n1,a\n1,b\nTotal,2\n"[..],
+        "data",
+        &skip(None, Some(1)),
+    )
+    .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("next");
+    std::fs::write(&path, "v_id,code\n3,a\n3,b\n4,b\n").unwrap();
+    let (next, _) = read_next(&path, ReadOptions::default(), Some(&how)).unwrap();
+    assert_eq!(next.len(), 2);
+}
+
+#[test]
+fn a_row_of_units_is_no_data() {
+    for row in ["[1],[ICD]", "int64,varchar", ",(code)"] {
+        let text = format!("visit,code\n{row}\n1,I10\n1,E11\n");
+        assert_refused(
+            &text,
+            Format::Auto,
+            &["units or types", "sed 2d", "`--missing item`"],
+        );
+    }
+    let text = "patient_id,flu,gout\n,(0/1),(0/1)\n7,1,0\n8,0,1\n";
+    assert_refused(text, Format::Auto, &["units or types"]);
+}
+
+#[test]
+fn a_list_in_one_cell_is_split_on_request() {
+    let split = |mark: &str, format| ReadOptions {
+        item_separator: Some(mark.parse().unwrap()),
+        header: (format == Format::CsvBasket).then_some(false),
+        ..ReadOptions::of(format)
+    };
+    let expected: [&[&str]; 3] = [&["bread", "milk"], &["bread", "milk", "tea"], &["tea"]];
+    let long = "visit,items\n1,\"milk, bread\"\n2,\"bread, milk, tea\"\n3,tea\n";
+    for format in [Format::Auto, Format::CsvLong] {
+        let parts = [
+            "\"milk, bread\" seems to be a list",
+            "`--item-separator comma`",
+            "`--item-separator none`",
+        ];
+        assert_refused(long, format, &parts);
+        let data = read_with(long, &split("comma", format)).unwrap();
+        assert_eq!(baskets(&data), expected);
+    }
+    assert_eq!(
+        read_with(long, &split("none", Format::CsvLong))
+            .unwrap()
+            .item_count(),
+        3
+    );
+    let lines = "\"milk,bread\"\n\"bread,milk,tea\"\ntea\n";
+    assert_refused_with(
+        lines,
+        &split("none", Format::Auto),
+        &["--format csv-basket"],
+    );
+    let options = ReadOptions {
+        header: Some(false),
+        ..ReadOptions::of(Format::CsvBasket)
+    };
+    assert_refused_with(
+        lines,
+        &options,
+        &["seems to be a list", "`--item-separator comma`"],
+    );
+    assert_eq!(
+        baskets(&read_with(lines, &split("comma", Format::CsvBasket)).unwrap()),
+        expected
+    );
+    // One of several items of a transaction.
+    let orders = "order,items\n1,\"milk|bread\"\n1,tea\n2,milk\n2,bread\n";
+    assert_refused(orders, Format::Auto, &["`--item-separator pipe`"]);
+    let genres = "movie_id,genre\n1,Action|Drama\n2,Drama\n";
+    let parts = ["`--item-separator pipe` if the cell has a list"];
+    let options = ReadOptions {
+        item_column: Some("genre".to_owned()),
+        transaction_columns: vec!["movie_id".to_owned()],
+        ..ReadOptions::default()
+    };
+    assert_refused_with(genres, &options, &parts);
+    // Commas in names.
+    let names = "visit,code\n1,\"Asthma, unspecified\"\n1,I10\n2,\"Anemia, unspecified\"\n2,\"Milch, 3,5%\"\n2,I10\n";
+    assert_eq!(read_as(names, Format::Auto).unwrap().item_count(), 4);
+    let decimals = "visit,code\n1,\"1,5\"\n1,1\n2,5\n2,1\n";
+    assert_eq!(read_as(decimals, Format::Auto).unwrap().item_count(), 3);
+}
+
+#[test]
+fn files_of_other_programs_are_refused_by_name() {
+    for (text, name) in [
+        (
+            "% weather\n@RELATION w\n@attribute a {t}\n@data\nt\n",
+            "an ARFF file of Weka",
+        ),
+        (
+            "| id | item |\n|----|------|\n| 1 | tea |\n",
+            "a drawn table",
+        ),
+        (
+            " id | item \n----+------\n  1 | tea\n(1 row)\n",
+            "a drawn table",
+        ),
+        (
+            "+----+------+\n| id | item |\n+----+------+\n| 1 | tea |\n",
+            "a drawn table",
+        ),
+        (
+            "id          item\n----------- ----\n1           tea\n",
+            "a table of aligned columns",
+        ),
+        (
+            "┌────┬──────┐\n│ id │ item │\n├────┼──────┤\n│ 1  │ tea  │\n",
+            "drawn with lines",
+        ),
+        ("{\"id\": 1, \"items\": [\"a\", \"b\"]}\n", "JSON"),
+        ("[\"a\", \"b\"]\n[\"c\"]\n", "JSON"),
+        ("[\n{\"a\": 1}\n]\n", "JSON"),
+        ("['milk', 'tea']\n['tea']\n", "lists in brackets"),
+        ("{milk,tea}\n{tea}\n", "lists in brackets"),
+        ("<table>\n<tr><td>milk</td></tr>\n", "HTML or XML"),
+        ("INSERT INTO t VALUES (1,'tea');\n", "a file of SQL"),
+        ("##fileformat=VCFv4.2\n#CHROM\tPOS\n", "genetic variants"),
+        ("1 -1 2 3 -1 -2\n2 -1 -2\n", "sequences of SPMF"),
+        ("1 2:9:4 5\n3:2:2\n", "utilities of SPMF"),
+        ("1 3:1 7:1\n0 2:1\n", "LIBSVM"),
+    ] {
+        assert_refused(text, Format::Auto, &[name]);
+        if !name.contains("sequences") {
+            assert_refused(text, Format::CsvBasket, &[name]);
+        }
+    }
+    let sequences = "1 -1 2 3 -1 -2\n2 -1 -2\n";
+    assert_refused(sequences, Format::Fimi, &["sequences of SPMF"]);
+    let spaced = ReadOptions {
+        separator: Some("space".parse().unwrap()),
+        ..ReadOptions::of(Format::CsvBasket)
+    };
+    assert_refused_with(sequences, &spaced, &["sequences of SPMF"]);
+    // Another end of transactions.
+    let ended = "1 2 3 -1\n2 3 -1\n";
+    let remedied = ReadOptions {
+        missing: Some(Missing::Absent),
+        header: Some(false),
+        ..spaced.clone()
+    };
+    assert_refused_with(
+        ended,
+        &ReadOptions {
+            header: Some(false),
+            ..spaced
+        },
+        &["\"-1\" may be an item"],
+    );
+    assert_eq!(
+        baskets(&read_with(ended, &remedied).unwrap()),
+        [&["1", "2", "3"][..], &["2", "3"]]
+    );
+    for text in [
+        "id   item\n1    tea\n1    milk\n",
+        "id   item\n1    tea, green\n1    milk, x\n",
+    ] {
+        assert_refused(text, Format::Auto, &["aligned by spaces", "sed"]);
+    }
+    assert_refused(b"\xff\xfe\0\0a\0\0\0", Format::Auto, &["UTF-32"]);
+}
+
+#[test]
+fn numbers_have_the_names_that_spmf_writes_above_them() {
+    let text = "@CONVERTED_FROM_TEXT\n@ITEM=1=Ka\u{308}se\n@ITEM=2=a=b\n@ITEM=3=rice, brown\n1 3\n2\n\n1 2\n";
+    let expected: &[&[&str]] = &[&["Käse", "rice, brown"], &["a=b"], &[], &["Käse", "a=b"]];
+    let named = |data: &Transactions| -> Vec<Vec<String>> {
+        let mut all: Vec<Vec<String>> = (baskets(data).iter())
+            .map(|it| it.iter().map(|&name| name.to_owned()).collect())
+            .collect();
+        all.iter_mut().for_each(|it| it.sort());
+        all
+    };
+    let mut wanted: Vec<Vec<String>> = (expected.iter())
+        .map(|it| it.iter().map(|&name| name.to_owned()).collect())
+        .collect();
+    wanted.iter_mut().for_each(|it| it.sort());
+    for format in [Format::Auto, Format::Fimi] {
+        assert_eq!(named(&read_as(text, format).unwrap()), wanted);
+    }
+    assert_refused(
+        text,
+        Format::CsvBasket,
+        &["as SPMF writes them", "`--format fimi`"],
+    );
+    assert_refused(
+        "@ITEM=1=a\n1 2\n",
+        Format::Auto,
+        &["\"2\" is an item without a name"],
+    );
+    assert_refused("@ITEM=1=\n1\n", Format::Auto, &["without a name"]);
+    assert_refused(
+        "@ITEM=1=?\n1 1\n",
+        Format::Auto,
+        &["line 1", "`--missing item`"],
+    );
+    assert_refused(
+        "@ITEM=1=a\n@ITEM=-1=|\n1 -1 -2\n",
+        Format::Auto,
+        &["sequences of SPMF"],
+    );
+    // Two numbers of one name are one item.
+    let twice = read_as("@ITEM=1=a\n@ITEM=2=a\n@ITEM=3=b\n1 2\n2 3\n", Format::Auto).unwrap();
+    assert_eq!(baskets(&twice), [&["a"][..], &["a", "b"]]);
+}
+
+#[test]
+fn numbers_have_what_a_taxonomy_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("codes");
+    std::fs::write(&path, "1,odd\n3,odd\n").unwrap();
+    let options = ReadOptions {
+        taxonomy: Some(path),
+        ..ReadOptions::default()
+    };
+    let data = read_with("1 2\n3\n", &options).unwrap();
+    assert_eq!(baskets(&data), [&["1", "2", "odd"][..], &["3", "odd"]]);
 }

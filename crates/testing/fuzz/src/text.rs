@@ -2,7 +2,7 @@
 
 use crate::decoded;
 use oboro_format::{DatasetId, Digest};
-use oboro_mining::readers::Bin;
+use oboro_mining::readers::{Bin, Missing, Unicode};
 use oboro_mining::writers::write_fimi;
 use oboro_mining::{
     Format, ItemsetsDocument, Metric, MinSupport, ReadOptions, RuleOptions, Transactions,
@@ -15,12 +15,23 @@ use std::str::FromStr;
 /// The most rules to generate.
 const RULES: usize = 1 << 10;
 
-/// A file of transactions, its format in the first byte. If FIMI can express it, it reads back
+/// A file of transactions, its format and options in the first byte. If FIMI can express it, it reads back
 /// equal.
 pub fn transactions(bytes: &[u8]) -> Option<()> {
     let (&format, bytes) = bytes.split_first()?;
-    let (_, format) = Format::NAMES[usize::from(format) % Format::NAMES.len()];
-    let transactions = decoded(read(bytes, "file", &ReadOptions::of(format)))?.0;
+    let (others, format) = (
+        usize::from(format) / Format::NAMES.len(),
+        usize::from(format) % Format::NAMES.len(),
+    );
+    let given = |bit: usize| others >> bit & 1 == 1;
+    let options = ReadOptions {
+        missing: given(0).then_some(Missing::Item),
+        unicode: given(1).then_some(Unicode::Nfkc),
+        item_separator: given(2).then(|| "comma".parse().expect("it is a separator")),
+        skip_last: given(3).then_some(1),
+        ..ReadOptions::of(Format::NAMES[format].1)
+    };
+    let transactions = decoded(read(bytes, "file", &options))?.0;
     let items = transactions.item_count();
     assert!(items > 0 && !transactions.is_empty());
     for basket in transactions.iter() {
