@@ -457,7 +457,9 @@ def check_description(value: object, manifest: Manifest, bounds: Bounds) -> None
     read = member(value, "read", object)
     require(read is None or isinstance(read, dict), "how the file was read is an object or null")
     member(value, "absorbs", bool)
-    member(value, "relied_on", bool)
+    reliance = member(value, "reliance", object)
+    is_known = reliance is None or isinstance(reliance, dict)
+    require(is_known, "the use of unverified answers is an object or null")
 
 
 def parse_record(data: bytes, manifest: Manifest, bounds: Bounds) -> Record:

@@ -84,6 +84,7 @@ def measure(binary: Path, data: Path, case: Case, repetitions: int) -> dict[str,
             by_moments = mine("--trust-server")
             server_peak = peak_bytes(server)
             asking_all = mine("--trust-server", "--no-deduction")
+        oboro.run("trust", "reset", bundle)
         with oboro.serve():
             support = float(case.min_support)
             higher = f"{min(1.25 * support, (1 + support) / 2):.6f}"

@@ -157,7 +157,8 @@ impl Run {
         itemsets: &[Itemset],
         threads: NonZeroUsize,
     ) -> Result<Self, Failure> {
-        let mining = Mining::new(dataset, NAME, threads);
+        // Both kinds of answers about one dataset: that of a bench is no secret.
+        let mining = Mining::new(dataset, NAME, threads).trusting_server(true);
         let (supports, questions) = match itemsets.first() {
             Some(itemset) if (2..=LONGEST_VERIFIED).contains(&itemset.len()) => {
                 let (supports, trace) = mining.count(connection, itemsets)?;

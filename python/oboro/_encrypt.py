@@ -80,14 +80,20 @@ class Encrypted:
 
     @property
     def trust(self) -> dict[str, Any]:
-        """The state of trust in the server: whether unverified answers were ever used with
-        ``trust_server`` (``relied_on``), and a false answer that you have not yet decided about
-        (``failure``, else None): ``unix_seconds`` and ``what``."""
+        """The state of trust in the server: the last use of unverified answers, ``trust_server``
+        (``relied_on``, else None): ``unix_seconds``, the ``version`` that they were about and
+        whether you have ``decided`` to ask again; and a false answer that you have not yet decided
+        about (``failure``, else None): ``unix_seconds`` and ``what``."""
         trust: dict[str, Any] = json.loads(self._native.trust())
         return trust
 
     def reset_trust(self) -> None:
-        """Allows requests to the server again after a false answer.
+        """Allows requests to the server again after unverified answers or a false one.
+
+        A server that lied in unverified answers may have learned from later questions: transactions
+        and columns of the ``version`` that ``trust`` names and of earlier ones, and secrets of
+        their columns, which decrypt everything that is encrypted with them. What was appended later
+        has other secrets. If you find out that it lied, encrypt the data again as another dataset.
 
         Raises:
             StorageError: the dataset's directory cannot be written.

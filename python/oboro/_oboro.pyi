@@ -202,6 +202,7 @@ def pairs_with(
     name: str,
     item: str,
     *,
+    offline: bool = False,
     progress: _Progress | None = None,
     interrupt: Interrupt | None = None,
 ) -> tuple[list[tuple[int, int]], str]:
@@ -228,6 +229,7 @@ def mine(
     stop_above: int = ...,
     answers: str = ...,
     trust_server: bool = False,
+    offline: bool = False,
     keep_cells: int = ...,
     threads: int | None = None,
     progress: _Progress | None = None,

@@ -316,6 +316,7 @@ class Dataset:
         stop_above: int = 1_000_000,
         answers: Literal["auto", "moments", "cells"] = "auto",
         trust_server: bool = False,
+        offline: bool = False,
         keep_cells: int = 1 << 30,
         verbose: int = 0,
         progress: bool | None = None,
@@ -344,6 +345,8 @@ class Dataset:
             trust_server: lets the server count and uses its answers unverified: for a server that
                 is curious but follows the protocol. One that lies can read the data from the
                 requests, and nothing in the result is verified.
+            offline: answers from the cells that earlier calls kept in the dataset's directory,
+                without the server, whose version may be newer; the result says so.
             keep_cells: the size limit, in bytes, of the cache of sealed cells in the dataset's
                 directory; 0 disables it. Nothing is cached for a temporary dataset.
             verbose: if 1 or more, prints the number of candidates of each length.
@@ -358,11 +361,16 @@ class Dataset:
             length (``levels``) and, as ``Encrypted.read``, how the file was read (``read``).
             ``answers`` is the trust level: ``"verified"``, ``"unverified"`` (with ``trust_server``)
             or ``"local"`` (the server is this process). ``columns`` were needed, of which
-            ``new_columns`` were not cached.
+            ``new_columns`` were not cached. ``version`` is the dataset's, ``uploaded`` when it was
+            uploaded from its directory (UTC, or ``None`` if that is not known), and ``offline``
+            whether kept cells alone answered: then this version was not compared with the server's.
 
         Raises:
             InputError: a support or length that is not possible, a support below that of items
-                left out of the dataset, too many itemsets (``stop_above``) or candidates.
+                left out of the dataset, too many itemsets (``stop_above``) or candidates; a
+                question after unverified answers about which you have not decided
+                (``Encrypted.reset_trust``); cells that are not kept, with ``offline``.
+            VersionError: the server publishes another version than the dataset's directory has.
             KeysError: the wrong key.
             ConnectionFailed: the server is unreachable; call again.
             FalseAnswerError: the server gave a false answer, now or in an earlier call;
@@ -382,6 +390,7 @@ class Dataset:
             stop_above=stop_above,
             answers=answers,
             trust_server=trust_server,
+            offline=offline,
             keep_cells=keep_cells,
             verbose=verbose,
             progress=progress,
@@ -399,6 +408,7 @@ class Dataset:
         stop_above: int = 1_000_000,
         answers: Literal["auto", "moments", "cells"] = "auto",
         trust_server: bool = False,
+        offline: bool = False,
         keep_cells: int = 1 << 30,
         verbose: int = 0,
         progress: bool | None = None,
@@ -407,10 +417,14 @@ class Dataset:
         """As ``apriori``. Items have other ``numbers``, ascending, and the ``labels`` of these."""
         _check_number("keep_cells", "bytes", keep_cells)
         _check_number("stop_above", "itemsets", stop_above)
+        if offline and (trust_server or answers == "moments"):
+            raise InputError(
+                "offline answers come from kept cells; leave out offline, or the others"
+            )
         transactions = self._encrypted.transactions
         least = transactions_of(min_support, transactions)
         longest = self._possible(max_len, trust_server, answers)
-        if not trust_server and not isinstance(self._server, LocalServer):
+        if not trust_server and not offline and not isinstance(self._server, LocalServer):
             self._warn(least, longest, answers, int(keep_cells))
         with bar("counting", "B", progress) as tell:
             lengths, items, supports, ended, took = _oboro.mine(
@@ -423,6 +437,7 @@ class Dataset:
                 stop_above=int(stop_above),
                 answers=answers,
                 trust_server=trust_server,
+                offline=offline,
                 keep_cells=int(keep_cells),
                 progress=tell,
                 interrupt=interrupt,
@@ -446,17 +461,19 @@ class Dataset:
         self,
         item: object,
         *,
+        offline: bool = False,
         progress: bool | None = None,
         interrupt: Interrupt | None = None,
     ) -> pd.DataFrame:
         """The number of transactions with both one item and each other item.
 
         The server counts on ciphertext, with a few bytes for each item, and its answers are
-        verified.
+        verified. If the cells of all items are kept, they are counted instead.
 
         Args:
             item: the item, as in ``Encrypted.columns``. With more than 1,024 items, one of the
                 ``focus`` of :func:`oboro.encrypt`.
+            offline: answers from kept cells, as in :meth:`apriori`.
             progress: whether to show a bar; ``None`` for a terminal or a notebook only.
             interrupt: cancels the call from another thread.
 
@@ -464,10 +481,14 @@ class Dataset:
             A row for each other item, which is the index, with the number of transactions that have
             both (``together``). ``attrs["oboro"]`` has the number of ``transactions``, the
             ``item``, the support above which all items are present (``min_item_support``), the
-            trust level and the cost.
+            trust level, the cost, and ``version``, ``uploaded`` and ``offline`` as in
+            :meth:`apriori`.
 
         Raises:
-            InputError: no such item, or one whose pairs cannot be counted at once.
+            InputError: no such item, or one whose pairs cannot be counted at once; a question after
+                unverified answers about which you have not decided; cells that are not kept, with
+                ``offline``.
+            VersionError: the server publishes another version than the dataset's directory has.
             ConnectionFailed: the server is unreachable; call again.
             FalseAnswerError: the server gave a false answer, now or in an earlier call;
                 see ``Encrypted.trust``.
@@ -478,6 +499,7 @@ class Dataset:
                 self._encrypted._native,
                 self._name,
                 str(item),
+                offline=offline,
                 progress=tell,
                 interrupt=interrupt,
             )

@@ -89,7 +89,7 @@ def test_what_a_server_sends_is_verified_unless_it_is_trusted(
     assert (items["asked"], items["deduced"], items["route"]) == (0, COLUMNS, None)
     assert (pairs["route"], pairs["received_bytes"]) == ("cells", received(found))
     assert {level["route"] for level in told(found)["levels"]} <= {None, "cells"}
-    assert encrypted.trust == {"relied_on": False, "failure": None}
+    assert encrypted.trust == {"relied_on": None, "failure": None}
 
     found = dataset.apriori(keys, 0.05, trust_server=True)
     assert_frame_equal(found, apriori(frame, min_support=0.05, max_len=2))
@@ -98,10 +98,18 @@ def test_what_a_server_sends_is_verified_unless_it_is_trusted(
         rules = association_rules(found, **options)
         assert rules.attrs["oboro"] == {"answers": "unverified"}
     assert [level["route"] for level in told(found)["levels"]] == [None, "trusted"]
-    # That stays known, also to who opens it later.
-    assert told(dataset.apriori(keys, 0.05))["answers"] == "verified"
+    # That stays known, also when it is opened later. Kept cells answer; questions are refused.
+    again = told(dataset.apriori(keys, 0.05))
+    assert (again["answers"], again["offline"], again["version"]) == ("verified", True, 1)
     for later in (encrypted, oboro.Encrypted.open(encrypted.path, keys)):
-        assert later.trust == {"relied_on": True, "failure": None}
+        relied_on = later.trust["relied_on"]
+        assert (relied_on["version"], relied_on["decided"]) == (1, False)
+    with pytest.raises(InputError, match="nothing was asked"):
+        dataset.apriori(keys, 0.05, keep_cells=0)
+    encrypted.reset_trust()
+    assert encrypted.trust["relied_on"]["decided"]
+    assert not told(dataset.apriori(keys, 0.05, keep_cells=0))["offline"]
+    assert told(dataset.apriori(keys, 0.05, offline=True))["offline"]
 
 
 def test_the_owners_own_server_is_not_one_to_be_trusted(encrypt: Encrypt, keys: oboro.Keys) -> None:
@@ -111,7 +119,7 @@ def test_the_owners_own_server_is_not_one_to_be_trusted(encrypt: Encrypt, keys: 
         for trust_server in (False, True):
             found = dataset.apriori(keys, 0.2, trust_server=trust_server)
             assert told(found)["answers"] == "local"
-    assert encrypted.trust == {"relied_on": False, "failure": None}
+    assert encrypted.trust == {"relied_on": None, "failure": None}
 
 
 def test_only_columns_that_are_not_here_yet_are_fetched(
@@ -264,7 +272,7 @@ def test_a_false_answer_is_found_out_and_nothing_is_asked_until_trust_is_reset(
         with pytest.raises(FalseAnswerError):
             honest.apriori(keys, 0.2, trust_server=trust_server)
     encrypted.reset_trust()
-    assert encrypted.trust == {"relied_on": False, "failure": None}
+    assert encrypted.trust == {"relied_on": None, "failure": None}
     assert_frame_equal(honest.apriori(keys, 0.2), apriori(frame, min_support=0.2))
 
 

@@ -256,6 +256,14 @@ const OPTIONS: &[(&str, Effect)] = &[
         },
     ),
     (
+        "* --offline",
+        Narrows {
+            left_out: "changes that were uploaded from another copy of the directory",
+            said: "`offline`, with the version and the date of its upload; a sentence in text",
+            test: "crates/cli/tests/cli/mining.rs::a_stale_copy_answers_only_offline_and_says_so",
+        },
+    ),
+    (
         "rules --metric",
         Narrows {
             left_out: "rules below `--min` in this metric",
@@ -933,7 +941,7 @@ const OWNER_RECORD: &[(&str, Effect)] = &[
     ("strata", Nothing),
     ("supports", Nothing),
     ("absorbs", Nothing),
-    ("relied_on", Nothing),
+    ("reliance", Nothing),
 ];
 
 /// Fields of a file of frequent itemsets.
@@ -1041,6 +1049,13 @@ const OTHERS: &[(&str, Effect)] = &[
         Refuses {
             what: "any further question about the dataset, until `oboro trust reset`",
             test: "crates/cli/tests/cli/liar.rs::a_false_answer_is_remembered_until_the_owner_decides",
+        },
+    ),
+    (
+        "unverified answers that were used",
+        Refuses {
+            what: "later questions about the dataset, until `oboro trust reset`",
+            test: "crates/cli/tests/cli/liar.rs::after_unverified_answers_every_question_waits_for_a_decision",
         },
     ),
     (

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::output::{Form, Output, OutputFile};
 use clap::{Args, value_parser};
+use oboro_client::utc;
 use oboro_format::ErrorClass;
 use oboro_mining::tables::{itemsets_csv, rules_csv};
 use oboro_mining::{
@@ -170,13 +171,41 @@ impl Recorder {
     }
 }
 
+/// When the directory's version was uploaded, in UTC, if the directory knows.
+pub fn uploaded(dataset: &Dataset) -> Option<String> {
+    dataset.bundle().uploaded().map(utc)
+}
+
+/// The version that a result is of, and whether it was compared with the server's, in a line.
+pub fn version_line(dataset: &Dataset, offline: bool) -> String {
+    let uploaded = match uploaded(dataset) {
+        Some(uploaded) => format!("uploaded {uploaded}"),
+        None => "of which the upload is not recorded here".to_owned(),
+    };
+    let compared = if offline {
+        "; OFFLINE: from kept cells alone, and not compared with the version that the server has"
+    } else {
+        ""
+    };
+    let version = dataset.manifest().version;
+    format!("version {version}, {uploaded}{compared}\n")
+}
+
 /// Which data a result is of.
-pub fn source(dataset: &Dataset, name: &str, answers: &str, routes: Vec<String>) -> Source {
+pub fn source(
+    dataset: &Dataset,
+    name: &str,
+    answers: &str,
+    routes: Vec<String>,
+    offline: bool,
+) -> Source {
     let manifest = dataset.manifest();
     Source {
         name: name.to_owned(),
         dataset: manifest.dataset.to_string(),
         version: manifest.version,
+        uploaded: uploaded(dataset),
+        offline,
         manifest: manifest.root().to_string(),
         answers: answers.to_owned(),
         routes,

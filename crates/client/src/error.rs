@@ -1,9 +1,10 @@
 //! The errors of the owner's calls to a server, with remedies.
 
+use crate::gate::NamedVersion;
 use crate::sums::MOST_BYTES;
 use oboro_format::wording::{
-    ANSWERS, CA, CLIENT_CERT, CLIENT_KEY, FOCUS, MAX_LEN, MIN_SUPPORT, ROW_IDS, SERVE, TRUST_RESET,
-    TRUST_SHOW,
+    ANSWERS, CA, CLIENT_CERT, CLIENT_KEY, FOCUS, MAX_LEN, MIN_SUPPORT, OFFLINE, ROW_IDS, SERVE,
+    TRUST_RESET, TRUST_SERVER, TRUST_SHOW,
 };
 use oboro_format::{Corruption, Digest, ErrorClass, FormatError};
 use oboro_genome::wire::WireError;
@@ -223,10 +224,38 @@ pub enum ClientError {
     )]
     FalseAnswer { what: &'static str, noted: String },
     #[error(
-        "nothing was asked: an earlier run used unverified answers of the server about this dataset, and what is asked about now may follow from them; mine with {}, or change the key first",
-        ANSWERS.to("cells")
+        "nothing was asked: on {} unverified answers of the server about this dataset were used ({TRUST_SERVER}), and what is asked now may follow from them; decide with `{}`, which says what the server may have learned",
+        utc(*unix_seconds),
+        TRUST_RESET.on(directory.display())
     )]
-    ReliedOn,
+    ReliedOn {
+        directory: std::path::PathBuf,
+        unix_seconds: u64,
+    },
+    #[error("{}", other_version(directory, own, published))]
+    OtherVersion {
+        directory: std::path::PathBuf,
+        own: NamedVersion,
+        published: NamedVersion,
+    },
+    #[error(
+        "nothing was asked: there is no dataset named {name:?} at the server for you, and {} has {}; it was deleted there, was never uploaded under this name, or you were not granted it: upload it, or answer from what is kept with {OFFLINE}",
+        directory.display(),
+        named(own)
+    )]
+    NotPublished {
+        directory: std::path::PathBuf,
+        name: String,
+        own: NamedVersion,
+    },
+    #[error(
+        "{0}; all that this takes is kept: {OFFLINE} answers without comparing versions with the server"
+    )]
+    NotCompared(Box<ClientError>),
+    #[error(
+        "not everything that this takes is kept in the dataset's directory, and {OFFLINE} asks no server; leave it out"
+    )]
+    NotKept,
     #[error(
         "nothing was asked: on {} a run with this dataset found that {what}; find out why from whoever runs the server, then decide with `{}`",
         utc(*unix_seconds),
@@ -250,6 +279,37 @@ pub enum ClientError {
         path: std::path::PathBuf,
         source: std::io::Error,
     },
+}
+
+/// A version with the date of its upload, for messages.
+fn named(version: &NamedVersion) -> String {
+    match version.uploaded {
+        Some(uploaded) => format!("version {}, uploaded {}", version.version, utc(uploaded)),
+        None => format!("version {}, not uploaded from there", version.version),
+    }
+}
+
+/// Both versions, and what to do about them.
+fn other_version(
+    directory: &std::path::Path,
+    own: &NamedVersion,
+    published: &NamedVersion,
+) -> String {
+    let directory = directory.display();
+    let remedy = if own.dataset != published.dataset {
+        "it is another dataset: give the name under which this one was uploaded".to_owned()
+    } else if own.version > published.version {
+        "upload the directory's version first".to_owned()
+    } else {
+        format!(
+            "the dataset was changed from another copy of the directory: use that copy, or answer from what is kept of the older version with {OFFLINE}"
+        )
+    };
+    format!(
+        "nothing was asked: {directory} has {}, and the server has {}; {remedy}",
+        named(own),
+        named(published)
+    )
 }
 
 /// A size in bytes, formatted for messages.
@@ -354,10 +414,13 @@ impl ClientError {
             Self::Unreachable { .. } | Self::NoAnswer { .. } | Self::Broken { .. } => {
                 ErrorClass::Connection
             }
+            Self::NotCompared(error) => error.class(),
             Self::Interrupted => ErrorClass::Interrupted,
-            Self::Protocol { .. } | Self::NoSuchCall | Self::OtherPlan | Self::KeepsNoRecords => {
-                ErrorClass::Version
-            }
+            Self::OtherVersion { .. }
+            | Self::Protocol { .. }
+            | Self::NoSuchCall
+            | Self::OtherPlan
+            | Self::KeepsNoRecords => ErrorClass::Version,
             Self::Damaged(_)
             | Self::Pairs(_)
             | Self::Read { .. }
@@ -365,7 +428,6 @@ impl ClientError {
             | Self::DamagedRecovery(_) => ErrorClass::Damaged,
             Self::FalseAnswer { .. }
             | Self::Distrusted { .. }
-            | Self::ReliedOn
             | Self::WrongRoot { .. }
             | Self::OutOfTurn(_)
             | Self::OtherSites { .. }
@@ -384,6 +446,8 @@ impl ClientError {
             | Self::PrivateFile(_)
             | Self::Token
             | Self::NoRowIds
+            | Self::ReliedOn { .. }
+            | Self::NotKept
             | Self::NotInPrefix
             | Self::NoRow(_)
             | Self::NoPairs
@@ -397,9 +461,11 @@ impl ClientError {
             | Self::Pattern(_)
             | Self::SearchSpec(_)
             | Self::Plan(_) => ErrorClass::Input,
-            Self::Refused(_) | Self::Overloaded { .. } | Self::Busy | Self::Failed(_) => {
-                ErrorClass::Server
-            }
+            Self::NotPublished { .. }
+            | Self::Refused(_)
+            | Self::Overloaded { .. }
+            | Self::Busy
+            | Self::Failed(_) => ErrorClass::Server,
             Self::Runtime(_)
             | Self::Randomness(_)
             | Self::Encrypt(_)

@@ -40,6 +40,8 @@ pub struct Fetched {
     pub requests: usize,
     /// Bytes received.
     pub bytes: u64,
+    /// No server was asked, not even for the version that it publishes.
+    pub offline: bool,
 }
 
 impl CellSource<'_> {
@@ -60,6 +62,7 @@ impl CellSource<'_> {
             new_columns: columns.iter().filter(|it| !ends.contains_key(it)).count(),
             requests: requests.len(),
             bytes: 0,
+            offline: false,
         };
         if requests.is_empty() {
             return Ok((cells, fetched));

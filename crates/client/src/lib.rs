@@ -11,6 +11,7 @@ mod datasets;
 mod error;
 mod fetch;
 mod forecast;
+mod gate;
 mod genome;
 mod items;
 mod kept_moments;
@@ -34,14 +35,15 @@ pub use datasets::{Deleted, Grant, Listing, Query, Unfinished, Unpublished};
 pub use error::{ClientError, utc};
 pub use fetch::Fetched;
 pub use forecast::{LevelForecast, Prospect, RouteForecast};
+pub use gate::{NamedVersion, VersionCheck};
 pub use genome::{
     Decoys, GenomeInfo, GenomeListing, GenomeSearch, GenomeShape, GenomicPosition, Outcome,
     Symbols, Where,
 };
 pub use levels::{Level, LevelTrace, Route};
-pub use mine::{Answers, Found, KEPT_BYTES, Mined, Mining, Together, Unverified};
+pub use mine::{Answers, Found, KEPT_BYTES, Mined, Mining, Pairs, Together, Unverified};
 pub use recovery::{Recovery, keep_record};
 pub use row_ids::{StoredRow, row_ids};
 pub use scrub::Scrubbing;
-pub use upload::{Uploaded, upload};
+pub use upload::{Uploaded, note_uploaded, upload};
 pub use verify::Verified;

@@ -6,15 +6,16 @@ use crate::connection::Connection;
 use crate::counting::CellCounter;
 use crate::error::ClientError;
 use crate::fetch::{CellSource, Fetched};
+use crate::gate::{Gate, VersionCheck, check_decided};
 use crate::items::Numbered;
 use crate::kept_moments::KeptMoments;
 use crate::levels::LevelTrace;
 use crate::moments::{MomentCounter, TrustServer};
 use crate::sums::{self, MOST_BYTES, PrefixCounter, check_size, longest};
+use crate::verify::Verified;
 use crate::verify::cells::{Cells, column_bytes};
 use crate::verify::prefixes::Prefix;
 use crate::verify::rows::Row;
-use crate::verify::{Verified, check_trust};
 use oboro_mining::transactions::compare_names;
 use oboro_mining::{
     AprioriError, AprioriOptions, Dataset, FrequentItemsets, Itemset, LevelReport, SupportCounter,
@@ -27,6 +28,17 @@ use tokio_util::sync::CancellationToken;
 
 /// The support of one item together with each other item, sorted by the other's number.
 pub type Together = Vec<(u32, u64)>;
+
+/// The pairs of one item with each other item, and what they cost.
+#[derive(Debug)]
+pub struct Pairs {
+    /// The supports, by the other item.
+    pub together: Verified<Together>,
+    /// The cost.
+    pub trace: LevelTrace,
+    /// No server was asked, not even for the version that it publishes.
+    pub offline: bool,
+}
 
 /// The default limit of the cell cache, in bytes.
 pub const KEPT_BYTES: u64 = 1 << 30;
@@ -95,6 +107,9 @@ pub struct Mined {
 /// Called as answers arrive: the level, bytes received, bytes expected.
 pub(crate) type Progress<'a> = dyn Fn(usize, u64, u64) + Sync + 'a;
 
+/// Opens a connection.
+type Connect<'a> = dyn Fn() -> Result<Connection, ClientError> + 'a;
+
 /// A mining run on an uploaded dataset.
 pub struct Mining<'a> {
     dataset: &'a Dataset,
@@ -104,6 +119,8 @@ pub struct Mining<'a> {
     answers: Answers,
     trust_server: bool,
     local: bool,
+    check: VersionCheck,
+    announce: Box<dyn Fn() + Sync + 'a>,
     cache: Cache,
     kept: KeptMoments,
     progress: Box<Progress<'a>>,
@@ -124,6 +141,8 @@ impl<'a> Mining<'a> {
             answers: Answers::Auto,
             trust_server: false,
             local: false,
+            check: VersionCheck::Compare,
+            announce: Box::new(|| {}),
             cache: Cache::new(dataset.bundle().directory(), 0),
             kept: KeptMoments::new(dataset.bundle().directory(), dataset.manifest(), 0),
             progress: Box::new(|_, _, _| {}),
@@ -163,6 +182,21 @@ impl<'a> Mining<'a> {
         Self { local, ..self }
     }
 
+    /// Sets what to do about the version that the server publishes.
+    #[must_use]
+    pub fn checking(self, check: VersionCheck) -> Self {
+        Self { check, ..self }
+    }
+
+    /// Calls this before the first question of the run, once nothing refuses it.
+    #[must_use]
+    pub fn announcing(self, announce: impl Fn() + Sync + 'a) -> Self {
+        Self {
+            announce: Box::new(announce),
+            ..self
+        }
+    }
+
     /// Caches sealed cells in the bundle's directory for later runs, up to `bytes`, and moments of columns up to the
     /// same limit.
     #[must_use]
@@ -194,7 +228,11 @@ impl<'a> Mining<'a> {
     /// are frequent at `options`; and the bytes of one column.
     pub fn reveals(&self, options: AprioriOptions) -> (usize, u64) {
         let by_cells = || matches!(self.asks_for_moments(options), Ok(false));
-        let new = if self.trust_server || self.check(options).is_err() || !by_cells() {
+        let new = if self.trust_server
+            || self.check(options).is_err()
+            || !self.may_ask()
+            || !by_cells()
+        {
             0
         } else {
             let columns = self.frequent_columns(options);
@@ -203,30 +241,50 @@ impl<'a> Mining<'a> {
         (new, column_bytes(self.dataset.manifest()))
     }
 
-    /// Finds the frequent itemsets. `connect` is called when the first request is due. Its connection is dropped before
-    /// cells are counted locally, so that the server cannot observe how long that takes.
+    /// Finds the frequent itemsets. `connect` is called when the first request is due, and again for each length that the
+    /// server counts. Connections are dropped before cells are counted or moments evaluated, so that the server cannot
+    /// observe how long that takes.
     ///
     /// # Errors
-    /// Those of [`apriori`](fn@oboro_mining::apriori); an earlier run found a false answer; as every call. A false
-    /// answer ends the run and is recorded in the dataset's directory.
+    /// Those of [`apriori`](fn@oboro_mining::apriori); a decision that the owner has not made; another version at the
+    /// server; as every call. A false answer ends the run and is recorded in the dataset's directory.
     pub fn run(
         self,
         options: AprioriOptions,
-        connect: impl FnOnce() -> Result<Connection, ClientError>,
+        connect: impl Fn() -> Result<Connection, ClientError>,
     ) -> Result<Mined, AprioriError<ClientError>> {
         self.check(options)?;
         if self.trust_server {
-            let connection = connect().map_err(AprioriError::Counter)?;
+            let connection = self.gate(&connect).open().map_err(AprioriError::Counter)?;
             return self.by_moments(options, &connection);
         }
         if self
             .asks_for_moments(options)
             .map_err(AprioriError::Counter)?
         {
-            self.by_prefixes(options, connect)
+            self.by_prefixes(options, &connect)
         } else {
-            self.by_cells(options, connect)
+            self.by_cells(options, &connect)
         }
+    }
+
+    fn gate<'g>(&'g self, connect: &'g Connect<'g>) -> Gate<'g> {
+        let consents = self.trust_server || self.local;
+        let announce = &*self.announce;
+        Gate::new(
+            self.dataset,
+            &self.name,
+            consents,
+            self.check,
+            announce,
+            connect,
+        )
+    }
+
+    /// Whether the server may be asked, as far as is known here.
+    fn may_ask(&self) -> bool {
+        let consents = self.trust_server || self.local;
+        self.check != VersionCheck::Offline && check_decided(self.dataset, consents).is_ok()
     }
 
     /// Whether the server is to count on ciphertext; otherwise cells are used, or nothing is requested.
@@ -238,6 +296,7 @@ impl<'a> Mining<'a> {
         let prefix = |level| Prefix::of(self.dataset, &columns, level, &self.kept);
         match self.answers {
             Answers::Cells => Ok(false),
+            _ if self.check == VersionCheck::Offline => Ok(false),
             _ if columns.is_empty() => Ok(false),
             Answers::Moments if !are_verified => Err(ClientError::LongMoments { longest, wanted }),
             Answers::Moments => {
@@ -257,11 +316,11 @@ impl<'a> Mining<'a> {
         }
     }
 
-    /// Refuses a support below that of the items left out, and any mining after a false answer.
+    /// Refuses a support below that of the items left out.
     fn check(&self, options: AprioriOptions) -> Result<(), AprioriError<ClientError>> {
         let record = self.dataset.record();
         options.threshold(record.transactions, record.min_item_support)?;
-        check_trust(self.dataset).map_err(AprioriError::Counter)
+        Ok(())
     }
 
     /// Computes the supports of itemsets of one length (at least one itemset) from verified answers of the server on
@@ -274,7 +333,8 @@ impl<'a> Mining<'a> {
         connection: &Connection,
         itemsets: &[Itemset],
     ) -> Result<(Verified<Vec<u64>>, LevelTrace), ClientError> {
-        check_trust(self.dataset)?;
+        let connect = || Ok(connection.clone());
+        let gate = self.gate(&connect);
         let itemsets: Vec<Vec<Column>> = itemsets
             .iter()
             .map(|it| self.items.columns_of(it))
@@ -283,7 +343,7 @@ impl<'a> Mining<'a> {
         columns.sort_unstable();
         columns.dedup();
         let level = itemsets.first().map_or(0, Vec::len);
-        let (supports, trace) = self.prefixes(connection).supports(&columns, level)?;
+        let (supports, trace) = self.prefixes(&gate).supports(&columns, level)?;
         let supports = supports.try_map(|supports| {
             let found: Option<Vec<u64>> = itemsets.iter().map(|it| supports.of(it)).collect();
             found.ok_or(ClientError::NotInPrefix)
@@ -291,27 +351,34 @@ impl<'a> Mining<'a> {
         Ok((supports?, trace))
     }
 
-    /// The support of each pair of this item with another one, sorted by the other's number, from verified answers of
-    /// the server on ciphertext; and the cost.
+    /// The support of each pair of this item with another one, sorted by the other's number: from sealed cells if all
+    /// are kept, otherwise from verified answers of the server on ciphertext; and the cost.
     ///
     /// # Errors
-    /// An unknown item, or one whose pairs cannot be verified this way; an earlier run found a false answer; as every
-    /// call.
+    /// An unknown item, or one whose pairs cannot be verified this way; a decision that the owner has not made; another
+    /// version at the server; as every call.
     pub fn pairs_with(
         self,
         name: &str,
-        connect: impl FnOnce() -> Result<Connection, ClientError>,
-    ) -> Result<(Verified<Together>, LevelTrace), ClientError> {
-        check_trust(self.dataset)?;
+        connect: impl Fn() -> Result<Connection, ClientError>,
+    ) -> Result<Pairs, ClientError> {
         let item = self.number_of(name)?;
+        if self.items.names.len() < 2 {
+            return Err(ClientError::NoPairs);
+        }
+        let gate = self.gate(&connect);
+        let all: Vec<Column> = Column::first(self.items.names.len() as u32).collect();
+        let are_kept = self.source(&|_, _| {}).absent_columns(&all) == 0;
+        if are_kept || self.check == VersionCheck::Offline {
+            return self.pairs_in_cells(item, &all, &gate);
+        }
         let column = self.items.columns_of(&Itemset::single(item))[0];
-        if longest(self.dataset) < 2 || self.items.names.len() < 2 {
+        if longest(self.dataset) < 2 {
             return Err(ClientError::NoPairs);
         }
         let row = Row::of(self.dataset, column);
         let row = row.ok_or_else(|| ClientError::NoRow(name.to_owned()))?;
-        let connection = connect()?;
-        let (supports, trace) = self.prefixes(&connection).row(&row)?;
+        let (supports, trace) = self.prefixes(&gate).row(&row)?;
         let items = self.items.by_column();
         let others = row.others().iter().map(|&column| items[column]);
         let by_item = |supports: Vec<u64>| -> Result<Together, ClientError> {
@@ -319,7 +386,58 @@ impl<'a> Mining<'a> {
             pairs.sort_unstable();
             Ok(pairs)
         };
-        Ok((supports.try_map(by_item)?, trace))
+        Ok(Pairs {
+            together: supports.try_map(by_item)?,
+            trace,
+            offline: false,
+        })
+    }
+
+    /// The pairs of an item with all others, counted in kept cells.
+    fn pairs_in_cells(
+        &self,
+        item: u32,
+        columns: &[Column],
+        gate: &Gate<'_>,
+    ) -> Result<Pairs, ClientError> {
+        let begun = Instant::now();
+        let (cells, fetched) = self.cells(columns, gate)?;
+        let together = cells.try_map(|cells| {
+            let bitmap = cells.into_bitmap(self.dataset, &self.items.by_column());
+            let others = (0..self.items.names.len() as u32).filter(|&it| it != item);
+            let pair = |other: u32| Itemset::new(vec![item.min(other), item.max(other)]);
+            let pairs: Vec<Itemset> = others.clone().map(pair).collect();
+            let supports = bitmap.supports(&pairs).expect("the columns are here");
+            Ok::<_, ClientError>(others.zip(supports).collect::<Together>())
+        })?;
+        let trace = LevelTrace {
+            questions: fetched.requests,
+            received_bytes: fetched.bytes,
+            ..LevelTrace::in_cells(2, together.get().len(), begun.elapsed())
+        };
+        Ok(Pairs {
+            together,
+            trace,
+            offline: fetched.offline,
+        })
+    }
+
+    /// The cells of columns, fetched as far as they are not kept. A run that asks nothing compares versions all the same.
+    fn cells(
+        &self,
+        columns: &[Column],
+        gate: &Gate<'_>,
+    ) -> Result<(Verified<Cells>, Fetched), ClientError> {
+        let progress = |received, expected| (self.progress)(2, received, expected);
+        let (cells, mut fetched) = if columns.is_empty() {
+            (Cells::none(), Fetched::default())
+        } else {
+            self.source(&progress).columns(columns, || gate.open())?
+        };
+        if fetched.requests == 0 {
+            fetched.offline = gate.pass_without_questions()?;
+        }
+        Ok((cells, fetched))
     }
 
     fn number_of(&self, name: &str) -> Result<u32, ClientError> {
@@ -343,13 +461,18 @@ impl<'a> Mining<'a> {
         Ok((itemsets, columns))
     }
 
-    /// How many columns [`supports_of`](Self::supports_of) would ask the server for, and the bytes of one.
+    /// How many columns [`supports_of`](Self::supports_of) would ask the server for, and the bytes of one; none where
+    /// it may ask nothing.
     ///
     /// # Errors
     /// An unknown item.
     pub fn asks_for(&self, itemsets: &[Vec<String>]) -> Result<(usize, u64), ClientError> {
         let (_, columns) = self.numbered(itemsets)?;
-        let absent = self.source(&|_, _| {}).absent_columns(&columns);
+        let absent = if self.may_ask() {
+            self.source(&|_, _| {}).absent_columns(&columns)
+        } else {
+            0
+        };
         Ok((absent, column_bytes(self.dataset.manifest())))
     }
 
@@ -357,24 +480,14 @@ impl<'a> Mining<'a> {
     /// The server learns which columns are asked for.
     ///
     /// # Errors
-    /// An unknown item; an earlier run found a false answer, or trusted the server: then what is asked about may be its
-    /// choice; as every call.
+    /// An unknown item; a decision that the owner has not made; another version at the server; as every call.
     pub fn supports_of(
         self,
         itemsets: &[Vec<String>],
-        connect: impl FnOnce() -> Result<Connection, ClientError>,
+        connect: impl Fn() -> Result<Connection, ClientError>,
     ) -> Result<(Verified<Vec<u64>>, Fetched), ClientError> {
-        check_trust(self.dataset)?;
         let (itemsets, columns) = self.numbered(itemsets)?;
-        if !columns.is_empty() && self.dataset.trust()?.relied_on {
-            return Err(ClientError::ReliedOn);
-        }
-        let progress = |received, expected| (self.progress)(2, received, expected);
-        let (cells, fetched) = if columns.is_empty() {
-            (Cells::none(), Fetched::default())
-        } else {
-            self.source(&progress).columns(&columns, connect)?
-        };
+        let (cells, fetched) = self.cells(&columns, &self.gate(&connect))?;
         let supports = cells.try_map(|cells| {
             let bitmap = cells.into_bitmap(self.dataset, &self.items.by_column());
             let support = |itemset: &Itemset| match itemset.items() {
@@ -390,11 +503,11 @@ impl<'a> Mining<'a> {
         Ok((supports?, fetched))
     }
 
-    fn prefixes<'s>(&'s self, connection: &'s Connection) -> sums::SumSource<'s> {
+    fn prefixes<'s>(&'s self, gate: &'s Gate<'s>) -> sums::SumSource<'s> {
         sums::SumSource {
             dataset: self.dataset,
             name: &self.name,
-            connection,
+            gate,
             threads: self.threads,
             kept: &self.kept,
             progress: &*self.progress,
@@ -412,7 +525,7 @@ impl<'a> Mining<'a> {
         connection: &Connection,
         itemsets: &[Itemset],
     ) -> Result<(Vec<u64>, Vec<LevelTrace>), ClientError> {
-        check_trust(self.dataset)?;
+        check_decided(self.dataset, true)?;
         let mut counter = self.moment_counter(connection)?;
         let supports = counter.count(itemsets.first().map_or(0, Itemset::len), itemsets)?;
         Ok((supports, counter.traces))
@@ -464,10 +577,10 @@ impl<'a> Mining<'a> {
     fn by_prefixes(
         self,
         options: AprioriOptions,
-        connect: impl FnOnce() -> Result<Connection, ClientError>,
+        connect: &Connect<'_>,
     ) -> Result<Mined, AprioriError<ClientError>> {
-        let connection = connect().map_err(AprioriError::Counter)?;
-        let mut counter = PrefixCounter::new(self.prefixes(&connection), &self.items);
+        let gate = self.gate(connect);
+        let mut counter = PrefixCounter::new(self.prefixes(&gate), &self.items);
         let mut reports = Vec::new();
         // Whole prefixes are requested, so deducing some supports from others saves nothing.
         let options = options.with_deduction(false);
@@ -492,18 +605,13 @@ impl<'a> Mining<'a> {
     fn by_cells(
         self,
         options: AprioriOptions,
-        connect: impl FnOnce() -> Result<Connection, ClientError>,
+        connect: &Connect<'_>,
     ) -> Result<Mined, AprioriError<ClientError>> {
         let begun = Instant::now();
         let columns = self.frequent_columns(options);
-        let progress = |received, expected| (self.progress)(2, received, expected);
-        let (cells, fetched) = if columns.is_empty() {
-            (Cells::none(), Fetched::default())
-        } else {
-            self.source(&progress)
-                .columns(&columns, connect)
-                .map_err(AprioriError::Counter)?
-        };
+        let (cells, fetched) = self
+            .cells(&columns, &self.gate(connect))
+            .map_err(AprioriError::Counter)?;
         let fetching = begun.elapsed();
         let (mut reports, mut traces) = (Vec::new(), Vec::new());
         let found = cells.try_map(|cells| {

@@ -4,7 +4,8 @@ use crate::cache::Cache;
 use crate::connection::Connection;
 use crate::error::ClientError;
 use crate::fetch::CellSource;
-use crate::verify::{Verified, check_trust};
+use crate::gate::{Gate, VersionCheck};
+use crate::verify::Verified;
 use oboro_mining::Dataset;
 use oboro_ring::Column;
 use std::num::NonZeroUsize;
@@ -21,20 +22,27 @@ pub struct StoredRow {
 /// The rows of the dataset uploaded under `name`, by slot. `progress` receives the bytes received and expected.
 ///
 /// # Errors
-/// A dataset without row ids; an earlier run found a false answer; as every call; a false answer, which is recorded in
-/// the owner's record.
+/// A dataset without row ids; a decision that the owner has not made; another version at the server; as every call; a
+/// false answer, which is recorded in the owner's record.
 pub fn row_ids(
     dataset: &Dataset,
     name: &str,
     threads: NonZeroUsize,
-    connect: impl FnOnce() -> Result<Connection, ClientError>,
+    connect: impl Fn() -> Result<Connection, ClientError>,
     progress: impl Fn(u64, u64) + Sync,
 ) -> Result<Verified<Vec<StoredRow>>, ClientError> {
     let manifest = dataset.manifest();
     if manifest.row_id_bytes == 0 {
         return Err(ClientError::NoRowIds);
     }
-    check_trust(dataset)?;
+    let gate = Gate::new(
+        dataset,
+        name,
+        false,
+        VersionCheck::Compare,
+        &|| {},
+        &connect,
+    );
     let source = CellSource {
         dataset,
         name,
@@ -46,7 +54,7 @@ pub fn row_ids(
     let columns: Vec<_> = (manifest.columns..manifest.sealed_columns())
         .map(Column)
         .collect();
-    let (cells, _) = source.columns(&columns, connect)?;
+    let (cells, _) = source.columns(&columns, || gate.open())?;
     cells.try_map(|cells| {
         let of_all = |rows: &Vec<_>| rows.len() as u64 == dataset.record().transactions;
         let rows = cells.into_row_ids(dataset).filter(of_all);

@@ -6,6 +6,7 @@
 
 use crate::connection::Connection;
 use crate::error::ClientError;
+use crate::gate::Gate;
 use crate::items::Numbered;
 use crate::kept_moments::KeptMoments;
 use crate::levels::{LevelTrace, Route};
@@ -58,7 +59,8 @@ pub(crate) struct SumSource<'a> {
     pub(crate) dataset: &'a Dataset,
     /// The dataset's name on the server.
     pub(crate) name: &'a str,
-    pub(crate) connection: &'a Connection,
+    /// Opens a connection for the requests of a level; it is closed before their answers are evaluated.
+    pub(crate) gate: &'a Gate<'a>,
     pub(crate) threads: NonZeroUsize,
     pub(crate) kept: &'a KeptMoments,
     pub(crate) progress: &'a Progress<'a>,
@@ -68,7 +70,6 @@ pub(crate) struct SumSource<'a> {
 impl<'a> SumSource<'a> {
     /// Fails if interrupted.
     fn go_on(&self) -> Result<(), ClientError> {
-        self.connection.check_interrupt()?;
         if self.interrupt.is_cancelled() {
             Err(ClientError::Interrupted)
         } else {
@@ -146,13 +147,14 @@ impl<'a> SumSource<'a> {
         Ok((supports, trace))
     }
 
-    /// Sends all queries and reads their answers to the end; `bytes` is their total.
+    /// Connects, sends all queries, reads their answers to the end and closes the connection; `bytes` is their total.
     fn answers<'q>(
         &self,
         level: usize,
         bytes: u64,
         questions: &[&'q SumsQuery],
     ) -> Result<(Vec<Arriving<'q>>, Took), ClientError> {
+        let connection = self.gate.open()?;
         let mut took = Took::default();
         let mut answers = Vec::with_capacity(questions.len());
         for query in questions {
@@ -161,14 +163,22 @@ impl<'a> SumSource<'a> {
                 let most = query.bytes_of(&moments);
                 let before = took.bytes;
                 let told = |received| (self.progress)(level, before + received, bytes);
-                let asked = self.connection.again(|| {
+                let asked = connection.again(|| {
                     arriving.forget(moments.clone());
-                    self.ask(&request, moments.start, most, &mut arriving, &told)
+                    self.ask(
+                        &connection,
+                        &request,
+                        moments.start,
+                        most,
+                        &mut arriving,
+                        &told,
+                    )
                 })?;
                 took.add(&asked);
             }
             answers.push(arriving);
         }
+        connection.check_interrupt()?;
         self.go_on()?;
         Ok((answers, took))
     }
@@ -177,16 +187,17 @@ impl<'a> SumSource<'a> {
     /// length.
     fn ask(
         &self,
+        connection: &Connection,
         request: &v1::CountRequest,
         first: usize,
         most: u64,
         arriving: &mut Arriving<'_>,
         progress: &dyn Fn(u64),
     ) -> Result<Took, ClientError> {
-        self.connection.wait(async {
+        connection.wait(async {
             let broken = |status| ClientError::from_status(&status, DURING);
-            let asked = self.connection.client().count(request.clone()).await;
-            let mut stream = self.connection.answer(asked, DURING)?;
+            let asked = connection.client().count(request.clone()).await;
+            let mut stream = connection.answer(asked, DURING)?;
             let mut took = Took {
                 requests: 1,
                 ..Took::default()

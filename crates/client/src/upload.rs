@@ -11,7 +11,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -67,6 +67,7 @@ pub fn upload(
                         published: root,
                     });
                 }
+                note_uploaded(bundle);
                 return Ok(Uploaded {
                     version: published.version,
                     sent_bytes: total_bytes.saturating_sub(attempts.there_at_first.unwrap_or(0)),
@@ -81,6 +82,12 @@ pub fn upload(
             }
         }
     }
+}
+
+/// Notes in the bundle's directory that its version was uploaded now. Best effort: without the note results do not say when.
+pub fn note_uploaded(bundle: &Bundle) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let _ = bundle.note_uploaded(now.map_or(0, |now| now.as_secs()));
 }
 
 /// Retry state, driven by what the server reports to have; bytes in flight do not count.

@@ -9,21 +9,6 @@ pub(crate) mod cells;
 pub(crate) mod prefixes;
 pub(crate) mod rows;
 
-use crate::error::ClientError;
-use oboro_mining::Dataset;
-
-/// Refuses requests about a dataset with a recorded false answer, until the owner decides.
-pub(crate) fn check_trust(dataset: &Dataset) -> Result<(), ClientError> {
-    match dataset.trust()?.failure {
-        None => Ok(()),
-        Some(failure) => Err(ClientError::Distrusted {
-            directory: dataset.bundle().directory().into(),
-            unix_seconds: failure.unix_seconds,
-            what: failure.what,
-        }),
-    }
-}
-
 /// An answer that equals what the owner encrypted, or a value computed from such answers and the owner's record alone.
 ///
 /// It cannot be constructed elsewhere:

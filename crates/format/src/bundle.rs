@@ -47,6 +47,11 @@ fn kept_path(directory: &Path) -> PathBuf {
     directory.join("keep-record")
 }
 
+/// Says when a version was uploaded.
+fn uploaded_path(directory: &Path) -> PathBuf {
+    directory.join("uploaded")
+}
+
 fn lock_path(directory: &Path) -> PathBuf {
     directory.join("lock")
 }
@@ -435,6 +440,28 @@ impl Bundle {
             remove_if_there(&path)?;
         }
         self.durability().sync_directory(&self.directory)
+    }
+
+    /// Notes that this version was uploaded, in seconds since 1970.
+    ///
+    /// # Errors
+    ///
+    /// A disk that fails.
+    pub fn note_uploaded(&self, unix_seconds: u64) -> Result<(), FormatError> {
+        let note = format!("{} {unix_seconds}\n", self.manifest.root());
+        let path = uploaded_path(&self.directory);
+        replace(&path, note.as_bytes(), self.durability())?;
+        self.durability().sync_directory(&self.directory)
+    }
+
+    /// When this version was uploaded from this directory, in seconds since 1970; `None` if it was not, as far as is known.
+    pub fn uploaded(&self) -> Option<u64> {
+        let mut note = String::new();
+        let file = File::open(uploaded_path(&self.directory)).ok()?;
+        file.take(128).read_to_string(&mut note).ok()?;
+        let (root, seconds) = note.trim_end().split_once(' ')?;
+        let is_this = root == self.manifest.root().to_string();
+        seconds.parse().ok().filter(|_| is_this)
     }
 
     /// What of this version is not ciphertext, to be kept for a recovery under this name.

@@ -124,6 +124,10 @@ pub const MIN_ITEM_SUPPORT: Setting = Setting::new("min_item_support");
 pub const NEW_ITEMS: Setting = Setting::new("new_items");
 /// How answers are obtained.
 pub const ANSWERS: Setting = Setting::new("answers");
+/// Using unverified answers of the server.
+pub const TRUST_SERVER: Setting = Setting::new("trust_server");
+/// Answering from kept cells, without a server.
+pub const OFFLINE: Setting = Setting::new("offline");
 /// Items to be counted with every other one.
 pub const FOCUS: Setting = Setting::new("focus");
 /// The certificates that servers are checked by.

@@ -313,6 +313,11 @@ pub(crate) fn column_order(supports: &[u64], mut focus: Vec<Column>) -> ColumnOr
     ColumnOrder::new(order, paired, &focus).expect("columns are different")
 }
 
+fn unix_seconds() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
+}
+
 pub(crate) fn other_ranges() -> RecordError {
     RecordError::Unusable("what is kept of its ranges does not fit".into())
 }
@@ -500,7 +505,7 @@ impl Dataset {
         )?;
         let notes = Notes {
             absorbs: rows.absorbs().unwrap_or(true),
-            relied_on: false,
+            reliance: None,
         };
         let record = OwnerRecord::new(&manifest, strata, &order, items, noise, notes);
         Self::commit(writer, key, &manifest, record, &[])
@@ -806,7 +811,7 @@ impl Dataset {
         let record = self.present_record()?;
         let failure = self.bundle.note()?;
         Ok(Trust {
-            relied_on: record.relied_on,
+            relied_on: record.reliance,
             failure: failure.map(|sealed| Failure::open(&self.key, &sealed)),
         })
     }
@@ -817,13 +822,30 @@ impl Dataset {
     /// # Errors
     /// A bundle that cannot be written; nothing may be requested then.
     pub fn rely_on_server(&self) -> Result<(), DatasetError> {
+        self.note_in_record(
+            |record, version| record.relies_on_server(version),
+            |record, version| record.rely_on_server(version, unix_seconds()),
+        )
+    }
+
+    /// Notes something in the record on the disk unless `is_noted`; both get the version there.
+    fn note_in_record(
+        &self,
+        is_noted: impl Fn(&OwnerRecord, u64) -> bool,
+        note: impl Fn(&mut OwnerRecord, u64),
+    ) -> Result<(), DatasetError> {
         const ATTEMPTS: u32 = 200;
         const WAIT: Duration = Duration::from_millis(10);
         let mut attempt = 1;
-        while !self.present_record()?.relied_on {
+        loop {
+            let present = self.bundle.present()?;
+            let record = OwnerRecord::open(&self.key, present.manifest(), present.sealed())?;
+            if is_noted(&record, present.manifest().version) {
+                return Ok(());
+            }
             let noted = self.bundle.reseal(|manifest, sealed| {
                 let mut record = OwnerRecord::open(&self.key, manifest, sealed)?;
-                record.relied_on = true;
+                note(&mut record, manifest.version);
                 Ok::<_, DatasetError>(record.seal(&self.key)?)
             });
             match noted {
@@ -834,7 +856,6 @@ impl Dataset {
                 noted => return noted,
             }
         }
-        Ok(())
     }
 
     /// Records a false answer in a file of its own, so that a concurrent append does not prevent it. The first one
@@ -846,19 +867,26 @@ impl Dataset {
         if self.bundle.note()?.is_some() {
             return Ok(());
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let failure = Failure {
-            unix_seconds: now.map_or(0, |now| now.as_secs()),
+            unix_seconds: unix_seconds(),
             what: what.to_owned(),
         };
         Ok(self.bundle.write_note(&failure.seal(&self.key)?)?)
     }
 
-    /// Removes the record of a false answer: the owner has decided to ask again.
+    /// Notes that the owner has decided to ask the server again, after a false answer or unverified ones.
     ///
     /// # Errors
     /// A bundle that cannot be written.
     pub fn reset_trust(&self) -> Result<(), DatasetError> {
+        self.note_in_record(
+            |record, _| record.reliance.is_none_or(|it| it.decided),
+            |record, _| {
+                if let Some(reliance) = &mut record.reliance {
+                    reliance.decided = true;
+                }
+            },
+        )?;
         Ok(self.bundle.remove_note()?)
     }
 
@@ -1347,13 +1375,17 @@ mod tests {
             .unwrap();
         for dataset in [&after, &Dataset::open(&path, &master).unwrap()] {
             let trust = dataset.trust().unwrap();
-            assert!(trust.relied_on);
+            assert_eq!(trust.relied_on.unwrap().version, 2);
             assert_eq!(trust.failure.unwrap().what, "first");
         }
         assert_eq!(made.trust().unwrap(), after.trust().unwrap());
         after.reset_trust().unwrap();
         let trust = after.trust().unwrap();
-        assert!(trust.relied_on && trust.failure.is_none());
+        assert!(trust.relied_on.unwrap().decided && trust.failure.is_none());
+        // Answers that are used later are another decision.
+        after.rely_on_server().unwrap();
+        assert!(!after.trust().unwrap().relied_on.unwrap().decided);
+        after.reset_trust().unwrap();
         after.bundle().verify().unwrap();
 
         // An append does not prevent recording a failure, a damaged failure file counts as a failure, and a concurrent
@@ -1378,7 +1410,7 @@ mod tests {
                 scope.spawn(|| other.rely_on_server().unwrap());
             }
         });
-        assert!(other.trust().unwrap().relied_on);
+        assert!(other.trust().unwrap().relied_on.is_some());
     }
 
     #[test]

@@ -285,6 +285,12 @@ pub struct Source {
     pub dataset: String,
     /// The version.
     pub version: u64,
+    /// When that version was uploaded, in UTC, if the dataset's directory knows.
+    #[serde(default)]
+    pub uploaded: Option<String>,
+    /// Whether kept cells alone answered, without a server: the version may not be the one that it publishes.
+    #[serde(default)]
+    pub offline: bool,
     /// The root of its manifest, in hexadecimal, which names every byte of its ciphertext.
     pub manifest: String,
     /// What the result rests on: `verified`, `unverified` or `local` answers.

@@ -52,7 +52,7 @@ pub use itemset::Itemset;
 pub use quest::QuestParameters;
 pub use ranges::MOST_PAIRED;
 pub use readers::{Format, HowRead, ReadError, ReadOptions, read, read_next, read_path};
-pub use record::{Failure, OwnerRecord, RecordError, Trust};
+pub use record::{Failure, OwnerRecord, RecordError, Reliance, Trust};
 pub use release::{Release, ReleaseError};
 pub use rewrite::{Compaction, FoundRow, RowSelection};
 pub use rules::{Metric, NamedRule, Rule, RuleMetrics, RuleOptions, RulesError, association_rules};

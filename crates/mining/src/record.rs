@@ -64,16 +64,26 @@ pub struct OwnerRecord {
     pub read: Option<HowRead>,
     /// Whether appends absorb the youngest strata.
     pub(crate) absorbs: bool,
-    /// Whether unverified answers were ever requested, as of reading this; see
-    /// [`Dataset::trust`](crate::Dataset::trust).
-    pub(crate) relied_on: bool,
+    /// The use of unverified answers, as of reading this; see [`Dataset::trust`](crate::Dataset::trust).
+    pub(crate) reliance: Option<Reliance>,
+}
+
+/// The latest use of unverified answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reliance {
+    /// The newest version that they were about. A server that lied may have learned secrets of the columns of this version.
+    pub version: u64,
+    /// The time, in seconds since 1970 (UTC).
+    pub unix_seconds: u64,
+    /// Whether the owner has decided to ask the server again.
+    pub decided: bool,
 }
 
 /// The fields of a record that describe no data, and that a new version takes over.
 #[derive(Clone, Copy)]
 pub(crate) struct Notes {
     pub(crate) absorbs: bool,
-    pub(crate) relied_on: bool,
+    pub(crate) reliance: Option<Reliance>,
 }
 
 /// Blocks that are counted together, and their kept data.
@@ -176,9 +186,8 @@ mod column_numbers {
 /// What the owner relied on, and found out, about the answers of the dataset's server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Trust {
-    /// Whether unverified answers were ever requested: a server that lied then may have learned something that helps it
-    /// to lie again.
-    pub relied_on: bool,
+    /// The latest use of unverified answers: what is asked next may follow from them.
+    pub relied_on: Option<Reliance>,
     /// The false answer that the owner has not decided about yet.
     pub failure: Option<Failure>,
 }
@@ -389,15 +398,30 @@ impl OwnerRecord {
             noise_plaintext_peak: noise.plaintext_peak,
             read: items.read,
             absorbs: notes.absorbs,
-            relied_on: notes.relied_on,
+            reliance: notes.reliance,
         }
     }
 
     pub(crate) fn notes(&self) -> Notes {
         Notes {
             absorbs: self.absorbs,
-            relied_on: self.relied_on,
+            reliance: self.reliance,
         }
+    }
+
+    /// Notes that the owner relies on unverified answers about this version.
+    pub(crate) fn rely_on_server(&mut self, version: u64, unix_seconds: u64) {
+        self.reliance = Some(Reliance {
+            version,
+            unix_seconds,
+            decided: false,
+        });
+    }
+
+    /// Whether that is noted for this version.
+    pub(crate) fn relies_on_server(&self, version: u64) -> bool {
+        self.reliance
+            .is_some_and(|it| it.version == version && !it.decided)
     }
 
     /// Encrypts the record.
@@ -667,7 +691,10 @@ mod tests {
             (3, 1)
         );
         assert_eq!(record.supports, [2, 1]);
-        assert!(record.relied_on);
+        assert_eq!(
+            record.reliance.map(|it| (it.version, it.decided)),
+            Some((1, false))
+        );
         let read = record.read.unwrap();
         assert_eq!((read.options.format, read.items), (Format::CsvOneHot, 2));
         assert_eq!(read.options.drop_columns, ["patient_id"]);
@@ -708,7 +735,6 @@ mod tests {
             json!({ "supports": null }),
             json!({ "supports": [1] }),
             json!({ "supports": [2, 3] }),
-            json!({ "relied_on": null }),
             json!({ "absorbs": null }),
             json!({ "names": ["a"] }),
             json!({ "names": ["a", "a"] }),

@@ -113,6 +113,11 @@ impl Source {
                 "what the server counted on ciphertext was checked against what the owner kept of it when it was encrypted, before anything was decrypted",
             );
         }
+        if self.offline {
+            said.push(
+                "no server was asked: whether it has a newer version than the one named here is not known",
+            );
+        }
         if by(&["cells"]) {
             said.push(
                 "sealed columns were opened with the owner's key, which takes only what was encrypted at that place of that version; supports were counted in them locally",
@@ -133,6 +138,8 @@ mod tests {
             name: "rows".into(),
             dataset: "d".into(),
             version: 2,
+            uploaded: None,
+            offline: false,
             manifest: "m".into(),
             answers: "verified".into(),
             routes: vec!["cells".into()],

@@ -250,11 +250,18 @@ impl Encrypted {
         let failure = trust
             .failure
             .map(|it| serde_json::json!({ "unix_seconds": it.unix_seconds, "what": it.what }));
-        let trust = serde_json::json!({ "relied_on": trust.relied_on, "failure": failure });
+        let relied_on = trust.relied_on.map(|it| {
+            serde_json::json!({
+                "unix_seconds": it.unix_seconds,
+                "version": it.version,
+                "decided": it.decided,
+            })
+        });
+        let trust = serde_json::json!({ "relied_on": relied_on, "failure": failure });
         Ok(trust.to_string())
     }
 
-    /// Allows requests again after a false answer.
+    /// Allows requests again after unverified answers or a false one.
     fn reset_trust(&self) -> Result<(), Failure> {
         Ok(self.dataset().reset_trust()?)
     }

@@ -6,7 +6,9 @@ use crate::errors::Failure;
 use crate::keys::Keys;
 use crate::server::Server;
 use numpy::{IntoPyArray, PyArray1};
-use oboro_client::{Answers, KEPT_BYTES, Level, Mining};
+use oboro_client::{
+    Answers, ClientError, Connection, KEPT_BYTES, Level, Mining, Pairs, VersionCheck, utc,
+};
 use oboro_mining::{AprioriOptions, DatasetError, FrequentItemsets, MinSupport};
 use oboro_rlwe::KeyCheck;
 use parking_lot::Mutex;
@@ -28,7 +30,7 @@ type Mined<'py> = (
 /// under `name`; refuses to find more than `stop_above` of them, if that is not 0. Uses verified `answers`, with up to `keep_cells` bytes of sealed cells cached, or trusts the server;
 /// `progress` receives the bytes received.
 #[pyfunction]
-#[pyo3(signature = (server, encrypted, keys, name, *, min_support, max_len, stop_above = AprioriOptions::DEFAULT_STOP_ABOVE, answers = "auto", trust_server = false, keep_cells = KEPT_BYTES, threads = None, progress = None, interrupt = None))]
+#[pyo3(signature = (server, encrypted, keys, name, *, min_support, max_len, stop_above = AprioriOptions::DEFAULT_STOP_ABOVE, answers = "auto", trust_server = false, offline = false, keep_cells = KEPT_BYTES, threads = None, progress = None, interrupt = None))]
 // Options have names in Python.
 #[allow(clippy::too_many_arguments)]
 pub fn mine<'py>(
@@ -42,13 +44,14 @@ pub fn mine<'py>(
     stop_above: u64,
     answers: &str,
     trust_server: bool,
+    offline: bool,
     keep_cells: u64,
     threads: Option<NonZeroUsize>,
     progress: Option<Bound<'py, PyAny>>,
     interrupt: Option<&Interrupt>,
 ) -> PyResult<Mined<'py>> {
     let answers = self::answers(answers)?;
-    let connection = server.connection()?;
+    let connection = connection(server, offline)?;
     let dataset = encrypted.dataset();
     let (given, wanted) = (
         keys.master().check(),
@@ -68,19 +71,15 @@ pub fn mine<'py>(
         .with_max_len(Some(max_len))
         .with_stop_above(stop_above);
     let (frequent, took) = call::run(py, progress, interrupt, |call| {
-        let connection = connection.interrupted_by(call.interrupt());
+        let connection = connection.map(|it| it.interrupted_by(call.interrupt()));
         let received = Received::default();
-        // A cache that is deleted with the dataset is useless.
-        let keep_cells = if encrypted.is_temporary() {
-            0
-        } else {
-            keep_cells
-        };
+        let keep_cells = kept_bytes(encrypted, keep_cells);
         let mined = Mining::new(&dataset, name, threads)
             .in_owners_order()
             .by(answers)
             .trusting_server(trust_server)
-            .on_local_server(connection.is_local())
+            .on_local_server(connection.as_ref().is_some_and(Connection::is_local))
+            .checking(check(offline))
             .keeping(keep_cells)
             .with_progress(|level, done, expected| {
                 let (done, expected) = received.add(level, done, expected);
@@ -88,18 +87,43 @@ pub fn mine<'py>(
                 let _ = call.advance(done, expected);
             })
             .interrupted_by(call.interrupt())
-            .run(options, || Ok(connection.clone()))?;
+            .run(options, || connection.clone().ok_or(ClientError::NotKept))?;
         let levels = Level::all(&mined.reports, &mined.traces);
         let levels: serde_json::Value = levels.iter().map(Level::to_json).collect();
         let took = serde_json::json!({
             "answers": mined.found.standing(),
             "columns": mined.fetched.columns,
             "new_columns": mined.fetched.new_columns,
+            "version": dataset.manifest().version,
+            "uploaded": dataset.bundle().uploaded().map(utc),
+            "offline": mined.fetched.offline,
             "levels": levels,
         });
         Ok::<_, Failure>((mined.found.itemsets().clone(), took.to_string()))
     })?;
     Ok(arrays(py, &frequent, took))
+}
+
+/// The limit of the cache of cells: one that is deleted with the dataset is useless.
+fn kept_bytes(encrypted: &Encrypted, wanted: u64) -> u64 {
+    if encrypted.is_temporary() { 0 } else { wanted }
+}
+
+/// The connection, which a call without a server does not need.
+fn connection(server: &Server, offline: bool) -> Result<Option<Connection>, Failure> {
+    if offline {
+        Ok(None)
+    } else {
+        server.connection().map(Some)
+    }
+}
+
+fn check(offline: bool) -> VersionCheck {
+    if offline {
+        VersionCheck::Offline
+    } else {
+        VersionCheck::Compare
+    }
 }
 
 fn answers(name: &str) -> Result<Answers, Failure> {
@@ -136,38 +160,51 @@ pub fn more_columns(
 /// The number of transactions with both the item `name` and each other one, by the other's index in the owner's order,
 /// and the cost, as JSON.
 #[pyfunction]
-#[pyo3(signature = (server, encrypted, name, item, *, progress = None, interrupt = None))]
+#[pyo3(signature = (server, encrypted, name, item, *, offline = false, progress = None, interrupt = None))]
 pub fn pairs_with(
     py: Python<'_>,
     server: &Server,
     encrypted: &Encrypted,
     name: &str,
     item: &str,
+    offline: bool,
     progress: Option<Bound<'_, PyAny>>,
     interrupt: Option<&Interrupt>,
 ) -> PyResult<(Vec<(u32, u64)>, String)> {
-    let connection = server.connection()?;
+    let connection = connection(server, offline)?;
     let dataset = encrypted.dataset();
     let threads = crate::rows::threads(None);
-    let (pairs, trace) = call::run(py, progress, interrupt, |call| {
-        let connection = connection.interrupted_by(call.interrupt());
+    let counted = call::run(py, progress, interrupt, |call| {
+        let connection = connection.map(|it| it.interrupted_by(call.interrupt()));
         let mining = Mining::new(&dataset, name, threads)
             .in_owners_order()
+            .on_local_server(connection.as_ref().is_some_and(Connection::is_local))
+            .checking(check(offline))
+            .keeping(kept_bytes(encrypted, KEPT_BYTES))
+            .interrupted_by(call.interrupt())
             .with_progress(|_, done, expected| {
                 // The connection observes the interrupt itself.
                 let _ = call.advance(done, expected);
             });
-        let (pairs, trace) = mining.pairs_with(item, || Ok(connection))?;
-        Ok::<_, Failure>((pairs.into_inner(), trace))
+        let connect = || connection.clone().ok_or(ClientError::NotKept);
+        Ok::<_, Failure>(mining.pairs_with(item, connect)?)
     })?;
+    let Pairs {
+        together,
+        trace,
+        offline,
+    } = counted;
     let took = serde_json::json!({
         "answers": "verified",
+        "version": dataset.manifest().version,
+        "uploaded": dataset.bundle().uploaded().map(utc),
+        "offline": offline,
         "route": trace.route.name(),
         "received_bytes": trace.received_bytes,
         "seconds": trace.elapsed.as_secs_f64(),
         "server_seconds": trace.server.as_secs_f64(),
     });
-    Ok((pairs, took.to_string()))
+    Ok((together.into_inner(), took.to_string()))
 }
 
 /// The slot and the id of each row of the dataset uploaded under `name`; `progress` receives the bytes received.
@@ -190,7 +227,7 @@ pub fn row_ids(
             // The connection observes the interrupt itself.
             let _ = call.advance(done, expected);
         };
-        let rows = oboro_client::row_ids(&dataset, name, threads, || Ok(connection), told)?;
+        let rows = oboro_client::row_ids(&dataset, name, threads, || Ok(connection.clone()), told)?;
         Ok::<_, Failure>(rows.into_inner())
     })?;
     Ok(rows.into_iter().map(|row| (row.slot, row.id)).collect())

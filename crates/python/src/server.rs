@@ -4,7 +4,7 @@ use crate::call::{self, Call, Interrupt};
 use crate::encrypted::Encrypted;
 use crate::errors::Failure;
 use crate::rows::threads;
-use oboro_client::{Connection, Identity, upload};
+use oboro_client::{Connection, Identity, note_uploaded, upload};
 use oboro_format::Bundle;
 use oboro_format::wording::{CLIENT_CERT, CLIENT_KEY};
 use oboro_server::{GenomeOptions, Limits, Local, Options, Policy};
@@ -271,6 +271,7 @@ fn import(
     call: &Call,
 ) -> Result<(u64, u64), Failure> {
     let published = access.import(name, bundle).map_err(Failure::refused)?;
+    note_uploaded(bundle);
     let bytes = bundle.manifest().segment_bytes();
     // The work is done; a late cancellation changes nothing.
     let _ = call.advance(bytes, bytes);

@@ -289,6 +289,24 @@ impl Mining for Service {
         Ok(Response::new(self.with_access(&caller, list).await?))
     }
 
+    async fn describe_dataset(
+        &self,
+        request: Request<v1::DescribeDatasetRequest>,
+    ) -> Result<Response<v1::DescribeDatasetReply>, Status> {
+        let caller = caller(&request)?;
+        let name = request.into_inner().name;
+        caller.subject.set_name(&name);
+        let describe = move |access: &Access| access.describe(&name);
+        let (info, published) = self.with_access(&caller, describe).await?;
+        record(&caller, info.dataset);
+        Ok(Response::new(v1::DescribeDatasetReply {
+            dataset: info.dataset.0.to_vec().into(),
+            version: info.version,
+            root: info.root.0.to_vec().into(),
+            published,
+        }))
+    }
+
     async fn delete_dataset(
         &self,
         request: Request<v1::DeleteDatasetRequest>,

@@ -36,7 +36,8 @@ const SCHEMA: &str = "
         id BLOB PRIMARY KEY NOT NULL CHECK (length(id) = 16),
         name TEXT NOT NULL UNIQUE,
         manifest BLOB NOT NULL,
-        bytes INTEGER NOT NULL
+        bytes INTEGER NOT NULL,
+        at INTEGER NOT NULL
     ) STRICT;
     CREATE TABLE upload (
         id BLOB PRIMARY KEY NOT NULL CHECK (length(id) = 16),
@@ -66,9 +67,10 @@ const UPGRADE: &str = "
     ALTER TABLE upload RENAME TO upload_1;
     ALTER TABLE tombstone RENAME TO tombstone_1;";
 
-/// Moves the rows of a catalogue of the first version to the tables of this one. Uploads count as begun now.
+/// Moves the rows of a catalogue of the first version to the tables of this one. Uploads count as begun now, and datasets as
+/// published now.
 const MOVE_ROWS: &str = "
-    INSERT INTO dataset SELECT id, name, manifest, bytes_of(manifest) FROM dataset_1;
+    INSERT INTO dataset SELECT id, name, manifest, bytes_of(manifest), unixepoch() FROM dataset_1;
     INSERT INTO upload SELECT id, name, manifest, bytes_of(manifest), unixepoch() FROM upload_1;
     INSERT INTO tombstone SELECT id FROM tombstone_1;
     DROP TABLE dataset_1;
@@ -103,14 +105,6 @@ impl Table {
             Self::Deleted => "deleted",
         }
     }
-
-    /// The moment that a row has, if any.
-    fn at(self) -> &'static str {
-        match self {
-            Self::Dataset => "0",
-            Self::Upload | Self::Deleted => "at",
-        }
-    }
 }
 
 /// A row of one of these tables.
@@ -119,7 +113,7 @@ pub(crate) struct Record {
     pub(crate) id: DatasetId,
     pub(crate) name: String,
     pub(crate) manifest: Vec<u8>,
-    /// When an upload was last announced, or a dataset was deleted: seconds since the beginning of 1970.
+    /// When a version was published, an upload last announced, or a dataset deleted: seconds since the beginning of 1970.
     pub(crate) at: i64,
 }
 
@@ -414,8 +408,7 @@ impl Catalogue {
 
     pub(crate) fn all(&self, table: Table) -> Result<Vec<Record>, StoreError> {
         let mut statement = self.ask(&format!(
-            "SELECT id, name, manifest, {} FROM {} ORDER BY name",
-            table.at(),
+            "SELECT id, name, manifest, at FROM {} ORDER BY name",
             table.name()
         ))?;
         let rows = statement.query_map([], Record::from_row)?;
@@ -432,8 +425,7 @@ impl Catalogue {
     /// Everything in a table but manifests, by name.
     pub(crate) fn entries(&self, table: Table) -> Result<Vec<Entry>, StoreError> {
         let mut statement = self.ask(&format!(
-            "SELECT id, name, bytes, {} FROM {} ORDER BY name",
-            table.at(),
+            "SELECT id, name, bytes, at FROM {} ORDER BY name",
             table.name()
         ))?;
         let entry = |row: &Row<'_>| {
@@ -492,8 +484,7 @@ impl Catalogue {
 
     pub(crate) fn by_id(&self, table: Table, id: DatasetId) -> Result<Option<Record>, StoreError> {
         let sql = format!(
-            "SELECT id, name, manifest, {} FROM {} WHERE id = ?1",
-            table.at(),
+            "SELECT id, name, manifest, at FROM {} WHERE id = ?1",
             table.name()
         );
         let mut statement = self.ask(&sql)?;
@@ -502,8 +493,7 @@ impl Catalogue {
 
     pub(crate) fn by_name(&self, table: Table, name: &str) -> Result<Option<Record>, StoreError> {
         let sql = format!(
-            "SELECT id, name, manifest, {} FROM {} WHERE name = ?1 ORDER BY id",
-            table.at(),
+            "SELECT id, name, manifest, at FROM {} WHERE name = ?1 ORDER BY id",
             table.name()
         );
         let mut statement = self.ask(&sql)?;
@@ -650,12 +640,15 @@ impl Catalogue {
             }
             transaction.execute("DELETE FROM dataset", [])?;
             for Record {
-                id, name, manifest, ..
+                id,
+                name,
+                manifest,
+                at,
             } in &published
             {
                 transaction.execute(
-                    "INSERT INTO dataset (id, name, manifest, bytes) VALUES (?1, ?2, ?3, ?4)",
-                    params![id.0, name, manifest, bytes_of(manifest)],
+                    "INSERT INTO dataset (id, name, manifest, bytes, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+                    params![id.0, name, manifest, bytes_of(manifest), at],
                 )?;
             }
             Ok(())
@@ -667,12 +660,12 @@ impl Catalogue {
 /// A change of what is published.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Change<'a> {
-    /// The upload of a dataset becomes its published version.
-    Publish(DatasetId),
+    /// The upload of a dataset becomes its published version, at this moment.
+    Publish(DatasetId, i64),
     /// A published dataset goes, and any upload to it; at this moment.
     Delete(DatasetId, i64),
-    /// A deleted dataset is published again, under this name.
-    Undelete(DatasetId, &'a str),
+    /// A deleted dataset is published again, under this name, at this moment.
+    Undelete(DatasetId, &'a str, i64),
     /// A dataset, published or deleted, goes for ever, and any upload to it; its id is remembered.
     Purge(DatasetId),
 }
@@ -680,12 +673,13 @@ pub(crate) enum Change<'a> {
 impl Change<'_> {
     fn make(self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         match self {
-            Self::Publish(id) => {
+            Self::Publish(id, at) => {
                 transaction.execute(
-                    "INSERT INTO dataset (id, name, manifest, bytes)
-                     SELECT id, name, manifest, bytes FROM upload WHERE id = ?1
-                     ON CONFLICT (id) DO UPDATE SET manifest = excluded.manifest, bytes = excluded.bytes",
-                    [id.0],
+                    "INSERT INTO dataset (id, name, manifest, bytes, at)
+                     SELECT id, name, manifest, bytes, ?2 FROM upload WHERE id = ?1
+                     ON CONFLICT (id) DO UPDATE SET
+                     manifest = excluded.manifest, bytes = excluded.bytes, at = excluded.at",
+                    params![id.0, at],
                 )?;
                 transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
             }
@@ -698,11 +692,11 @@ impl Change<'_> {
                 transaction.execute("DELETE FROM dataset WHERE id = ?1", [id.0])?;
                 transaction.execute("DELETE FROM upload WHERE id = ?1", [id.0])?;
             }
-            Self::Undelete(id, name) => {
+            Self::Undelete(id, name, at) => {
                 transaction.execute(
-                    "INSERT INTO dataset (id, name, manifest, bytes)
-                     SELECT id, ?2, manifest, bytes FROM deleted WHERE id = ?1",
-                    params![id.0, name],
+                    "INSERT INTO dataset (id, name, manifest, bytes, at)
+                     SELECT id, ?2, manifest, bytes, ?3 FROM deleted WHERE id = ?1",
+                    params![id.0, name, at],
                 )?;
                 transaction.execute("DELETE FROM deleted WHERE id = ?1", [id.0])?;
             }
@@ -794,8 +788,8 @@ fn prepare(
 /// Checks that every column is there that something may ask for later: an altered name of one is damage.
 fn check_columns(connection: &Connection) -> Result<(), StoreError> {
     for table in Table::ALL {
-        let (at, name) = (table.at(), table.name());
-        let all = format!("SELECT id, name, manifest, bytes, {at} FROM {name}");
+        let name = table.name();
+        let all = format!("SELECT id, name, manifest, bytes, at FROM {name}");
         connection.prepare(&all)?;
     }
     connection.prepare("SELECT id FROM tombstone")?;

@@ -5,9 +5,11 @@ use crate::arguments::{NameList, ThreadArguments, UploadedArguments, names};
 use crate::commands::mine::wanted;
 use crate::interrupt::{connect, watched};
 use crate::output::{Output, Unit, bytes};
-use crate::results::{RecordArguments, ReleaseArguments, refused, say_release, source};
+use crate::results::{
+    RecordArguments, ReleaseArguments, refused, say_release, source, uploaded, version_line,
+};
 use bytesize::ByteSize;
-use oboro_client::{KEPT_BYTES, Mining};
+use oboro_client::{KEPT_BYTES, Mining, VersionCheck};
 use oboro_mining::release::{Counted, subsets};
 use oboro_mining::{Names, RunRecord};
 use serde_json::{Value, json};
@@ -27,6 +29,10 @@ pub struct Arguments {
     /// Cache up to SIZE of fetched sealed cells in DIR/cells, for later runs; 0 disables the cache.
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(KEPT_BYTES))]
     keep_cells: ByteSize,
+    /// Answer from the cells that earlier runs kept in DIR, without a server. Its version may be newer: the result says
+    /// that versions were not compared.
+    #[arg(long)]
+    offline: bool,
     #[command(flatten)]
     record: RecordArguments,
     #[command(flatten)]
@@ -44,16 +50,24 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let mining = Mining::new(&dataset, &name, arguments.threads.count())
         .interrupted_by(watched())
         .keeping(arguments.keep_cells.as_u64())
+        .checking(if arguments.offline {
+            VersionCheck::Offline
+        } else {
+            VersionCheck::Compare
+        })
         .with_progress(|_, done, total| bar.set(done, total));
     let itemsets = without_repeats(&arguments.itemsets);
     let (columns, column_bytes) = mining.asks_for(&itemsets)?;
-    if columns > 0 {
-        output.note(|| {
-            let all = bytes(columns as u64 * column_bytes);
-            let columns = wanted(columns, "");
-            format!("the server learns that {columns} wanted ({all})\n")
-        })?;
-    }
+    let mining = mining.announcing(move || {
+        if columns > 0 {
+            // A failure shows when the result is written.
+            let _ = output.note(|| {
+                let all = bytes(columns as u64 * column_bytes);
+                let columns = wanted(columns, "");
+                format!("the server learns that {columns} wanted ({all})\n")
+            });
+        }
+    });
     // Whether a small count follows from a support, those of the subsets tell.
     let family = match arguments.release.suppress_below {
         Some(_) => subsets(&itemsets),
@@ -84,7 +98,8 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             "round_to": arguments.release.round_to,
         });
         let routes = (fetched.columns > 0).then(|| "cells".to_owned());
-        let source = source(&dataset, &name, "verified", routes.into_iter().collect());
+        let routes = routes.into_iter().collect();
+        let source = source(&dataset, &name, "verified", routes, fetched.offline);
         let mut record = RunRecord::new("count", asked, Some(source));
         record.answer = Some(json!({ "transactions": transactions, "itemsets": answer }));
         recorder.write(record)?;
@@ -92,6 +107,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let mut value = json!({
         "transactions": transactions,
         "answers": "verified",
+        "version": dataset.manifest().version,
+        "uploaded": uploaded(&dataset),
+        "offline": fetched.offline,
         "columns": fetched.columns,
         "new_columns": fetched.new_columns,
         "received_bytes": fetched.bytes,
@@ -122,7 +140,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
                 )
             }
         };
-        text
+        text + &version_line(&dataset, fetched.offline)
     })
 }
 

@@ -240,7 +240,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let (manifest, record) = (dataset.manifest(), dataset.record());
     let elapsed = begun.elapsed();
     let directory = dataset.bundle().directory();
-    let relied_on = dataset.trust()?.relied_on;
+    let relied_on = dataset.trust()?.relied_on.is_some();
     let focus = record.focus_names();
     let compaction = dataset.compaction(false)?;
     let compaction = compaction.filter(|it| is_append && it.pays());

@@ -5,10 +5,12 @@ use crate::arguments::{NameList, ReadArguments, ThreadArguments, UploadedArgumen
 use crate::failure::Failure;
 use crate::interrupt::{connect, watched};
 use crate::output::{Output, Unit, bytes, seconds};
-use crate::results::{RecordArguments, ReleaseArguments, ResultFile, say_release, source};
+use crate::results::{
+    RecordArguments, ReleaseArguments, ResultFile, say_release, source, version_line,
+};
 use bytesize::ByteSize;
 use oboro_client::{
-    Answers, ClientError, Found, KEPT_BYTES, Level, LevelTrace, Mined, Mining, Route,
+    Answers, ClientError, Found, KEPT_BYTES, Level, LevelTrace, Mined, Mining, Route, VersionCheck,
 };
 use oboro_format::ErrorClass;
 use oboro_mining::{
@@ -16,6 +18,7 @@ use oboro_mining::{
     MinSupport, Name, Names, RunRecord, Source, Transactions, eclat, most_frequent, read_next,
 };
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::fmt::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -89,6 +92,10 @@ pub struct Arguments {
     /// verified, and one that lies can read the data.
     #[arg(long)]
     trust_server: bool,
+    /// Answer from the cells that earlier runs kept in DIR, without a server. Its version may be newer: the result says
+    /// that versions were not compared.
+    #[arg(long, conflicts_with_all = ["trust_server", "answers"])]
+    offline: bool,
     /// Cache up to SIZE of fetched sealed cells in DIR/cells, and up to SIZE of verified moments of columns in
     /// DIR/moments, for later runs; 0 disables both caches.
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(KEPT_BYTES))]
@@ -146,12 +153,18 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let server = arguments.uploaded.server()?;
     let begun = Instant::now();
     let bar = output.bar("counting", Unit::Bytes);
+    let check = Cell::new(if arguments.offline {
+        VersionCheck::Offline
+    } else {
+        VersionCheck::Compare
+    });
     let mine = |options: AprioriOptions| -> Result<Mined, Failure> {
         let mining = Mining::new(&dataset, &name, arguments.threads.count())
             .interrupted_by(watched())
             .by(arguments.answers.into())
             .trusting_server(arguments.trust_server)
             .keeping(arguments.keep_cells.as_u64())
+            .checking(check.get())
             .with_progress(|level, done, total| {
                 bar.rename(if arguments.trust_server {
                     format!("counting itemsets of length {level}")
@@ -161,18 +174,25 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
                 bar.set(done, total);
             });
         let (more, column_bytes) = mining.reveals(options);
-        if more > 0 {
-            output.note(|| {
-                let columns = wanted(more, "more ");
-                format!(
-                    "the server learns that {columns} wanted ({})\n",
-                    bytes(more as u64 * column_bytes)
-                )
-            })?;
-        }
+        let mining = mining.announcing(move || {
+            if more > 0 {
+                // A failure shows when the result is written.
+                let _ = output.note(|| {
+                    let columns = wanted(more, "more ");
+                    format!(
+                        "the server learns that {columns} wanted ({})\n",
+                        bytes(more as u64 * column_bytes)
+                    )
+                });
+            }
+        });
         let mined = mining.run(options, || connect(&server));
         if mined.is_err() {
             bar.finish();
+        }
+        // Further runs of --top: the server learns no more than the columns that they add.
+        if check.get() == VersionCheck::Compare {
+            check.set(VersionCheck::Compared);
         }
         Ok(mined?)
     };
@@ -212,7 +232,8 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             routes.push(route);
         }
     }
-    let source = source(&dataset, &name, mined.found.standing(), routes);
+    let offline = runs.iter().all(|run| run.fetched.offline);
+    let source = source(&dataset, &name, mined.found.standing(), routes, offline);
     let document = ItemsetsDocument {
         kept,
         containing,
@@ -259,6 +280,8 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             plaintext,
             questions: traces().map(|trace| trace.questions).sum(),
             top: arguments.top,
+            version: version_line(&dataset, offline),
+            offline,
         };
         table(&levels) + &shown.text() + &read
     })
@@ -466,6 +489,9 @@ struct Shown<'a> {
     plaintext: Option<Duration>,
     questions: usize,
     top: Option<NonZeroUsize>,
+    /// The version that it is of, in a line.
+    version: String,
+    offline: bool,
 }
 
 impl Shown<'_> {
@@ -492,11 +518,15 @@ impl Shown<'_> {
             );
         }
         text.push_str(match self.mined.found {
-            Found::Verified(_) if self.questions == 0 => "the server was not asked\n",
+            Found::Verified(_) if self.offline => "the server was not asked\n",
+            Found::Verified(_) if self.questions == 0 => {
+                "the server was asked for its version only\n"
+            }
             Found::Verified(_) => "every answer of the server was verified\n",
             Found::Unverified(_) => unverified(true),
             Found::Local(_) => "local: the server is this process\n",
         });
+        text.push_str(&self.version);
         text.push_str(&beyond(document.max_len));
         if let Some(max_len) = document.max_len.filter(|_| !document.kept.is_all()) {
             let _ = writeln!(

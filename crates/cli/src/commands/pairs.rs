@@ -4,7 +4,8 @@ use crate::Outcome;
 use crate::arguments::{ThreadArguments, UploadedArguments};
 use crate::interrupt::{connect, watched};
 use crate::output::{Output, OutputFile, Unit, bytes, seconds};
-use oboro_client::{LevelTrace, Mining};
+use crate::results::{uploaded, version_line};
+use oboro_client::{KEPT_BYTES, LevelTrace, Mining, Pairs, VersionCheck};
 use oboro_mining::tables::table;
 use oboro_mining::{Name, OwnerRecord, escaped, number_of};
 use serde_json::json;
@@ -23,6 +24,10 @@ pub struct Arguments {
     /// `oboro encrypt --focus`. The server learns its column.
     #[arg(long, value_name = "ITEM", allow_hyphen_values = true)]
     with: String,
+    /// Answer from the cells that earlier runs kept in DIR, without a server. Its version may be newer: the result says
+    /// that versions were not compared.
+    #[arg(long)]
+    offline: bool,
     /// Write all pairs to this file, as CSV, readable by you only. An existing file is replaced.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -50,11 +55,21 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let mining = Mining::new(&dataset, &name, arguments.threads.count())
         .interrupted_by(watched())
         .in_owners_order()
+        .keeping(KEPT_BYTES)
+        .checking(if arguments.offline {
+            VersionCheck::Offline
+        } else {
+            VersionCheck::Compare
+        })
         .with_progress(|_, done, total| bar.set(done, total));
     let counted = mining.pairs_with(&arguments.with, || connect(&server));
     bar.finish();
-    let (counted, trace) = counted?;
-    let counted = Counted::new(&arguments.with, dataset.record(), counted.into_inner());
+    let Pairs {
+        together,
+        trace,
+        offline,
+    } = counted?;
+    let counted = Counted::new(&arguments.with, dataset.record(), together.into_inner());
     if let Some(file) = out {
         file.private().write(&counted.csv())?;
     }
@@ -65,6 +80,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         "transactions": counted.record.transactions,
         "min_item_support": counted.record.min_item_support,
         "answers": "verified",
+        "version": dataset.manifest().version,
+        "uploaded": uploaded(&dataset),
+        "offline": offline,
         "route": trace.route.name(),
         "received_bytes": trace.received_bytes,
         "seconds": trace.elapsed.as_secs_f64(),
@@ -75,7 +93,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             "together": it.together,
         })).collect::<Vec<_>>(),
     });
-    output.result(&value, || counted.text(&trace, arguments.out.as_deref()))
+    output.result(&value, || {
+        counted.text(&trace, arguments.out.as_deref()) + &version_line(&dataset, offline)
+    })
 }
 
 /// The pairs of the requested item with every other one, the most frequent first.

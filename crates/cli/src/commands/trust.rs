@@ -13,7 +13,8 @@ pub enum Command {
     /// Show whether unverified answers of the server were used, and whether one was found to be
     /// false.
     Show(Arguments),
-    /// Decide to ask again after an answer was found to be false.
+    /// Decide to ask again after unverified answers or a false one; say what the server may have
+    /// learned.
     Reset(Arguments),
 }
 
@@ -30,35 +31,51 @@ pub fn run(command: &Command, output: Output) -> Outcome {
     let (Command::Show(arguments) | Command::Reset(arguments)) = command;
     let dataset = Dataset::open(&arguments.bundle, &arguments.key.load()?)?;
     let before = dataset.trust()?;
-    let reset = matches!(command, Command::Reset(_)) && before.failure.is_some();
+    let is_undecided = before.failure.is_some() || before.relied_on.is_some_and(|it| !it.decided);
+    let reset = matches!(command, Command::Reset(_)) && is_undecided;
     if reset {
         dataset.reset_trust()?;
     }
     let value = json!({
         "directory": arguments.bundle,
-        "relied_on": before.relied_on,
+        "relied_on": before.relied_on.map(|it| json!({
+            "time": utc(it.unix_seconds),
+            "version": it.version,
+            "decided": it.decided || reset,
+        })),
         "failure": before.failure.as_ref().map(|it| json!({ "time": utc(it.unix_seconds), "what": it.what })),
         "reset": reset,
     });
-    output.result(&value, || text(&before, reset))
+    output.result(&value, || text(&before, is_undecided, reset))
 }
 
-fn text(trust: &Trust, reset: bool) -> String {
-    let relied = if trust.relied_on {
-        "the server was trusted at least once (--trust-server)"
-    } else {
-        "no answer was ever relied on that nothing verified"
+fn text(trust: &Trust, is_undecided: bool, reset: bool) -> String {
+    let mut text = match &trust.relied_on {
+        None => "no unverified answers were used\n".to_owned(),
+        Some(it) => format!(
+            "unverified answers were used (--trust-server), the last on {} about version {}\n\
+             If the server lied in them, it may have learned, from what was asked next:\n\
+             - transactions and columns of version {} and earlier ones;\n\
+             - secrets of the columns of these versions, which decrypt everything that is encrypted with them, erasures\n  \
+             included; what was appended later and what `oboro rotate` encrypts have other secrets.\n\
+             The results of these runs may be wrong. If you find out that the server lied, do not go on: encrypt the data\n\
+             again as another dataset.\n",
+            utc(it.unix_seconds),
+            it.version,
+            it.version,
+        ),
     };
-    let failure = match &trust.failure {
-        None => "no answer was found to be false".to_owned(),
+    match &trust.failure {
+        None => text.push_str("no answer was found to be false\n"),
         Some(failure) => {
-            let decided = if reset {
-                "; from now on the server is asked again"
-            } else {
-                "; nothing is asked until `oboro trust reset`"
-            };
-            format!("{}: {}{decided}", utc(failure.unix_seconds), failure.what)
+            let when = utc(failure.unix_seconds);
+            text.push_str(&format!("a false answer on {when}: {}\n", failure.what));
         }
-    };
-    format!("{relied}\n{failure}\n")
+    }
+    text.push_str(match (is_undecided, reset) {
+        (false, _) => "the server may be asked\n",
+        (true, true) => "from now on the server is asked again\n",
+        (true, false) => "nothing is asked until `oboro trust reset`\n",
+    });
+    text
 }

@@ -124,6 +124,7 @@ fn questions_end_plainly_after_any_cut() {
             parties.owner.json(&mine);
             std::fs::remove_file(&found).unwrap();
         });
+        parties.owner.json("trust reset rows.oboro");
     }
 }
 

@@ -307,6 +307,7 @@ fn a_segment_damaged_while_it_is_served() {
     owner.json(MINE);
 
     // Fetched cells are read, and checked, each time.
+    owner.json("trust reset rows.oboro");
     let columns = "mine rows.oboro --min-support 10% --verify rows.dat --keep-cells 0";
     owner.json(columns);
     flip(&segment.path, segment.bytes.len() - 8 * 4096);

@@ -108,6 +108,7 @@ fn a_disk_that_turns_read_only_answers_questions_and_refuses_writes() {
         assert_eq!(owner.json("datasets").as_array().unwrap().len(), 1);
         owner.json(MINE);
         owner.json(&format!("{MINE} --trust-server"));
+        owner.json("trust reset rows.oboro");
     }
     runtime.block_on(async {
         for (service, status) in [

@@ -158,6 +158,9 @@ fn every_command_prints_one_value() {
         "seconds",
         "server_seconds",
         "pairs",
+        "version",
+        "uploaded",
+        "offline",
     ];
     has_fields(&pairs, &counted);
     has_fields(&pairs["pairs"][0], &["item", "support", "together"]);
@@ -245,7 +248,7 @@ fn every_command_prints_one_value() {
         inspected["items"].as_array().unwrap().len() as u64,
         generated["items"]
     );
-    assert_eq!(inspected["trust"]["relied_on"], false);
+    assert_eq!(inspected["trust"]["relied_on"], Value::Null);
     assert_eq!(inspected["read"], encrypted["read"]);
     let inspected = owner.json("inspect quest.oboro/segments/00000000.seg --verify");
     assert_eq!(inspected["kind"], "segment");

@@ -557,6 +557,7 @@ fn the_log_tells_calls_by_numbers() {
             "mine rows.oboro --min-support 1 --keep-cells 0 --answers cells",
         ] {
             owner.json(&format!("{command} --name {NAME} --token-file token"));
+            owner.json("trust reset rows.oboro");
         }
         owner.refused("datasets");
         owner.json(&format!("delete {NAME} --yes --now --token-file token"));

@@ -43,6 +43,7 @@ struct Lies {
     status: fn(&mut v1::UploadStatus),
     published: fn(&mut v1::Published),
     datasets: fn(&mut Vec<v1::DatasetInfo>),
+    described: fn(&mut v1::DescribeDatasetReply),
     count: AboutMoments,
     columns: AboutCells,
     /// About recovery copies.
@@ -56,6 +57,7 @@ fn truth() -> Lies {
         status: |_| {},
         published: |_| {},
         datasets: |_| {},
+        described: |_| {},
         count: Arc::new(|_| {}),
         columns: Arc::new(|_, _| {}),
         recovery: Arc::new(|_| {}),
@@ -80,6 +82,9 @@ fn about_moments(lie: impl Fn(&mut Replies) + Send + Sync + 'static) -> Lies {
 
 /// The requests in order: the name of the call and its bytes.
 type Asked = Arc<Mutex<Vec<(&'static str, Vec<u8>)>>>;
+
+/// The call for the version, the same before each first question.
+const VERSION: &str = "describe_dataset";
 
 struct Liar {
     server: MiningClient<Channel>,
@@ -157,6 +162,16 @@ impl Mining for Liar {
     ) -> Result<Response<v1::ListDatasetsReply>, Status> {
         let mut reply = pass!(self, list_datasets, request);
         (self.lies.datasets)(&mut reply.datasets);
+        Ok(Response::new(reply))
+    }
+
+    async fn describe_dataset(
+        &self,
+        request: Request<v1::DescribeDatasetRequest>,
+    ) -> Result<Response<v1::DescribeDatasetReply>, Status> {
+        self.write_down(VERSION, request.get_ref());
+        let mut reply = pass!(self, describe_dataset, request);
+        (self.lies.described)(&mut reply);
         Ok(Response::new(reply))
     }
 
@@ -362,8 +377,14 @@ impl Scene {
         self.owner.talk_to(&url);
     }
 
-    /// The requests since the last call.
+    /// The requests since the last call, but for those for the version.
     fn asked(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let mut asked = self.everything_asked();
+        asked.retain(|(call, _)| *call != VERSION);
+        asked
+    }
+
+    fn everything_asked(&self) -> Vec<(&'static str, Vec<u8>)> {
         std::mem::take(&mut self.asked.lock().unwrap())
     }
 
@@ -615,7 +636,7 @@ fn a_false_answer_is_remembered_until_the_owner_decides() {
     let shown = scene.owner.json("trust show rows.oboro");
     assert_eq!(
         (&shown["relied_on"], &shown["failure"]),
-        (&json!(false), &Value::Null)
+        (&Value::Null, &Value::Null)
     );
     scene.lie(about_cells(|_, replies| *replies = answer(&[0; PART])));
     says(&scene.ends(mine), &[ALTERED]);
@@ -671,7 +692,11 @@ fn trust_in_the_server_is_noted_before_it_is_asked_and_said_of_results() {
         *replies = vec![Err(Status::internal("out of luck"))];
     }));
     scene.ends("mine rows.oboro --min-support 1 --trust-server");
-    assert_eq!(scene.owner.json("trust show rows.oboro")["relied_on"], true);
+    let relied_on = &scene.owner.json("trust show rows.oboro")["relied_on"];
+    assert_eq!(
+        (&relied_on["version"], &relied_on["decided"]),
+        (&json!(1), &json!(false))
+    );
     scene.lie(truth());
     let mine = "mine rows.oboro --min-support 1 --trust-server --out found.json";
     let mined = scene.owner.json(mine);
@@ -688,12 +713,161 @@ fn trust_in_the_server_is_noted_before_it_is_asked_and_said_of_results() {
         &["trusted before", "secrets of its own"],
     );
     scene.owner.json("upload rows.oboro");
-    // Verified results mention it, too, and the dataset can still be mined with verification.
+    // The dataset can be mined with verification again once the owner has decided.
+    says(
+        &scene.owner.done("trust reset rows.oboro"),
+        &[
+            "may have learned",
+            "version 1",
+            "from now on the server is asked again",
+        ],
+    );
     let verified = scene
         .owner
         .done("mine rows.oboro --min-support 1 --out found.json");
     says(&verified, &["every answer of the server was verified"]);
     assert_eq!(scene.owner.json("rules found.json")["unverified"], false);
+}
+
+/// What is asked after unverified answers may be the server's choice, whichever command asks.
+#[test]
+fn after_unverified_answers_every_question_waits_for_a_decision() {
+    let scene = Scene::new();
+    let owner = &scene.owner;
+    scene.lie(truth());
+    owner.write(
+        "named.csv",
+        "id,a,b,c\nr1,1,1,0\nr2,1,1,0\nr3,0,1,1\nr4,1,1,1\n",
+    );
+    owner.json("encrypt named.csv --format csv-onehot --row-ids id --max-len 2");
+    owner.json("upload named.oboro");
+    // The cells of a and b are kept.
+    let kept = [
+        "mine named.oboro --min-support 3 --containing a --answers cells",
+        "count named.oboro a,b c",
+        "mine named.oboro --min-support 1 --max-len 1",
+    ];
+    let known = kept.map(|question| owner.json(question)["itemsets"].clone());
+    owner.json("mine named.oboro --min-support 1 --trust-server");
+    scene.everything_asked();
+    let mut sentences = Vec::new();
+    for question in [
+        "mine named.oboro --min-support 1 --keep-cells 0",
+        "mine named.oboro --min-support 1 --answers moments",
+        "count named.oboro a,c --keep-cells 0",
+        "pairs named.oboro --with a",
+        "row-ids named.oboro",
+    ] {
+        let ended = owner.run(question);
+        // Nobody lied.
+        assert_eq!(ended.code, Some(3), "{question}: {ended:?}");
+        sentences.push(ended.refusal());
+    }
+    sentences.dedup();
+    assert_eq!(sentences.len(), 1, "{sentences:#?}");
+    says(
+        &sentences[0],
+        &[
+            "nothing was asked",
+            "--trust-server",
+            "oboro trust reset",
+            "may have learned",
+        ],
+    );
+    // Kept cells alone are no question, not even about the version.
+    for (question, known) in kept.iter().zip(&known) {
+        let answered = owner.json(question);
+        assert_eq!(&answered["itemsets"], known, "{question}");
+        let source = if answered["source"].is_null() {
+            &answered
+        } else {
+            &answered["source"]
+        };
+        assert_eq!(
+            (&source["answers"], &source["offline"]),
+            (&json!("verified"), &json!(true))
+        );
+    }
+    assert_eq!(scene.everything_asked(), []);
+    // Trusting the server again is a decision of its own; rewriting is no question.
+    owner.json("mine named.oboro --min-support 2 --trust-server");
+    owner.json("erase named.oboro --row-id r3");
+    owner.json("upload named.oboro");
+    scene.everything_asked();
+    owner.run("pairs named.oboro --with a").refusal();
+    assert_eq!(scene.everything_asked(), []);
+    let shown = owner.json("trust reset named.oboro");
+    assert_eq!(
+        (&shown["reset"], &shown["relied_on"]["decided"]),
+        (&json!(true), &json!(true))
+    );
+    assert_eq!(owner.json("trust reset named.oboro")["reset"], false);
+    owner.json("pairs named.oboro --with a");
+    assert!(!scene.asked().is_empty());
+}
+
+/// The version that a server claims may end a run before its first question, and does nothing else.
+#[test]
+fn a_claimed_version_ends_a_run_before_its_first_question_or_changes_nothing() {
+    let scene = Scene::new();
+    scene.lie(truth());
+    scene.owner.json("upload rows.oboro");
+    scene.everything_asked();
+    let commands = [
+        MINE,
+        COUNT,
+        "pairs rows.oboro --with 0",
+        "mine rows.oboro --min-support 1 --answers moments --keep-cells 0",
+        "mine rows.oboro --min-support 1 --trust-server",
+    ];
+    let honest = commands.map(|command| {
+        let told = scene.owner.json(command);
+        scene.forgive();
+        let asked = scene.everything_asked();
+        assert_eq!(asked[0].0, VERSION, "{command}");
+        assert!(
+            asked[1..].iter().all(|(call, _)| *call != VERSION),
+            "{command}"
+        );
+        (told["itemsets"].clone(), told["pairs"].clone(), asked)
+    });
+    let lies: [fn(&mut v1::DescribeDatasetReply); 6] = [
+        |reply| reply.version += 1,
+        |reply| reply.version = 0,
+        |reply| reply.root = vec![7; 32].into(),
+        |reply| reply.root = vec![7; 31].into(),
+        |reply| reply.dataset = vec![7; 16].into(),
+        |reply| *reply = v1::DescribeDatasetReply::default(),
+    ];
+    for described in lies {
+        scene.lie(Lies {
+            described,
+            ..truth()
+        });
+        for (command, (.., asked)) in commands.iter().zip(&honest) {
+            let ended = scene.owner.run(command);
+            assert!(ended.has_failed(), "{ended:?}");
+            assert_eq!(scene.everything_asked(), asked[..1], "{command}");
+        }
+        let trust = scene.owner.json("trust show rows.oboro");
+        assert_eq!(trust["failure"], Value::Null);
+    }
+    // Any date is as good.
+    for described in [
+        |reply: &mut v1::DescribeDatasetReply| reply.published = i64::MIN,
+        |reply: &mut v1::DescribeDatasetReply| reply.published = i64::MAX,
+    ] {
+        scene.lie(Lies {
+            described,
+            ..truth()
+        });
+        for (command, (itemsets, pairs, asked)) in commands.iter().zip(&honest) {
+            let told = scene.owner.json(command);
+            scene.forgive();
+            assert_eq!((&told["itemsets"], &told["pairs"]), (itemsets, pairs));
+            assert_eq!(&scene.everything_asked(), asked, "{command}");
+        }
+    }
 }
 
 #[test]

@@ -437,6 +437,7 @@ fn many_appends_are_counted_with_few_ranges() {
     assert_eq!(mined["received_bytes"], 6 * 7);
     // The same data with a trusted server, deeper, then with an append.
     owner.json("mine rows.oboro --min-support 1 --max-len 3 --trust-server --verify all.dat");
+    owner.json("trust reset rows.oboro");
     owner.json("encrypt rows.dat --append-to rows.oboro");
     owner.json("upload rows.oboro");
     owner.write_fimi(
@@ -775,7 +776,9 @@ fn cells_give_what_moments_give() {
         assert_right(&mined, &truth, 1, 4);
         mined
     };
-    let (moments, cells) = (mine(MOMENTS), mine(CELLS));
+    let moments = mine(MOMENTS);
+    owner.json("trust reset rows.oboro");
+    let cells = mine(CELLS);
     assert_eq!(moments["itemsets"], cells["itemsets"]);
     assert_eq!(routes(&cells), ["-", "cells", "cells", "cells"]);
     // Every column once: the server never sees an itemset.
@@ -827,9 +830,16 @@ fn cells_that_are_kept_are_not_fetched_again() {
     );
     assert_eq!(mine(&format!("--min-support 20% {verify}")), (5, 0, 0));
     assert_eq!(mine(&format!("--min-support 30% {verify}")), (3, 0, 0));
-    // No connection is made: the server cannot see how long counting takes.
+    // No connection is made.
     let away = "mine rows.oboro --max-len 3 --min-support 20% --server http://127.0.0.1:9";
-    assert_eq!(owner.json(away)["answers"], "verified");
+    assert_eq!(
+        owner.json(&format!("{away} --offline"))["answers"],
+        "verified"
+    );
+    says(
+        &owner.run(away).refusal(),
+        &["cannot reach", "--offline answers"],
+    );
     // A lower one says what it reveals, before the request.
     let told = owner.done("mine rows.oboro --max-len 2 --min-support 15% --answers cells");
     assert!(
@@ -1514,38 +1524,165 @@ fn single_questions_are_answered_from_cells() {
         (&counted["columns"], &counted["new_columns"]),
         (&5.into(), &5.into())
     );
-    // What was fetched once is not fetched again, and single items need nothing at all.
-    drop(server);
+    // What was fetched once is not fetched again, and single items need nothing at all: but for the version.
     assert_eq!(owner.json("count rows.oboro 0,1,2")["received_bytes"], 0);
+    says(
+        &owner.done("count rows.oboro 0,1 --keep-cells 0"),
+        &["the server learns that 2 columns are wanted"],
+    );
+    drop(server);
+    let refused = owner.run("count rows.oboro 0,1,2");
+    assert_eq!(refused.code, Some(5), "{refused:?}");
+    says(&refused.refusal(), &["cannot reach", "--offline answers"]);
     assert_eq!(
-        owner.json("count rows.oboro 4")["itemsets"][0]["support"],
+        owner.json("count rows.oboro 4 --offline")["itemsets"][0]["support"],
         with(&[4])
     );
+    says(
+        &owner.refused("count rows.oboro 4,5 --offline"),
+        &["not everything that this takes is kept"],
+    );
+    // Nothing is learned where nothing can be asked.
     let ended = owner.run("count rows.oboro 4,5");
     assert_eq!(ended.code, Some(5), "{ended:?}");
+    ended.refusal();
     says(
-        &ended.stdout,
-        &["the server learns that one column is wanted"],
+        &owner.done("count rows.oboro 0,1 --offline"),
+        &["{0, 1}", "verified", "version 1, uploaded 20", "OFFLINE"],
     );
-    says(&owner.done("count rows.oboro 0,1"), &["{0, 1}", "verified"]);
     let refused = owner.refused("count rows.oboro 0,tea");
     says(
         &refused,
         &["\"tea\" is no item of this dataset", "check its spelling"],
     );
     owner.misused("count rows.oboro");
-    let counted = owner.json("count rows.oboro 1,1");
+    let counted = owner.json("count rows.oboro 1,1 --offline");
     assert_eq!(counted["itemsets"][0]["items"], serde_json::json!(["1"]));
+}
 
-    // What an unverified answer may have chosen is not asked about.
+/// The facts of a result by which a reader can tell whether it is stale.
+fn of_version(result: &Value) -> (&Value, &Value, bool) {
+    let offline = result["offline"].as_bool().unwrap();
+    (&result["version"], &result["answers"], offline)
+}
+
+/// A copy of the directory knows nothing of what is uploaded from the original: the server's version tells.
+#[test]
+fn a_stale_copy_answers_only_offline_and_says_so() {
+    let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");
     owner.talk_to(server.url());
-    owner.json("mine rows.oboro --min-support 400 --trust-server --max-len 2");
-    says(
-        &owner.refused("count rows.oboro 0,1"),
-        &["nothing was asked", "unverified answers", "--answers cells"],
+    owner.write(
+        "rows.csv",
+        "id,a,b,c\nr1,1,1,0\nr2,1,1,1\nr3,0,1,1\nr4,1,0,1\n",
     );
-    owner.json("count rows.oboro 1");
+    owner.json("encrypt rows.csv --format csv-onehot --row-ids id --max-len 3");
+    owner.json("upload rows.oboro");
+    let copy = |to: &str| owner.copy("rows.oboro", to);
+    let questions = |of: &str| {
+        [
+            format!("mine {of} --name rows --min-support 1 --answers cells"),
+            format!("mine {of} --name rows --min-support 1 --max-len 1"),
+            format!("count {of} --name rows a,b"),
+            format!("count {of} --name rows a"),
+            format!("pairs {of} --name rows --with a"),
+        ]
+    };
+    // All cells are kept here, and none in the bare copy.
+    copy("bare.oboro");
+    let mut before = Vec::new();
+    for question in questions("rows.oboro") {
+        before.push(owner.json(&question));
+    }
+    assert_eq!(before[4]["route"], "cells");
+    copy("copy.oboro");
+    let mined = &before[0]["source"];
+    assert_eq!(of_version(mined), (&1.into(), &"verified".into(), false));
+    says(mined["uploaded"].as_str().unwrap(), &["20", "UTC"]);
+    for at in [2, 3, 4] {
+        assert_eq!(
+            of_version(&before[at]),
+            (&1.into(), &"verified".into(), false)
+        );
+        says(before[at]["uploaded"].as_str().unwrap(), &["20", "UTC"]);
+    }
+    let refuses = |of: &str, phrases: &[&str]| {
+        for question in questions(of) {
+            let ended = owner.run(&question);
+            let message = ended.stderr.clone();
+            says(&message, &["nothing was asked", "uploaded 20"]);
+            says(&message, phrases);
+            assert!(ended.has_failed(), "{question}: {ended:?}");
+            assert!(!ended.stdout.contains("verified"), "{ended:?}");
+        }
+    };
+    let answers_offline = || {
+        for (question, before) in questions("copy.oboro").iter().zip(&before) {
+            let question = question.replace(" --answers cells", "");
+            let answered = owner.json(&format!("{question} --offline"));
+            let result = if answered["source"].is_null() {
+                &answered
+            } else {
+                &answered["source"]
+            };
+            assert_eq!(of_version(result), (&1.into(), &"verified".into(), true));
+            assert_eq!(answered["itemsets"], before["itemsets"]);
+            assert_eq!(answered["pairs"], before["pairs"]);
+            says(
+                &owner.done(&format!("{question} --offline")),
+                &["version 1, uploaded 20", "OFFLINE", "not compared"],
+            );
+        }
+    };
+    // An erasure that is not uploaded yet, and then is.
+    owner.json("erase rows.oboro --row-id r2");
+    refuses(
+        "rows.oboro",
+        &[
+            "has version 2, not uploaded",
+            "upload the directory's version",
+        ],
+    );
+    owner.json("upload rows.oboro");
+    owner.json(&questions("rows.oboro")[0]);
+    let both = [
+        "has version 1, uploaded",
+        "has version 2, uploaded",
+        "another copy",
+    ];
+    refuses("copy.oboro", &both);
+    refuses("bare.oboro", &both);
+    answers_offline();
+    for question in &questions("bare.oboro")[2..3] {
+        let refused = owner.refused(&format!("{question} --offline"));
+        says(&refused, &["not everything that this takes is kept"]);
+    }
+    owner.write("more.csv", "id,a,b,c\nr5,1,1,0\n");
+    owner.json("encrypt more.csv --append-to rows.oboro");
+    owner.json("upload rows.oboro");
+    refuses(
+        "copy.oboro",
+        &["has version 1, uploaded", "has version 3, uploaded"],
+    );
+    // Under that name there is another dataset, then none, and then no server.
+    owner.json("delete rows --yes");
+    refuses("copy.oboro", &["no dataset named \"rows\"", "version 1"]);
+    owner.json("encrypt rows.csv --format csv-onehot --row-ids id --out other.oboro");
+    owner.json("upload other.oboro --name rows");
+    refuses("copy.oboro", &["it is another dataset"]);
+    drop(server);
+    for question in questions("copy.oboro") {
+        let ended = owner.run(&question);
+        assert_eq!(ended.code, Some(5), "{ended:?}");
+        says(&ended.refusal(), &["cannot reach", "--offline answers"]);
+    }
+    answers_offline();
+    // Nothing else goes with it.
+    for other in ["--trust-server", "--answers moments"] {
+        owner.misused(&format!(
+            "mine copy.oboro --min-support 1 --offline {other}"
+        ));
+    }
 }
 
 #[test]

@@ -119,6 +119,7 @@ fn what_was_uploaded_is_mined_whatever_the_server_has_here() {
         ] {
             let _server = setting.serve(cache, options);
             owner.json(&format!("{MINE} rows.dat"));
+            owner.json("trust reset rows.oboro");
             let columns = "mine rows.oboro --min-support 20% --keep-cells 0 --verify rows.dat";
             owner.json(columns);
         }

@@ -47,6 +47,7 @@ fn roles_of(call: &str) -> &'static [Role] {
             &[Role::Append]
         }
         "ListDatasets" | "Placement" | "Scrub" | "ListGenomes" | "ListSites" => &[Role::Read],
+        "DescribeDataset" => &[Role::Read, Role::Count, Role::Fetch],
         "DeleteDataset" | "UndeleteDataset" => &[Role::Delete],
         "Count" | "SearchGenome" => &[Role::Count],
         "FetchColumns" | "FetchRecovery" => &[Role::Fetch],
@@ -91,6 +92,7 @@ impl Stored {
             }
             .encode_to_vec(),
             "CancelUpload" => v1::CancelUploadRequest { name }.encode_to_vec(),
+            "DescribeDataset" => v1::DescribeDatasetRequest { name }.encode_to_vec(),
             "DeleteDataset" => v1::DeleteDatasetRequest {
                 name,
                 at_once: false,

@@ -437,7 +437,7 @@ impl World {
             AprioriOptions::new(MinSupport::Count(1)).with_max_len(std::num::NonZeroUsize::new(3));
         let mined = Mining::new(&dataset, NAME, two())
             .by(answers)
-            .run(options, || Ok(connection));
+            .run(options, || Ok(connection.clone()));
         match mined {
             Ok(mined) => {
                 assert_eq!(mined.found.standing(), "verified");

@@ -9,10 +9,16 @@ use oboro_mining::{
 };
 use oboro_rlwe::MasterKey;
 use proptest::prelude::*;
+use std::io;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 
 fn go_on(_: u64, _: u64) -> ControlFlow<()> {
     ControlFlow::Continue(())
@@ -61,7 +67,7 @@ fn mine(
         "verified"
     };
     assert_eq!(mined.found.standing(), standing);
-    assert_eq!(dataset.trust().unwrap().relied_on, trust_server);
+    assert_eq!(dataset.trust().unwrap().relied_on.is_some(), trust_server);
     for trace in &mined.traces {
         assert!(trace.level > 1, "{trace:?}");
         assert!(trace.log2_largest_phase <= trace.log2_phase_bound);
@@ -156,6 +162,80 @@ fn agrees_with_plaintext() {
             plaintext.to_document(all.names()).unwrap()
         );
     });
+}
+
+/// A socket that is counted once it is closed.
+struct Counted(TcpStream, Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0).poll_shutdown(context)
+    }
+}
+
+/// Each length has a connection of its own, which is closed when the next one is opened: evaluation comes between.
+#[test]
+fn connections_are_closed_before_answers_are_evaluated() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = serve(&directory.path().join("store"), 1 << 20);
+    let named = (0..60).map(|i| {
+        (0..4)
+            .filter(move |item| i % 7 != *item)
+            .map(|it| it.to_string())
+    });
+    let rows = Shuffled::of(Transactions::from_named(named.map(Vec::from_iter)).unwrap());
+    let master = MasterKey::generate().unwrap();
+    let target = Target::New(&directory.path().join("dataset"));
+    let dataset = Dataset::create(rows, &master, target, 4, two(), &go_on).unwrap();
+    upload(&connect(&server), dataset.bundle(), "dataset", &|_, _| {}).unwrap();
+    let address = server.url.strip_prefix("http://").unwrap().to_owned();
+    let (opened, closed) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    let options = AprioriOptions::new(MinSupport::Fraction(0.1)).with_max_len(NonZeroUsize::new(4));
+    let mined = Mining::new(&dataset, "dataset", two())
+        .by(Answers::Moments)
+        .run(options, || {
+            let before = opened.fetch_add(1, Ordering::SeqCst);
+            assert_eq!(closed.load(Ordering::SeqCst), before);
+            let (address, closed) = (address.clone(), Arc::clone(&closed));
+            Connection::through("server", move || {
+                let stream = std::net::TcpStream::connect(&address)?;
+                stream.set_nonblocking(true)?;
+                let stream = TcpStream::from_std(stream)?;
+                Ok(Counted(stream, Arc::clone(&closed)))
+            })
+        })
+        .unwrap();
+    assert_eq!(mined.traces.len(), 3);
+    assert_eq!(opened.into_inner(), 3);
+    assert_eq!(closed.load(Ordering::SeqCst), 3);
 }
 
 /// Moments in several messages, sent by two threads: all of them cached, or only some.

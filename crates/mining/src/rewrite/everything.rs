@@ -35,8 +35,7 @@ impl Dataset {
         new.manifest.key_check = master.check().0;
         new.manifest.generation = new.key.generation();
         new.manifest.segments.clear();
-        // Secrets that a liar may have learned are no more.
-        new.record.relied_on = false;
+        // What was asked because of unverified answers still follows from them: that a decision is due stays noted.
         let generation = new.fresh_secrets(&[])?;
         let columns: Vec<Column> = Column::first(manifest.sealed_columns()).collect();
         for (index, entry) in (0..).zip(&manifest.segments) {

@@ -152,7 +152,7 @@ fn a_power_cut_keeps_what_was_noted_of_the_server() {
         }
         let dataset = Dataset::open(&directory.join("d.oboro"), &owner.key).unwrap();
         let trust = dataset.trust().unwrap();
-        let found = (trust.relied_on, trust.failure.is_some());
+        let found = (trust.relied_on.is_some(), trust.failure.is_some());
         let newest = cut.acknowledged + usize::from(cut.under_way);
         let possible = &noted[cut.acknowledged..=newest];
         assert!(possible.contains(&found), "{found:?}: {cut:?}");

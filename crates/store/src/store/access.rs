@@ -295,6 +295,19 @@ impl Access {
         Ok(all)
     }
 
+    /// Describes a published dataset to a caller that may list it, count on it or fetch its columns, and says when its
+    /// version was published, in seconds since 1970.
+    ///
+    /// # Errors
+    /// No such dataset, a damaged manifest, a catalogue that fails.
+    pub fn describe(&self, name: &str) -> Result<(DatasetInfo, i64), StoreError> {
+        let by_role = |role| self.located(name, role);
+        let (namespace, local) = by_role(Role::Read)
+            .or_else(|error| by_role(Role::Count).map_err(|_| error))
+            .or_else(|error| by_role(Role::Fetch).map_err(|_| error))?;
+        namespace.describe(&local)
+    }
+
     /// The caller's datasets that were deleted and can be brought back, by name.
     ///
     /// # Errors

@@ -337,7 +337,7 @@ impl Namespace {
         }
         // A segment may owe its name to a rename that could not be made durable.
         sync_directory(&self.dataset(dataset))?;
-        let made = self.make(&mut state.catalogue, Change::Publish(dataset));
+        let made = self.make(&mut state.catalogue, Change::Publish(dataset, now()));
         // Whether it was made or not: the next question looks.
         self.snapshots().forget_name(&pending.name);
         made?;
@@ -387,25 +387,6 @@ impl Namespace {
     pub(super) fn list(&self, is_visible: impl Fn(&str) -> bool) -> Result<Listing, StoreError> {
         let mut entries = self.state().catalogue.entries(Table::Dataset)?;
         entries.retain(|it| is_visible(&it.name));
-        let info = |record: Record, is_outdated: bool| -> Result<DatasetInfo, StoreError> {
-            let manifest = stored_manifest(&record)?;
-            check_name(&record.name)?;
-            if is_outdated {
-                self.check_is_served(&manifest, &record.name)?;
-            }
-            Ok(DatasetInfo {
-                name: record.name,
-                dataset: manifest.dataset,
-                version: manifest.version,
-                root: manifest.root(),
-                columns: manifest.columns,
-                blocks: manifest.block_count(),
-                stored_bytes: manifest.segment_bytes(),
-                parameters: manifest.parameters,
-                key_check: manifest.key_check,
-                max_len: manifest.max_len,
-            })
-        };
         let mut listing = Listing::default();
         for entry in entries {
             // One manifest at a time is in memory, and nobody waits for all of them.
@@ -416,12 +397,49 @@ impl Namespace {
             );
             drop(state);
             let Some(record) = record else { continue };
-            match info(record, is_outdated) {
+            match self.info(record, is_outdated) {
                 Ok(info) => listing.datasets.push(info),
                 Err(error) => listing.damaged.push(error),
             }
         }
         Ok(listing)
+    }
+
+    /// Describes a published dataset, and says when its version was published, in seconds since 1970.
+    ///
+    /// # Errors
+    /// No such dataset, a damaged manifest, a catalogue that fails.
+    pub(super) fn describe(&self, name: &str) -> Result<(DatasetInfo, i64), StoreError> {
+        check_name(name)?;
+        let state = self.state();
+        let record = state
+            .catalogue
+            .by_name(Table::Dataset, name)?
+            .ok_or_else(|| StoreError::NoDataset { name: name.into() })?;
+        let is_outdated = state.outdated.contains(&record.id);
+        drop(state);
+        let published = record.at;
+        Ok((self.info(record, is_outdated)?, published))
+    }
+
+    fn info(&self, record: Record, is_outdated: bool) -> Result<DatasetInfo, StoreError> {
+        let manifest = stored_manifest(&record)?;
+        check_name(&record.name)?;
+        if is_outdated {
+            self.check_is_served(&manifest, &record.name)?;
+        }
+        Ok(DatasetInfo {
+            name: record.name,
+            dataset: manifest.dataset,
+            version: manifest.version,
+            root: manifest.root(),
+            columns: manifest.columns,
+            blocks: manifest.block_count(),
+            stored_bytes: manifest.segment_bytes(),
+            parameters: manifest.parameters,
+            key_check: manifest.key_check,
+            max_len: manifest.max_len,
+        })
     }
 
     /// Pins the published version of a dataset. All its segment files are opened and
@@ -556,7 +574,10 @@ impl Namespace {
                 .into());
             }
         }
-        self.make(&mut state.catalogue, Change::Undelete(record.id, name))?;
+        self.make(
+            &mut state.catalogue,
+            Change::Undelete(record.id, name, now()),
+        )?;
         Ok(record.id)
     }
 

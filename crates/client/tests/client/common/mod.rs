@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 /// A server in this process, stopped when dropped.
 pub struct Running {
-    url: String,
+    pub url: String,
     _stop: oneshot::Sender<()>,
     _runtime: tokio::runtime::Runtime,
 }
