@@ -523,7 +523,8 @@ class Owner:
         """φ = [c + a·s] of every block, from one limb alone."""
         q = self.primes[limb]
         for block, ciphertext in enumerate(self.ciphertexts(limb, column)):
-            mask, secret = self.mask(limb, block), self.secret(limb, column, self.generations[block])
+            mask = self.mask(limb, block)
+            secret = self.secret(limb, column, self.generations[block])
             evaluations = [
                 (c + a * s) % q for c, a, s in zip(ciphertext, mask, secret, strict=True)
             ]
