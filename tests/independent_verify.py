@@ -343,7 +343,9 @@ class Stratum:
 
     first_block: int
     blocks: int
-    transactions: int
+    transactions: int  # when they were shuffled
+    erased: int  # since then
+    erased_in_sample: int
     digests: list[str]
 
     def ranges(self, bounds: Bounds) -> list[Range]:
@@ -471,8 +473,9 @@ def parse_record(data: bytes, manifest: Manifest, bounds: Bounds) -> Record:
         for item in member(value, "strata", list):
             blocks = member(item, "blocks", int)
             digests = strings(member(item, "ranges", list))
-            strata.append(Stratum(next_block, blocks, member(item, "transactions", int), digests))
-            erased += member(item, "erased", int)
+            rows = [member(item, it, int) for it in ("transactions", "erased", "erased_in_sample")]
+            strata.append(Stratum(next_block, blocks, *rows, digests))
+            erased += strata[-1].erased
             next_block += blocks
         record = Record(
             integers(member(value, "by_support", list)),
@@ -1063,16 +1066,21 @@ def range_supports(
     return [decrypt(dataset.bounds, phase, bound) for phase in zip(*by_limb, strict=True)]
 
 
-def lifted(bounds: Bounds, transactions: int, residue: int, in_sample: int) -> int:
-    """The number with this residue that is nearest to what the sample says."""
-    t, sampled = bounds.modulus, bounds.sample_transactions
-    # The nearest integer to (T·X_s/n_s − residue)/t, by integers.
-    ahead = transactions * in_sample - residue * sampled
-    support = residue + t * ((2 * ahead + t * sampled) // (2 * t * sampled))
-    difference = abs(support * sampled - transactions * in_sample) / sampled
-    if difference > bounds.distance(transactions):
+def lifted(bounds: Bounds, stratum: Stratum, residue: int, in_sample: int) -> int:
+    """The number with this residue in the window around what the sample says."""
+    t, sampled, transactions = bounds.modulus, bounds.sample_transactions, stratum.transactions
+    erased, outside = stratum.erased_in_sample, stratum.erased - stratum.erased_in_sample
+    # All bounds are multiplied by n_s.
+    distance = math.ceil(sampled * bounds.distance(transactions)) + 1
+    least = transactions * in_sample - distance - sampled * outside
+    most = transactions * in_sample + distance + (transactions - sampled) * erased
+    require(most - least < t * sampled, "a window has one number with each residue")
+    first = -(-least // sampled)
+    support = first + (residue - first) % t
+    if support * sampled > most:
         raise Impossible("a support is far from what the sample says")
-    if in_sample > sampled or not in_sample <= support <= in_sample + transactions - sampled:
+    others = transactions - sampled - outside
+    if in_sample > sampled - erased or not in_sample <= support <= in_sample + others:
         raise Impossible("a support does not agree with its sample")
     return support
 
@@ -1088,13 +1096,13 @@ def supports(
     for stratum in dataset.record.strata:
         total = next(by_range)
         if len(stratum.digests) == 1:
-            if any(support > stratum.transactions for support in total):
+            if any(support > stratum.transactions - stratum.erased for support in total):
                 raise Impossible("a support is larger than its stratum")
             yield total
             continue
         sample = next(by_range)
         yield [
-            lifted(dataset.bounds, stratum.transactions, residue, in_sample)
+            lifted(dataset.bounds, stratum, residue, in_sample)
             for residue, in_sample in zip(total, sample, strict=True)
         ]
 

@@ -79,7 +79,8 @@ impl NewStratum {
             record: StratumRecord {
                 blocks: extent.blocks,
                 transactions: extent.transactions,
-                erased: 0,
+                erased: extent.erased,
+                erased_in_sample: extent.erased_in_sample,
                 secret_generation,
                 ranges: Vec::new(),
             },

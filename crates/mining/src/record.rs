@@ -90,9 +90,12 @@ pub(crate) struct Notes {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StratumRecord {
     pub(crate) blocks: u64,
+    /// The number of transactions when they were shuffled.
     pub(crate) transactions: u64,
-    /// How many of them were erased, and are empty.
+    /// How many of them were erased since, and are empty.
     pub(crate) erased: u64,
+    /// How many of the erased ones were in the sample; 0 without a sample.
+    pub(crate) erased_in_sample: u64,
     /// The generation of its columns' secrets.
     #[serde(with = "generation")]
     pub(crate) secret_generation: SecretGeneration,
@@ -112,6 +115,8 @@ impl StratumRecord {
         Extent {
             blocks: self.blocks,
             transactions: self.transactions,
+            erased: self.erased,
+            erased_in_sample: self.erased_in_sample,
             secret_generation: self.secret_generation,
         }
     }
@@ -584,9 +589,6 @@ impl OwnerRecord {
             return unusable("an item that has a column was left out");
         }
         let strata = self.strata(manifest)?;
-        if self.strata.iter().any(|it| it.erased > it.transactions) {
-            return unusable("more transactions were erased than there were");
-        }
         let extents = self.strata.iter();
         let sum = |sum: (u64, u64), it: &StratumRecord| {
             (

@@ -54,5 +54,5 @@ pub use query::{QueryCiphertexts, QueryKey};
 pub use range::{BlockResidues, RangeLimb, RangeSums};
 pub use range_file::RangeError;
 pub use seal::SealError;
-pub use totals::{Bounds, Extent, Strata, Stratum};
+pub use totals::{Bounds, Extent, Products, ShuffledRows, Strata, Stratum};
 pub use wide::Pass;

@@ -2,7 +2,8 @@
 //!
 //! A sum over all blocks decrypts to the support modulo `t`. The first blocks, few enough that their supports stay
 //! below `t`, are a random sample, since the transactions were shuffled: its exact support determines the missing
-//! multiple of `t`.
+//! multiple of `t`. Erased transactions widen the window in which the support is looked for, because the choice of them
+//! may depend on their slots.
 
 use crate::key::SecretGeneration;
 use crate::noise::{limbs_for, log2_phase_bound};
@@ -23,8 +24,12 @@ const MOST_RANGES: u64 = 1 << 10;
 pub struct Extent {
     /// The number of blocks.
     pub blocks: u64,
-    /// The number of transactions: at most the slots of the blocks.
+    /// The number of transactions when they were shuffled: at most the slots of the blocks.
     pub transactions: u64,
+    /// How many of them were erased since.
+    pub erased: u64,
+    /// How many of the erased ones were in the sample; 0 without a sample.
+    pub erased_in_sample: u64,
     /// The generation of its columns' secrets.
     pub secret_generation: SecretGeneration,
 }
@@ -55,8 +60,8 @@ impl Bounds {
         let least = parameters.sample_blocks();
         let degree = parameters.degree() as u64;
         let is_lifted = |blocks: u64| {
-            let transactions = blocks.saturating_mul(degree);
-            Stratum::new(parameters, transactions, bounds.log2_supports).is_some()
+            let rows = ShuffledRows::complete(blocks.saturating_mul(degree));
+            Stratum::new(parameters, rows, Products::OF_BITS, bounds.log2_supports).is_some()
         };
         let hold = |blocks| is_lifted(blocks) && bounds.limbs_for(blocks).is_some();
         if !hold(least) {
@@ -98,6 +103,26 @@ impl Bounds {
         self.log2_supports
     }
 
+    /// Returns `true` if the supports of a stratum can be read. Otherwise too many of its transactions were erased: it
+    /// must be shuffled again.
+    pub fn are_readable(&self, extent: &Extent) -> bool {
+        self.stratum(extent).is_some()
+    }
+
+    fn stratum(&self, extent: &Extent) -> Option<Stratum> {
+        let rows = ShuffledRows {
+            count: extent.transactions,
+            erased: extent.erased,
+            erased_in_sample: extent.erased_in_sample,
+        };
+        Stratum::new(
+            &self.parameters,
+            rows,
+            Products::OF_BITS,
+            self.log2_supports,
+        )
+    }
+
     /// The strata of `transactions` transactions that are shuffled together, under secrets of this generation: as few as
     /// possible, as even as blocks allow. `None` if the ranges would exceed the limit.
     pub fn strata_of(
@@ -119,6 +144,8 @@ impl Bounds {
             strata.push(Extent {
                 blocks: some,
                 transactions: held,
+                erased: 0,
+                erased_in_sample: 0,
                 secret_generation,
             });
             (blocks, transactions) = (blocks - some, transactions - held);
@@ -165,7 +192,7 @@ pub struct Strata {
 
 impl Strata {
     /// The strata of consecutive extents. `None` if they violate a bound: there are too many, or one is too large or
-    /// empty.
+    /// empty, or has lost too many transactions.
     pub fn new(bounds: Bounds, extents: &[Extent]) -> Option<Self> {
         let degree = bounds.parameters.degree() as u64;
         let (mut strata, mut ranges, mut first) = (Vec::new(), Vec::new(), 0u64);
@@ -175,11 +202,7 @@ impl Strata {
             if extent.transactions == 0 || extent.blocks > bounds.most_blocks || !fits {
                 return None;
             }
-            let stratum = Stratum::new(
-                &bounds.parameters,
-                extent.transactions,
-                bounds.log2_supports,
-            )?;
+            let stratum = bounds.stratum(extent)?;
             let end = first.checked_add(extent.blocks)?;
             ranges.push(Blocks::from(first..end));
             let sample = stratum.sample_blocks();
@@ -226,78 +249,226 @@ impl Strata {
                 Some(_) => Some(residues.next()?),
                 None => None,
             };
-            support += stratum.lift(total, sample)?;
+            support += u64::try_from(stratum.lift(total, sample)?).ok()?;
         }
         Some(support)
+    }
+}
+
+/// The range of what one transaction adds to a sum: the hull of 0 and all products of its values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Products {
+    least: i64,
+    most: i64,
+}
+
+impl Products {
+    /// The products of bits.
+    pub const OF_BITS: Self = Self { least: 0, most: 1 };
+
+    /// The products from `least` to `most`. `None` if 0 is not among them, or no other.
+    pub fn new(least: i64, most: i64) -> Option<Self> {
+        (least <= 0 && 0 <= most && least < most).then_some(Self { least, most })
+    }
+
+    /// The difference between the largest and the smallest product.
+    fn width(self) -> u64 {
+        self.most.abs_diff(self.least)
+    }
+
+    /// The bounds of the sum over so many transactions.
+    fn sums(self, transactions: u64) -> Window {
+        let count = i128::from(transactions);
+        Window {
+            least: count * i128::from(self.least),
+            most: count * i128::from(self.most),
+        }
+    }
+}
+
+/// Transactions that were shuffled together, and how many of them were erased since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShuffledRows {
+    /// The number when they were shuffled.
+    pub count: u64,
+    /// How many of them were erased.
+    pub erased: u64,
+    /// How many of the erased ones were in the sample; 0 without a sample.
+    pub erased_in_sample: u64,
+}
+
+impl ShuffledRows {
+    /// Transactions of which none was erased.
+    pub fn complete(count: u64) -> Self {
+        Self {
+            count,
+            erased: 0,
+            erased_in_sample: 0,
+        }
+    }
+}
+
+/// The integers from `least` to `most`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Window {
+    least: i128,
+    most: i128,
+}
+
+impl Window {
+    /// The number in the window with this residue modulo `t`; the smallest if there are several.
+    fn lift(self, residue: u32, t: u64) -> Option<i128> {
+        let t = i128::from(t);
+        let found = self.least + (i128::from(residue) - self.least).rem_euclid(t);
+        (i128::from(residue) < t && found <= self.most).then_some(found)
+    }
+
+    fn intersection(self, other: Self) -> Self {
+        Self {
+            least: self.least.max(other.least),
+            most: self.most.min(other.most),
+        }
     }
 }
 
 /// Transactions that were shuffled together and are counted together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stratum {
-    transactions: u64,
+    rows: ShuffledRows,
+    products: Products,
     plaintext_modulus: u64,
-    /// The transactions of the sample; all of them if the total fits into `t`.
+    /// The transactions of the sample when they were shuffled; all of them if the total fits into `t`.
     sample: u64,
     sample_blocks: u64,
-    /// The largest deviation of the total from its estimate by the sample.
-    deviation: f64,
+    /// The largest deviation of `sample` times the total from its estimate by the sample, had none been erased.
+    deviation: i128,
 }
 
 impl Stratum {
     /// The stratum of an encryption, of which up to `2^log2_supports` supports, times their ranges, may ever be
-    /// requested. `None` if a sample cannot distinguish the multiples of `t`.
+    /// requested. `None` if a sample cannot distinguish the multiples of `t`, or for more erased transactions than
+    /// there were.
     ///
     /// # Panics
     /// If `log2_supports` is negative or NaN.
-    pub fn new(parameters: &Parameters, transactions: u64, log2_supports: f64) -> Option<Self> {
+    pub fn new(
+        parameters: &Parameters,
+        rows: ShuffledRows,
+        products: Products,
+        log2_supports: f64,
+    ) -> Option<Self> {
         assert!(log2_supports >= 0.0 && log2_supports.is_finite());
         let t = u64::from(parameters.plaintext_modulus());
-        let sample_blocks = parameters.sample_blocks();
-        let sample = transactions.min(sample_blocks * parameters.degree() as u64);
-        let deviation = if sample == transactions {
-            0.0
+        let degree = parameters.degree() as u64;
+        let sample_blocks = (t - 1) / degree.saturating_mul(products.width());
+        let is_exact = rows.count.saturating_mul(products.width()) < t;
+        let sample = if is_exact {
+            rows.count
+        } else {
+            sample_blocks * degree
+        };
+        let deviation = if is_exact {
+            0
+        } else if sample == 0 {
+            return None;
         } else {
             // One support fails with probability 2·exp(−λ).
             let bits = 1.0 + FAILURE_BITS + ACCEPTANCE_BITS + log2_supports;
             let lambda = bits * std::f64::consts::LN_2;
-            transactions as f64 * (lambda / (2.0 * sample as f64)).sqrt()
+            let scaled = rows.count as f64 * (lambda * sample as f64 / 2.0).sqrt();
+            // One more than rounding can lose.
+            i128::from(products.width()) * (scaled.ceil() as i128 + 1)
         };
-        // No two totals that differ by a multiple of t are within the deviation of one number.
-        (2.0 * deviation < t as f64).then_some(Self {
-            transactions,
+        let stratum = Self {
+            rows,
+            products,
             plaintext_modulus: t,
             sample,
             sample_blocks,
             deviation,
-        })
+        };
+        stratum.is_readable().then_some(stratum)
+    }
+
+    /// Returns `true` if no two totals that differ by a multiple of `t` are in one window.
+    fn is_readable(&self) -> bool {
+        let ShuffledRows {
+            count,
+            erased,
+            erased_in_sample,
+        } = self.rows;
+        let rest = count - self.sample;
+        let are_there = if rest == 0 {
+            erased <= count && erased_in_sample == 0
+        } else {
+            erased_in_sample <= self.sample
+                && erased
+                    .checked_sub(erased_in_sample)
+                    .is_some_and(|it| it <= rest)
+        };
+        // Without a sample, the total is below t.
+        are_there
+            && (rest == 0 || {
+                let Window { least, most } = self.scaled_window(0);
+                most - least < i128::from(self.plaintext_modulus) * i128::from(self.sample)
+            })
     }
 
     /// The number of its first blocks, whose supports are counted separately; `None` if the total fits into `t`.
     pub fn sample_blocks(&self) -> Option<u64> {
-        (self.sample < self.transactions).then_some(self.sample_blocks)
+        (self.sample < self.rows.count).then_some(self.sample_blocks)
     }
 
-    /// The support with residue `total` modulo `t`, given the exact support of the sample; `None` if no support is
-    /// consistent with both. Without a sample it is `total` itself.
+    /// The number of transactions that are left outside the sample.
+    fn left_outside(&self) -> u64 {
+        self.rows.count - self.sample - self.erased_outside()
+    }
+
+    fn erased_outside(&self) -> u64 {
+        self.rows.erased - self.rows.erased_in_sample
+    }
+
+    /// The bounds of `n_s·X`, given the sum over the sample: with `T` transactions of which `n_s` are the sample,
+    /// `T·X_s ± n_s·D`, widened by what erased transactions may have contributed (docs/cryptography.md, "Totals").
+    fn scaled_window(&self, sample: i128) -> Window {
+        let n_s = i128::from(self.sample);
+        let count = i128::from(self.rows.count);
+        let outside = self.products.sums(self.erased_outside());
+        let inside = self.products.sums(self.rows.erased_in_sample);
+        let expected = count * sample;
+        Window {
+            least: expected - self.deviation - n_s * outside.most + (count - n_s) * inside.least,
+            most: expected + self.deviation - n_s * outside.least + (count - n_s) * inside.most,
+        }
+    }
+
+    /// The sum with residue `total` modulo `t`, given the residue of the sum over the sample; `None` if no sum is
+    /// consistent with both. Without a sample it follows from `total` alone.
     ///
     /// # Panics
     /// If there is a sample and none is given, or vice versa.
-    pub(crate) fn lift(&self, total: u32, sample: Option<u32>) -> Option<u64> {
+    pub(crate) fn lift(&self, total: u32, sample: Option<u32>) -> Option<i64> {
         assert_eq!(sample.is_some(), self.sample_blocks().is_some());
-        let (total, t) = (u64::from(total), self.plaintext_modulus);
-        let Some(sample) = sample.map(u64::from) else {
-            return (total <= self.transactions).then_some(total);
+        let t = self.plaintext_modulus;
+        let window = match sample {
+            None => self.products.sums(self.rows.count - self.rows.erased),
+            Some(sample) => {
+                let left = self.sample - self.rows.erased_in_sample;
+                let sample = self.products.sums(left).lift(sample, t)?;
+                let n_s = i128::from(self.sample);
+                let scaled = self.scaled_window(sample);
+                let near = Window {
+                    least: -(-scaled.least).div_euclid(n_s),
+                    most: scaled.most.div_euclid(n_s),
+                };
+                let others = self.products.sums(self.left_outside());
+                near.intersection(Window {
+                    least: sample + others.least,
+                    most: sample + others.most,
+                })
+            }
         };
-        if total >= t || sample > self.sample {
-            return None;
-        }
-        let expected = self.transactions as f64 * sample as f64 / self.sample as f64;
-        let multiples = ((expected - total as f64) / t as f64).round().max(0.0) as u64;
-        let support = total + multiples * t;
-        let possible = sample..=sample + self.transactions - self.sample;
-        let is_near = (support as f64 - expected).abs() <= self.deviation;
-        (is_near && possible.contains(&support)).then_some(support)
+        window.lift(total, t)?.try_into().ok()
     }
 }
 
@@ -311,6 +482,17 @@ mod tests {
         Parameters::new(12, 2, 114_689).unwrap()
     }
 
+    /// A stratum of bits from which nothing was erased.
+    fn complete(transactions: u64, log2_supports: f64) -> Option<Stratum> {
+        let rows = ShuffledRows::complete(transactions);
+        Stratum::new(&parameters(), rows, Products::OF_BITS, log2_supports)
+    }
+
+    /// The deviation of a total from its estimate by the sample.
+    fn deviation(stratum: &Stratum) -> f64 {
+        stratum.deviation as f64 / stratum.sample as f64
+    }
+
     fn strata_of(bounds: &Bounds, transactions: u64) -> Vec<Extent> {
         let generation = SecretGeneration::default();
         bounds.strata_of(transactions, generation).unwrap()
@@ -320,6 +502,8 @@ mod tests {
         Extent {
             blocks,
             transactions,
+            erased: 0,
+            erased_in_sample: 0,
             secret_generation: SecretGeneration::default(),
         }
     }
@@ -389,33 +573,28 @@ mod tests {
 
     #[test]
     fn the_deviation_is_about_a_quarter_of_the_modulus() {
-        let stratum = Stratum::new(&parameters(), 1_943_424, 17.3).unwrap();
+        let stratum = complete(1_943_424, 17.3).unwrap();
         assert_eq!(stratum.sample_blocks(), Some(28));
         assert!(
-            (27_000.0..35_000.0).contains(&stratum.deviation),
+            (27_000.0..35_000.0).contains(&deviation(&stratum)),
             "{stratum:?}"
         );
         // All supports of up to 4 of 4096 columns in 1024 ranges, 3.03 million transactions.
-        assert!(Stratum::new(&parameters(), 3_030_000, 53.5).is_some());
-        assert!(Stratum::new(&parameters(), 4_000_000, 53.5).is_none());
+        assert!(complete(3_030_000, 53.5).is_some());
+        assert!(complete(4_000_000, 53.5).is_none());
     }
 
     #[test]
     fn what_is_below_the_modulus_is_not_lifted() {
-        let stratum = Stratum::new(&parameters(), 114_688, 50.0).unwrap();
+        let stratum = complete(114_688, 50.0).unwrap();
         assert_eq!(stratum.sample_blocks(), None);
         assert_eq!(stratum.lift(114_688, None), Some(114_688));
-        assert_eq!(
-            Stratum::new(&parameters(), 100, 50.0)
-                .unwrap()
-                .lift(101, None),
-            None
-        );
+        assert_eq!(complete(100, 50.0).unwrap().lift(101, None), None);
     }
 
     #[test]
     fn what_the_sample_excludes_is_refused() {
-        let stratum = Stratum::new(&parameters(), 1_943_424, 17.3).unwrap();
+        let stratum = complete(1_943_424, 17.3).unwrap();
         // None in the sample: at most 30,000 or so in total.
         assert_eq!(stratum.lift(20_000, Some(0)), Some(20_000));
         assert_eq!(stratum.lift(60_000, Some(0)), None);
@@ -435,26 +614,181 @@ mod tests {
         assert_eq!(stratum.lift(4, Some(5)), None);
     }
 
+    /// The stratum of 1,943,424 transactions, of which some were erased.
+    fn erased(outside: u64, in_sample: u64) -> Option<Stratum> {
+        let rows = ShuffledRows {
+            count: 1_943_424,
+            erased: outside + in_sample,
+            erased_in_sample: in_sample,
+        };
+        Stratum::new(&parameters(), rows, Products::OF_BITS, 53.5)
+    }
+
+    /// All itemsets of up to 4 of 4096 columns.
+    #[test]
+    fn some_transactions_are_erased_without_a_shuffle() {
+        for (outside, in_sample, is_readable) in [
+            (41_000, 0, true),
+            (41_200, 0, false),
+            (0, 2_570, true),
+            (0, 2_590, false),
+            (20_000, 1_200, true),
+            (20_000, 2_000, false),
+            // More than there were.
+            (0, 114_689, false),
+            (1_828_737, 0, false),
+        ] {
+            let found = erased(outside, in_sample);
+            assert_eq!(found.is_some(), is_readable, "{outside}, {in_sample}");
+        }
+        let exact = |erased, erased_in_sample| {
+            let rows = ShuffledRows {
+                count: 1000,
+                erased,
+                erased_in_sample,
+            };
+            Stratum::new(&parameters(), rows, Products::OF_BITS, 53.5)
+        };
+        assert_eq!(exact(400, 0).unwrap().lift(600, None), Some(600));
+        assert_eq!(exact(400, 0).unwrap().lift(601, None), None);
+        assert!(exact(1001, 0).is_none() && exact(1, 1).is_none());
+    }
+
+    /// An item of all transactions: the sample says exactly how many are left, whichever were erased.
+    #[test]
+    fn the_window_goes_as_far_as_erasures_can_move_a_total() {
+        let (outside, in_sample) = (5_000, 1_500);
+        let stratum = erased(outside, in_sample).unwrap();
+        let left = 1_943_424 - outside - in_sample;
+        let sample = Some((114_688 - in_sample) as u32);
+        let residue = |it: u64| (it % 114_689) as u32;
+        assert_eq!(stratum.lift(residue(left), sample), Some(left as i64));
+        assert_eq!(stratum.lift(residue(left + 1), sample), None);
+        // An item of transactions outside the sample that were erased, and of as few others as the sample allows.
+        let most = deviation(&stratum) as u64 + 15 * in_sample;
+        assert_eq!(stratum.lift(residue(most), Some(0)), Some(most as i64));
+        let beyond = deviation(&stratum) as u64 + 16 * in_sample;
+        assert_eq!(stratum.lift(residue(beyond), Some(0)), None);
+        // More than there are in the sample.
+        assert_eq!(stratum.lift(0, Some(114_689 - in_sample as u32)), None);
+    }
+
+    #[test]
+    fn products_are_around_zero() {
+        for (least, most, are_possible) in [
+            (0, 1, true),
+            (-3, 5, true),
+            (-1, 0, true),
+            (0, 0, false),
+            (1, 2, false),
+            (-2, -1, false),
+        ] {
+            assert_eq!(Products::new(least, most).is_some(), are_possible);
+        }
+        // A block of products of this width fits into t, and no block of a larger one.
+        let of = |count, products| {
+            let rows = ShuffledRows::complete(count);
+            Stratum::new(&parameters(), rows, products, 20.0)
+        };
+        let wide = Products::new(-10, 18).unwrap();
+        assert_eq!(of(4097, wide).unwrap().sample_blocks(), Some(1));
+        let exact = of(4095, wide).unwrap();
+        assert_eq!(exact.lift(114_689 - 40_950, None), Some(-40_950));
+        assert_eq!(exact.lift(114_689 - 40_951, None), None);
+        let wider = Products::new(-10, 19).unwrap();
+        assert!(of(4096, wider).is_none() && of(3954, wider).is_some());
+    }
+
+    /// A number from `least` to `most`: that share of the way.
+    fn between((least, most): (i128, i128), share: f64) -> i128 {
+        assert!(least <= most, "{least}, {most}");
+        least + ((most - least) as f64 * share).round() as i128
+    }
+
+    /// The numbers in both windows.
+    fn both(one: Window, other: Window) -> (i128, i128) {
+        let both = one.intersection(other);
+        (both.least, both.most)
+    }
+
+    fn less(from: i128, window: Window) -> Window {
+        Window {
+            least: from - window.most,
+            most: from - window.least,
+        }
+    }
+
     proptest! {
+        /// Whatever is erased, as far as the window allows, and whatever it contributed, the total is what is left.
+        #[test]
+        fn erasures_never_change_what_a_total_is_read_as(
+            count in 114_689u64..1_900_000,
+            (least, most) in prop_oneof![Just((0, 1)), (-2i64..=0, 1i64..=2)],
+            shares in prop::array::uniform6(prop_oneof![Just(0.0), Just(1.0), 0.0..=1.0]),
+        ) {
+            let products = Products::new(least, most).unwrap();
+            let [mut of_sample, mut outside, in_sample, deviates, from_sample, from_outside] = shares;
+            // The most that is still readable, found by halving.
+            let (rows, stratum) = loop {
+                let whole = Stratum::new(&parameters(), ShuffledRows::complete(count), products, 53.5);
+                prop_assume!(whole.is_some());
+                let n_s = whole.unwrap().sample;
+                prop_assume!(n_s < count);
+                let erased_in_sample = (of_sample * n_s as f64) as u64;
+                let erased = erased_in_sample + (outside * (count - n_s) as f64) as u64;
+                let rows = ShuffledRows { count, erased, erased_in_sample };
+                if let Some(stratum) = Stratum::new(&parameters(), rows, products, 53.5) {
+                    break (rows, stratum);
+                }
+                (of_sample, outside) = (0.75 * of_sample, 0.75 * outside);
+            };
+            let n_s = stratum.sample;
+            let all_of_sample = {
+                let all = products.sums(n_s);
+                between((all.least, all.most), in_sample)
+            };
+            // A total before the erasure that the sample is near.
+            let near = Window {
+                least: -(stratum.deviation - i128::from(count) * all_of_sample).div_euclid(i128::from(n_s)),
+                most: (stratum.deviation + i128::from(count) * all_of_sample).div_euclid(i128::from(n_s)),
+            };
+            let others = products.sums(count - n_s);
+            let possible = Window {
+                least: all_of_sample + others.least,
+                most: all_of_sample + others.most,
+            };
+            let all = between(both(near, possible), deviates);
+            // What was erased from the sample and from the others leaves sums that are possible for the rest.
+            let gone = rows.erased_in_sample;
+            let rest = less(all_of_sample, products.sums(n_s - gone));
+            let from_sample = between(both(products.sums(gone), rest), from_sample);
+            let gone = rows.erased - rows.erased_in_sample;
+            let rest = less(all - all_of_sample, products.sums(count - n_s - gone));
+            let from_outside = between(both(products.sums(gone), rest), from_outside);
+            let residue = |it: i128| it.rem_euclid(114_689) as u32;
+            let (total, sample) = (all - from_sample - from_outside, all_of_sample - from_sample);
+            prop_assert_eq!(stratum.lift(residue(total), Some(residue(sample))), Some(total as i64));
+        }
+
         /// For any support, a sample within the deviation that the proof allows lifts it.
         #[test]
         fn supports_are_lifted_from_any_likely_sample(support in 0u64..=1_943_424, off in -1.0f64..=1.0) {
-            let stratum = Stratum::new(&parameters(), 1_943_424, 17.3).unwrap();
+            let stratum = complete(1_943_424, 17.3).unwrap();
             let share = 114_688.0 / 1_943_424.0;
-            let sample = (support as f64 + off * (stratum.deviation - 20.0)) * share;
+            let sample = (support as f64 + off * (deviation(&stratum) - 20.0)) * share;
             let least = support.saturating_sub(1_943_424 - 114_688);
             let sample = (sample.round().max(0.0) as u64).clamp(least, support.min(114_688));
             let residue = (support % 114_689) as u32;
-            prop_assert_eq!(stratum.lift(residue, Some(sample as u32)), Some(support));
+            prop_assert_eq!(stratum.lift(residue, Some(sample as u32)), Some(support as i64));
         }
 
         /// No sample is consistent with two supports.
         #[test]
         fn no_two_supports_are_taken_for_each_other(residue in 0u32..114_689, sample in 0u32..=114_688) {
-            let stratum = Stratum::new(&parameters(), 1_943_424, 17.3).unwrap();
+            let stratum = complete(1_943_424, 17.3).unwrap();
             let expected = 1_943_424.0 * f64::from(sample) / 114_688.0;
-            let near = (0..17).map(|it| u64::from(residue) + it * 114_689).filter(|&it| {
-                (it as f64 - expected).abs() <= stratum.deviation
+            let near = (0..17).map(|it| i64::from(residue) + it * 114_689).filter(|&it| {
+                (it as f64 - expected).abs() <= deviation(&stratum)
             });
             prop_assert!(near.clone().count() <= 1);
             if let Some(support) = stratum.lift(residue, Some(sample)) {

@@ -7,6 +7,7 @@ use crate::record::{RecordError, StratumRecord};
 use crate::shuffled::unpack_row_ids;
 use oboro_format::SegmentEntry;
 use oboro_ring::{Blocks, Column};
+use oboro_rlwe::Stratum;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -161,9 +162,16 @@ impl Dataset {
         let needed = self.erased_bytes(slots);
         let mut new = Rewriting::begin(self, self.key.clone(), needed, threads, progress, total)?;
         let mut supports = self.record.supports.clone();
-        let mut erased: BTreeMap<usize, u64> = BTreeMap::new();
+        // Of each stratum: all that are erased, and those in its sample.
+        let mut erased: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
         let columns: Vec<Column> = Column::first(manifest.sealed_columns()).collect();
         let strata: Vec<Blocks> = self.strata_blocks();
+        let samples = self.record.strata(manifest)?;
+        let samples: Vec<Option<u64>> = samples
+            .strata()
+            .iter()
+            .map(Stratum::sample_blocks)
+            .collect();
         let stratum_of = |block: u64| {
             let found = strata.iter().position(|it| it.numbers().contains(&block));
             found.expect("strata have all blocks")
@@ -187,14 +195,20 @@ impl Dataset {
                     }
                 }
                 let block = entry.first_block + 64 * word as u64 / degree;
-                *erased.entry(stratum_of(block)).or_default() += u64::from(there.count_ones());
+                let place = stratum_of(block);
+                let rows = u64::from(there.count_ones());
+                let (all, in_sample) = erased.entry(place).or_default();
+                *all += rows;
+                if samples[place].is_some_and(|it| block < strata[place].start + it) {
+                    *in_sample += rows;
+                }
             }
             let stratum = &self.record.strata[stratum_of(entry.first_block)];
             let bits: Vec<&[u64]> = bits.iter().map(|it| &it[..]).collect();
             let entries = new.encrypt(&bits, entry.first_block, stratum.secret_generation)?;
             new.manifest.segments[*index as usize] = entries[0];
         }
-        let present: u64 = erased.values().sum();
+        let present: u64 = erased.values().map(|it| it.0).sum();
         if present == 0 {
             return Err(DatasetError::NothingToErase);
         }
@@ -205,9 +219,11 @@ impl Dataset {
         let stratum = |(place, it): (usize, &StratumRecord)| {
             let here = strata[place];
             let left: u64 = changed.iter().map(|it| it.intersection(here).len()).sum();
+            let (all, in_sample) = erased.get(&place).copied().unwrap_or_default();
             NewStratum {
                 record: StratumRecord {
-                    erased: it.erased + erased.get(&place).copied().unwrap_or(0),
+                    erased: it.erased + all,
+                    erased_in_sample: it.erased_in_sample + in_sample,
                     ..it.clone()
                 },
                 change: match left {
