@@ -211,6 +211,36 @@ class Encrypted:
                 all=all, threads=threads, progress=told, interrupt=interrupt
             )
 
+    def erasure(
+        self,
+        row_ids: Iterable[str] = (),
+        *,
+        before: str | None = None,
+        threads: int | None = None,
+    ) -> dict[str, int]:
+        """The cost of :meth:`erase`, which changes nothing itself.
+
+        Args:
+            row_ids: the ids of the rows to erase.
+            before: a date, "2026-11-25": also the rows whose ids begin with an earlier date.
+            threads: how many threads decrypt; None for one per processor.
+
+        Returns:
+            A dict of ``transactions`` that are erased, ``new_bytes`` to upload, the
+            ``shuffled`` transactions that are shuffled again because too many of those shuffled
+            with them are erased, and ``shuffled_bytes``, their share of ``new_bytes``.
+
+        Raises:
+            InputError: rows without ids, an id that no row has.
+            DamagedError: a segment of the dataset's directory is missing or damaged.
+        """
+        _check_counts(threads=(threads, 1))
+        if isinstance(row_ids, str):
+            raise InputError("row_ids is a list of ids, not one; give a list")
+        names = ("transactions", "new_bytes", "shuffled", "shuffled_bytes")
+        counts = self._native.erasure(list(row_ids), before=before, threads=threads)
+        return dict(zip(names, counts, strict=True))
+
     def erase(
         self,
         row_ids: Iterable[str] = (),
@@ -221,6 +251,9 @@ class Encrypted:
         interrupt: Interrupt | None = None,
     ) -> int:
         """Erases transactions. Upload the dataset again, so that the server removes them, too.
+
+        If too many transactions of those that were shuffled together are erased, the rest is
+        shuffled and encrypted again: :meth:`erasure` says beforehand how many bytes that is.
 
         Args:
             row_ids: the ids of the rows to erase.

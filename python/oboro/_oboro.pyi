@@ -64,6 +64,13 @@ class Encrypted:
         progress: _Progress | None = None,
         interrupt: Interrupt | None = None,
     ) -> bool: ...
+    def erasure(
+        self,
+        row_ids: Sequence[str],
+        *,
+        before: str | None = None,
+        threads: int | None = None,
+    ) -> tuple[int, int, int, int]: ...
     def erase(
         self,
         row_ids: Sequence[str],
@@ -216,7 +223,7 @@ def row_ids(
     progress: _Progress | None = None,
     interrupt: Interrupt | None = None,
 ) -> list[tuple[int, str]]:
-    """The slot and the id of each row."""
+    """The slot and the id of each row, sorted by id."""
 
 def mine(
     server: Server,

@@ -517,18 +517,24 @@ class Dataset:
         return found
 
     def row_ids(
-        self, *, progress: bool | None = None, interrupt: Interrupt | None = None
+        self,
+        *,
+        slots: bool = False,
+        progress: bool | None = None,
+        interrupt: Interrupt | None = None,
     ) -> pd.Series[str]:
         """The ids that the transactions were encrypted with, ``row_ids`` of :func:`oboro.encrypt`.
 
         They are sent sealed and verified locally. Ids from different appends may be equal.
 
         Args:
+            slots: whether the index has the slot in which each row is stored. A choice of rows by
+                their slots is not random.
             progress: whether to show a bar; ``None`` for a terminal or a notebook only.
             interrupt: cancels the call from another thread.
 
         Returns:
-            The ids, indexed by the slots in which the transactions are stored, in random order.
+            The ids, sorted.
 
         Raises:
             InputError: the dataset was encrypted without ids.
@@ -544,9 +550,10 @@ class Dataset:
                 progress=tell,
                 interrupt=interrupt,
             )
+        places = pd.Index([slot for slot, _ in rows], name="slot", dtype="int64")
         return pd.Series(
             [name for _, name in rows],
-            index=pd.Index([slot for slot, _ in rows], name="slot", dtype="int64"),
+            index=places if slots else pd.RangeIndex(len(rows)),
             name="row_id",
             dtype=object,
         )

@@ -47,6 +47,7 @@ __all__ = [
     "connect",
     "encrypt",
     "erase",
+    "erasure",
     "local",
     "rotate",
 ]
@@ -244,6 +245,7 @@ connect = _function(_server.connect, AsyncServer)
 local = _function(_server.local, AsyncLocalServer)
 _append = _function(_encrypt.Encrypted.append)
 compact = _function(_encrypt.Encrypted.compact)
+erasure = _function(_encrypt.Encrypted.erasure)
 erase = _function(_encrypt.Encrypted.erase)
 rotate = _function(_encrypt.Encrypted.rotate)
 

@@ -824,6 +824,7 @@ const HARMLESS: &[(&str, &[&str])] = &[
             "--passphrase-command",
             "--passphrase-file",
             "--server",
+            "--slots",
             "--threads",
             "--token-file",
             "DIR",

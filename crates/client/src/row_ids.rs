@@ -19,7 +19,7 @@ pub struct StoredRow {
     pub id: String,
 }
 
-/// The rows of the dataset uploaded under `name`, by slot. `progress` receives the bytes received and expected.
+/// The rows of the dataset uploaded under `name`, sorted by id. `progress` receives the bytes received and expected.
 ///
 /// # Errors
 /// A dataset without row ids; a decision that the owner has not made; another version at the server; as every call; a
@@ -59,6 +59,8 @@ pub fn row_ids(
         let of_all = |rows: &Vec<_>| rows.len() as u64 == dataset.record().transactions;
         let rows = cells.into_row_ids(dataset).filter(of_all);
         let rows = rows.ok_or(ClientError::RowIds)?.into_iter();
-        Ok(rows.map(|(slot, id)| StoredRow { slot, id }).collect())
+        let mut rows: Vec<_> = rows.map(|(slot, id)| StoredRow { slot, id }).collect();
+        rows.sort_unstable_by(|a, b| (&a.id, a.slot).cmp(&(&b.id, b.slot)));
+        Ok(rows)
     })
 }

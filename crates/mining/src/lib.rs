@@ -54,7 +54,7 @@ pub use ranges::MOST_PAIRED;
 pub use readers::{Format, HowRead, ReadError, ReadOptions, read, read_next, read_path};
 pub use record::{Failure, OwnerRecord, RecordError, Reliance, Trust};
 pub use release::{Release, ReleaseError};
-pub use rewrite::{Compaction, FoundRow, RowSelection};
+pub use rewrite::{Compaction, Erasure, FoundRow, RowSelection};
 pub use rules::{Metric, NamedRule, Rule, RuleMetrics, RuleOptions, RulesError, association_rules};
 pub use run_record::{FileDigest, RunRecord};
 pub use shuffled::{Cells, Shuffled, Shuffling, unpack_row_ids};

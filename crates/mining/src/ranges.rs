@@ -60,8 +60,8 @@ pub(crate) enum Change {
     Kept,
     /// All its blocks are new.
     New,
-    /// Some of its segments were replaced by others with as many blocks, at the same positions.
-    Replaced,
+    /// Some of its segments were replaced by others with as many blocks. Its first block was this one.
+    Replaced(u64),
 }
 
 impl NewStratum {
@@ -116,16 +116,16 @@ impl NewBlocks<'_> {
         let mut first = 0;
         for (NewStratum { record, change }, stratum) in new.into_iter().zip(strata.strata()) {
             let end = first + record.blocks;
-            let (new, old) = match change {
-                Change::Kept => (end..end, &[][..]),
-                Change::New => (first..end, &[][..]),
-                Change::Replaced => (first..end, &record.ranges[..]),
+            let (new, old, replaces) = match change {
+                Change::Kept => (end..end, &[][..], None),
+                Change::New => (first..end, &[][..], None),
+                Change::Replaced(before) => (first..end, &record.ranges[..], Some(before)),
             };
             plans.push(Plan {
                 new: new.into(),
                 sample: stratum.sample_blocks().map(|blocks| first + blocks),
                 old: old.to_vec(),
-                replaces: change == Change::Replaced,
+                replaces,
                 key: self.key.with_secret_generation(record.secret_generation),
             });
             kept.push(record);
@@ -146,14 +146,15 @@ impl NewBlocks<'_> {
         };
         let mut sums: Vec<Vec<RangeSums>> = sums.into_iter().map(inner).collect();
         if let Some(older) = older
-            && plans.iter().any(|plan| plan.replaces)
+            && plans.iter().any(|plan| plan.replaces.is_some())
         {
             // Nothing is subtracted from a stratum that is summed anew.
-            let (places, pieces): (Vec<usize>, Vec<Piece>) = pieces
-                .iter()
-                .copied()
-                .enumerate()
-                .filter(|(_, piece)| piece.replaces)
+            let replaced_pieces = pieces.iter().copied().enumerate();
+            let (places, pieces): (Vec<usize>, Vec<Piece>) = replaced_pieces
+                .filter_map(|(place, piece)| {
+                    let blocks = piece.before?;
+                    Some((place, Piece { blocks, ..piece }))
+                })
                 .unzip();
             let replaced = self.sums(&pieces);
             let segments = older.manifest().segments_beyond(self.manifest);
@@ -401,8 +402,8 @@ struct Plan {
     sample: Option<u64>,
     /// The kept data of the ranges that it had before, and adds to.
     old: Vec<Digest>,
-    /// Whether the blocks that were replaced are subtracted.
-    replaces: bool,
+    /// The first of its blocks in the previous version, if those that were replaced are subtracted.
+    replaces: Option<u64>,
     /// The key, with the secrets of its columns.
     key: DatasetKey,
 }
@@ -412,8 +413,8 @@ struct Plan {
 struct Piece<'a> {
     blocks: Blocks,
     key: &'a DatasetKey,
-    /// Whether the blocks that were replaced are subtracted.
-    replaces: bool,
+    /// Its blocks in the previous version, if those that were replaced are subtracted.
+    before: Option<Blocks>,
 }
 
 impl Plan {
@@ -423,10 +424,12 @@ impl Plan {
         let edge = self.sample.map_or(start, |edge| edge.max(start));
         let pieces = [start..edge, edge..end].map(Blocks::from).into_iter();
         let pieces = pieces.filter(|piece| !piece.is_empty());
-        let piece = |blocks| Piece {
+        let piece = |blocks: Blocks| Piece {
             blocks,
             key: &self.key,
-            replaces: self.replaces,
+            before: self
+                .replaces
+                .map(|first| Blocks::from_start(first + (blocks.start - start), blocks.len())),
         };
         pieces.map(piece).collect()
     }

@@ -105,7 +105,24 @@ pub(crate) struct StratumRecord {
     pub(crate) ranges: Vec<Digest>,
 }
 
+/// Erased transactions of a stratum.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Erased {
+    pub(crate) all: u64,
+    /// Those in the sample; 0 without a sample.
+    pub(crate) in_sample: u64,
+}
+
 impl StratumRecord {
+    /// The stratum after more transactions were erased.
+    pub(crate) fn without(&self, more: Erased) -> Self {
+        Self {
+            erased: self.erased + more.all,
+            erased_in_sample: self.erased_in_sample + more.in_sample,
+            ..self.clone()
+        }
+    }
+
     /// Its transactions without erased ones.
     pub(crate) fn present(&self) -> u64 {
         self.transactions.saturating_sub(self.erased)
@@ -728,9 +745,10 @@ mod tests {
         let error = reopened(&dataset, json!({ "version": VERSION + 1 })).unwrap_err();
         assert!(matches!(error, RecordError::Newer(newer) if newer == VERSION + 1));
         // Two transactions, of which so many were erased.
-        let stratum = |erased: u64| {
+        let stratum = |erased: u64, in_sample: Value| {
             let mut stratum = serde_json::to_value(&dataset.record().strata[0]).unwrap();
             stratum["erased"] = json!(erased);
+            stratum["erased_in_sample"] = in_sample;
             stratum
         };
         for damage in [
@@ -763,8 +781,11 @@ mod tests {
             json!({ "paired": 1, "focus": [2] }),
             json!({ "strata": null }),
             json!({ "strata": [] }),
-            json!({ "strata": [stratum(3)] }),
-            json!({ "strata": [stratum(1)] }),
+            json!({ "strata": [stratum(3, json!(0))] }),
+            json!({ "strata": [stratum(1, json!(0))] }),
+            // There is no sample.
+            json!({ "strata": [stratum(0, json!(1))] }),
+            json!({ "strata": [stratum(0, json!(null))] }),
         ] {
             let error = reopened(&dataset, damage.clone()).unwrap_err();
             assert!(matches!(error, RecordError::Unusable(_)), "{damage}");

@@ -23,7 +23,7 @@ mod everything;
 mod gather;
 
 pub use compact::Compaction;
-pub use erase::{FoundRow, RowSelection};
+pub use erase::{Erasure, FoundRow, RowSelection};
 
 /// A version of a dataset in the making.
 struct Rewriting<'a> {

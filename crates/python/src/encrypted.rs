@@ -166,6 +166,31 @@ impl Encrypted {
         })
     }
 
+    /// What `erase` would do: the transactions that it erases, the bytes of new segments, and of these the transactions that
+    /// are shuffled again, and their bytes.
+    #[pyo3(signature = (row_ids, *, before = None, threads = None))]
+    fn erasure(
+        &self,
+        py: Python<'_>,
+        row_ids: Vec<String>,
+        before: Option<&str>,
+        threads: Option<NonZeroUsize>,
+    ) -> Result<(u64, u64, u64, u64), Failure> {
+        let rows = RowSelection::of_ids(row_ids);
+        let rows = match before {
+            Some(date) => rows.or_before(date)?,
+            None => rows,
+        };
+        let (dataset, threads) = (self.dataset(), self::threads(threads));
+        let cost = py.detach(|| dataset.erasure(&dataset.select_rows(&rows, threads)?))?;
+        Ok((
+            cost.transactions,
+            cost.new_bytes,
+            cost.shuffled,
+            cost.shuffled_bytes,
+        ))
+    }
+
     /// Erases the rows with these ids, and those whose ids begin with a date before this one; returns how many.
     #[pyo3(signature = (row_ids, *, before = None, threads = None, progress = None, interrupt = None))]
     fn erase(

@@ -7,7 +7,7 @@ use crate::interrupt::{unless, watched};
 use crate::output::{Bar, Output, OutputFile, Unit, bytes, seconds};
 use oboro_client::{forget_kept, utc};
 use oboro_format::FormatError;
-use oboro_mining::{Compaction, Dataset, DatasetError, Progress, RowSelection, escaped};
+use oboro_mining::{Compaction, Dataset, DatasetError, Erasure, Progress, RowSelection, escaped};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -197,25 +197,59 @@ pub fn erase(arguments: &EraseArguments, output: Output) -> Outcome {
         .transpose()?;
     let slots = before.select_rows(&arguments.rows()?, threads)?;
     let rows = slots.len() as u64;
+    let cost = before.erasure(&slots)?;
+    let shuffled = || json!({ "transactions": cost.shuffled, "new_bytes": cost.shuffled_bytes });
     if slots.is_empty() || changed.dry_run {
-        let moved = before.erased_bytes(&slots);
+        let moved = cost.new_bytes;
         let erased = if changed.dry_run { rows } else { 0 };
-        let value = json!({ "directory": changed.directory, "erased": erased, "new_bytes": moved });
+        let value = json!({
+            "directory": changed.directory,
+            "erased": erased,
+            "new_bytes": moved,
+            "shuffled": shuffled(),
+        });
         return output.result(&value, || match rows {
             0 => "no row id begins with an earlier date; nothing is to be erased\n".to_owned(),
-            _ => format!("would erase {} and upload {}\n", of(rows), bytes(moved)),
+            _ => format!(
+                "would erase {} and upload {}\n{}",
+                of(rows),
+                bytes(moved),
+                text_of_shuffle(&cost)
+            ),
         });
+    }
+    if cost.shuffled > 0 {
+        output.note(|| {
+            format!(
+                "erasing {}: {} are to be uploaded\n{}",
+                of(rows),
+                bytes(cost.new_bytes),
+                text_of_shuffle(&cost)
+            )
+        })?;
     }
     let bar = output.bar("erasing", Unit::BlockColumns);
     let made = Made::by(&before, &bar, |progress| {
         before.erase(&slots, threads, progress)
     })?;
     let document = erasure_record(&before, &made.dataset, rows);
-    let value = made.value(json!({ "erased": rows, "record": document }));
+    let value = made.value(json!({ "erased": rows, "shuffled": shuffled(), "record": document }));
     output.result(&value, || format!("erased {}\n{}", of(rows), made.text()))?;
     match record {
         Some(file) => file.private().write(format!("{document:#}\n").as_bytes()),
         None => Ok(()),
+    }
+}
+
+/// The part of an erasure that shuffles transactions again.
+fn text_of_shuffle(cost: &Erasure) -> String {
+    match cost.shuffled {
+        0 => String::new(),
+        shuffled => format!(
+            "  {} of these bytes are {} that must be shuffled again: too many of those shuffled with them are erased\n",
+            bytes(cost.shuffled_bytes),
+            of(shuffled)
+        ),
     }
 }
 

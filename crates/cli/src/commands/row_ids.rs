@@ -18,7 +18,10 @@ const SHOWN: usize = 20;
 pub struct Arguments {
     #[command(flatten)]
     uploaded: UploadedArguments,
-    /// Write slots and ids to this file, as CSV, readable by you only.
+    /// Show in which slot each row is stored, too. A choice of rows by their slots is not random.
+    #[arg(long)]
+    slots: bool,
+    /// Write the ids, with --slots the slots, too, to this file, as CSV, readable by you only.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -46,18 +49,33 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let rows = rows?.into_inner();
     if let Some(file) = out {
         let quoted = |id: &str| format!("\"{}\"", id.replace('"', "\"\""));
-        let lines = rows
-            .iter()
-            .map(|row| format!("{},{}\n", row.slot, quoted(&row.id)));
-        let csv: String = ["slot,id\n".to_owned()].into_iter().chain(lines).collect();
+        let line = |row: &StoredRow| {
+            if arguments.slots {
+                format!("{},{}\n", quoted(&row.id), row.slot)
+            } else {
+                format!("{}\n", quoted(&row.id))
+            }
+        };
+        let header = if arguments.slots { "id,slot\n" } else { "id\n" };
+        let csv: String = [header.to_owned()]
+            .into_iter()
+            .chain(rows.iter().map(line))
+            .collect();
         file.private().write(csv.as_bytes())?;
     }
     let repeated = repeated(&rows);
+    let row = |row: &StoredRow| {
+        if arguments.slots {
+            json!({ "id": row.id, "slot": row.slot })
+        } else {
+            json!({ "id": row.id })
+        }
+    };
     let value = json!({
         "directory": arguments.uploaded.directory,
         "answers": "verified",
         "repeated": repeated,
-        "rows": rows.iter().map(|row| json!({ "slot": row.slot, "id": row.id })).collect::<Vec<_>>(),
+        "rows": rows.iter().map(row).collect::<Vec<_>>(),
     });
     output.result(&value, || text(&rows, repeated, arguments))
 }
@@ -80,7 +98,12 @@ fn text(rows: &[StoredRow], repeated: usize, arguments: &Arguments) -> String {
         );
     }
     for row in rows.iter().take(SHOWN) {
-        let _ = writeln!(text, "  slot {:>9}  {}", row.slot, escaped(&row.id));
+        let id = escaped(&row.id);
+        let _ = if arguments.slots {
+            writeln!(text, "  slot {:>9}  {id}", row.slot)
+        } else {
+            writeln!(text, "  {id}")
+        };
     }
     if rows.len() > SHOWN && arguments.out.is_none() {
         let more = rows.len() - SHOWN;

@@ -249,6 +249,50 @@ fn an_erased_row_is_in_no_byte_that_is_left() {
     mines(&owner, &[&ROWS[4..], &ROWS[..2]].concat(), "oboro.key");
 }
 
+/// The rows in the first slots of a large append are a sample of it. Nearly all of them are erased.
+#[test]
+fn rows_that_are_erased_by_slot_leave_right_supports() {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    let table = |rows: &mut dyn Iterator<Item = usize>| -> String {
+        let row = |row| format!("row {row},1,{},{}\n", u8::from(row % 50 > 0), row % 2);
+        let rows: String = rows.map(row).collect();
+        format!("id,bread,milk,tea\n{rows}")
+    };
+    owner.write("rows.csv", table(&mut (0..10)));
+    owner.write("more.csv", table(&mut (10_000..100_000)));
+    owner.json("encrypt rows.csv --row-ids id --max-len 2");
+    owner.json("encrypt more.csv --append-to rows.oboro");
+    owner.json("upload rows.oboro");
+    let rows = owner.json("row-ids rows.oboro --slots");
+    let mut rows: Vec<(u64, &str)> = (rows["rows"].as_array().unwrap().iter())
+        .map(|it| (it["slot"].as_u64().unwrap(), it["id"].as_str().unwrap()))
+        .collect();
+    rows.sort_unstable();
+    let erased: Vec<&str> = rows[10..][..34_000].iter().map(|it| it.1).collect();
+    owner.write("ids.txt", erased.join("\n"));
+    let would = owner.json("erase rows.oboro --row-ids-file ids.txt --dry-run");
+    assert_eq!(would["shuffled"]["transactions"], 56_000);
+    assert_eq!(would["shuffled"]["new_bytes"], would["new_bytes"]);
+    let text = owner.done("erase rows.oboro --row-ids-file ids.txt");
+    for part in [
+        "erasing 34000 transactions: ",
+        "are 56000 transactions that must be shuffled again",
+        "erased 34000 transactions\n",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    owner.json("upload rows.oboro");
+    let erased: std::collections::HashSet<&str> = erased.into_iter().collect();
+    let is_left = |row: &usize| !erased.contains(&*format!("row {row}"));
+    let mut left = (0..10).chain(10_000..100_000).filter(is_left);
+    owner.write("left.csv", table(&mut left));
+    let mined = owner.json("mine rows.oboro --min-support 1 --answers moments --verify left.csv");
+    assert_eq!(mined["matches_plaintext"], true);
+    assert_eq!(mined["answers"], "verified");
+}
+
 #[test]
 fn new_items_get_columns_when_everything_is_encrypted_again() {
     let (owner, operator) = (Home::with_key(), Home::new());

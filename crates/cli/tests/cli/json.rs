@@ -144,7 +144,9 @@ fn every_command_prints_one_value() {
     owner.json("upload named.oboro");
     let rows = owner.json("row-ids named.oboro");
     has_fields(&rows, &["directory", "answers", "repeated", "rows"]);
-    has_fields(&rows["rows"][1], &["slot", "id"]);
+    has_fields(&rows["rows"][1], &["id"]);
+    let rows = owner.json("row-ids named.oboro --slots");
+    has_fields(&rows["rows"][1], &["id", "slot"]);
     let pairs = owner.json("pairs named.oboro --with tea");
     let counted = [
         "directory",
@@ -275,7 +277,9 @@ fn every_command_prints_one_value() {
     owner.write("ids.csv", "id,a,b\n1,1,1\n2,0,1\n");
     owner.json("encrypt ids.csv --row-ids id");
     let erased = owner.json("erase ids.oboro --row-id 2");
-    has_fields(&erased, &[&made[..], &["erased", "record"]].concat());
+    let fields = [&made[..], &["erased", "shuffled", "record"]].concat();
+    has_fields(&erased, &fields);
+    has_fields(&erased["shuffled"], &["transactions", "new_bytes"]);
     let scrubbed = [
         "datasets",
         "segments",

@@ -914,15 +914,18 @@ fn row_ids_are_sealed_and_come_back() {
     owner.json("encrypt rows.csv --row-ids id --max-len 2");
     owner.json("upload rows.oboro");
     let ids = || -> Vec<(u64, String)> {
-        let rows = owner.json("row-ids rows.oboro");
+        let rows = owner.json("row-ids rows.oboro --slots");
         let rows = rows["rows"].as_array().unwrap().iter();
-        rows.map(|it| {
+        let slot_and_id = rows.map(|it| {
             (
                 it["slot"].as_u64().unwrap(),
                 it["id"].as_str().unwrap().to_owned(),
             )
-        })
-        .collect()
+        });
+        let mut rows: Vec<_> = slot_and_id.collect();
+        assert!(rows.is_sorted_by_key(|it| it.1.clone()));
+        rows.sort_unstable();
+        rows
     };
     let expected = |numbers: std::ops::Range<usize>| -> Vec<String> {
         let mut all: Vec<_> = numbers.map(|it| format!("patient {it}")).collect();
@@ -954,10 +957,11 @@ fn row_ids_are_sealed_and_come_back() {
     assert!(both[5_000..].iter().map(|(slot, _)| *slot).eq(8_192..8_292));
     assert_eq!(sorted(&both), expected(0..5_100));
     let text = owner.done("row-ids rows.oboro --out ids.txt");
-    assert!(
-        text.starts_with("5100 rows\n  slot         0  patient "),
-        "{text}"
-    );
+    let sorted_text = "5100 rows\n  patient 0\n  patient 1\n  patient 10\n";
+    assert!(text.starts_with(sorted_text), "{text}");
+    let text = owner.done("row-ids rows.oboro --slots");
+    let is_shown = text.contains("  patient 0\n") && text.contains("\n  slot ");
+    assert!(is_shown, "{text}");
     assert_eq!(
         String::from_utf8(owner.read("ids.txt"))
             .unwrap()
@@ -1068,11 +1072,14 @@ fn every_form_with_columns_may_have_row_ids() {
         let rows = owner.json(&format!("row-ids {name}.oboro --out {name}.ids"));
         let rows = rows["rows"].as_array().unwrap().iter();
         let mut found: Vec<_> = rows.map(|it| it["id"].as_str().unwrap()).collect();
-        let written: String = (found.iter().enumerate())
-            .map(|(slot, id)| format!("{slot},\"{}\"\n", id.replace('"', "\"\"")))
+        let written: String = (found.iter())
+            .map(|id| format!("\"{}\"\n", id.replace('"', "\"\"")))
             .collect();
         let file = String::from_utf8(owner.read(&format!("{name}.ids"))).unwrap();
-        assert_eq!(file, format!("slot,id\n{written}"));
+        assert_eq!(file, format!("id\n{written}"));
+        owner.json(&format!("row-ids {name}.oboro --slots --out {name}.slots"));
+        let file = String::from_utf8(owner.read(&format!("{name}.slots"))).unwrap();
+        assert!(file.starts_with("id,slot\n"), "{file}");
         let mode = std::fs::metadata(owner.path(&format!("{name}.ids"))).unwrap();
         assert_eq!(mode.permissions().mode() & 0o777, 0o600);
         found.sort_unstable();

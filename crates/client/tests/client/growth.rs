@@ -10,9 +10,10 @@ use oboro_client::{Answers, ClientError, Connection, Mining, forget_kept, upload
 use oboro_faults::{Image, scratch};
 use oboro_format::{Digest, ErrorClass, RecoveryHead};
 use oboro_mining::{
-    AprioriError, AprioriOptions, Dataset, DatasetError, MinSupport, NewItems, Shuffled, Target,
-    Transactions, eclat,
+    AprioriError, AprioriOptions, Dataset, DatasetError, FoundRow, MinSupport, NewItems, Shuffled,
+    Target, Transactions, eclat,
 };
+use oboro_ring::Blocks;
 use oboro_rlwe::{MasterKey, SecretGeneration};
 use oboro_server::{GenomeOptions, Limits, Local, Options, Policy};
 use rand::rngs::StdRng;
@@ -26,6 +27,8 @@ use tempfile::TempDir;
 
 /// Sequences in `.ci/run`; `make test-growth` has a hundred times as many.
 const SEQUENCES: u64 = 100;
+/// Sequences with a stratum that has a sample, for each hundred others.
+const LARGE_SEQUENCES: u64 = 4;
 /// Steps of each.
 const STEPS: usize = 14;
 /// Items of the first encryption; each later one is new in some append.
@@ -270,7 +273,7 @@ impl World {
     }
 
     fn step(&mut self) {
-        match self.rng.random_range(0..15) {
+        match self.rng.random_range(0..17) {
             0..3 => {
                 let rows = self.new_rows(3);
                 let absorbs = [None, Some(false), Some(true)][self.rng.random_range(0..3)];
@@ -291,6 +294,7 @@ impl World {
                 }
             }
             14 => self.recover(),
+            15 | 16 => self.erase_by_slot(),
             3 if self.items < ITEMS + 2 && self.rng.random() => {
                 let mut rows = self.new_rows(2);
                 for row in rows.values_mut() {
@@ -347,6 +351,48 @@ impl World {
         let count = self.rng.random_range(1..3);
         let gone: BTreeSet<String> = ids.sample(&mut self.rng, count).cloned().collect();
         self.erase_rows(&gone);
+    }
+
+    /// Erases rows by their slots: of a stratum, of its sample, of none of its sample, or of a segment; all of them or
+    /// those with an item, as many as a number says.
+    fn erase_by_slot(&mut self) {
+        if !self.has_segments {
+            return;
+        }
+        let dataset = self.dataset();
+        let strata = strata(&dataset);
+        let (all, sample) = *strata.choose(&mut self.rng).unwrap();
+        let segment = dataset.manifest().segments.choose(&mut self.rng).unwrap();
+        let blocks = match (self.rng.random_range(0..4), sample) {
+            (0, _) => all,
+            (1, Some(sample)) => sample,
+            (2, Some(sample)) => Blocks::from(sample.end..all.end),
+            _ => segment.range(),
+        };
+        let item = self.rng.random_bool(0.5).then_some(0);
+        let of_item = |it: &FoundRow| item.is_none_or(|item| self.rows[&it.id].contains(&item));
+        let found = rows_in(&dataset, blocks);
+        let most = found.len() >> self.rng.random_range(0..8);
+        let chosen = found.into_iter().filter(of_item).take(most);
+        let gone: BTreeSet<String> = chosen.map(|it| it.id).collect();
+        self.erase_rows(&gone);
+    }
+
+    /// Appends so many rows, of which nearly all have the first two items.
+    fn grow(&mut self, count: usize) {
+        let row = |rng: &mut StdRng| {
+            let shares = [1.0, 0.97, 0.5, 0.1].into_iter().enumerate();
+            let items = shares.filter(|&(_, share)| rng.random_bool(share));
+            items.map(|(item, _)| item).collect()
+        };
+        let rows: Rows = (0..count)
+            .map(|number| (format!("b{number:06}"), row(&mut self.rng)))
+            .collect();
+        let append = |it: &Dataset, progress: Progress<'_>| {
+            it.append(shuffled(&rows), NewItems::Refuse, two(), progress)
+        };
+        while !self.change(false, append) {}
+        self.rows.extend(rows);
     }
 
     /// Erases what is left of an append.
@@ -424,15 +470,16 @@ impl World {
         }
     }
 
-    /// Asks for all itemsets; what is answered is right.
     fn ask(&mut self) {
+        let answers = [Answers::Cells, Answers::Moments, Answers::Auto];
+        let chosen = self.rng.random_range(0..3);
+        self.ask_for(answers[chosen]);
+    }
+
+    /// Asks for all itemsets; what is answered is right.
+    fn ask_for(&mut self, answers: Answers) {
         let dataset = self.dataset();
         let connection = self.connect();
-        let answers = match self.rng.random_range(0..3) {
-            0 => Answers::Cells,
-            1 => Answers::Moments,
-            _ => Answers::Auto,
-        };
         let options =
             AprioriOptions::new(MinSupport::Count(1)).with_max_len(std::num::NonZeroUsize::new(3));
         let mined = Mining::new(&dataset, NAME, two())
@@ -466,6 +513,26 @@ impl World {
     }
 }
 
+/// The blocks of each stratum, and of its sample if it has one.
+fn strata(dataset: &Dataset) -> Vec<(Blocks, Option<Blocks>)> {
+    let strata = dataset.record().strata(dataset.manifest()).unwrap();
+    let mut ranges = strata.ranges().iter().copied();
+    let blocks = strata.strata().iter().map(|it| {
+        let all = ranges.next().unwrap();
+        (all, it.sample_blocks().and_then(|_| ranges.next()))
+    });
+    blocks.collect()
+}
+
+/// The rows in some blocks, by slot.
+fn rows_in(dataset: &Dataset, blocks: Blocks) -> Vec<FoundRow> {
+    let degree = dataset.manifest().parameters.degree() as u64;
+    let slots = blocks.start * degree..blocks.end * degree;
+    let mut rows = dataset.own_row_ids(two()).unwrap();
+    rows.retain(|it| slots.contains(&it.slot));
+    rows
+}
+
 fn start(data: &Path) -> Local {
     Local::start(Options {
         data: data.into(),
@@ -491,14 +558,52 @@ fn replace(directory: &Path, image: &Image) {
     image.write(directory);
 }
 
+/// The sample of a large append is erased by its slots: at first a part of it, then so much that the window would be too
+/// wide and that the nearest number with the right residue is another one.
+#[test]
+fn whole_samples_are_erased_and_supports_stay_right() {
+    let mut world = World::new(0);
+    world.grow(90_000);
+    for (count, is_shuffled) in [(10_000, false), (24_000, true)] {
+        let dataset = world.dataset();
+        let sample = strata(&dataset).into_iter().find_map(|it| it.1);
+        let chosen = rows_in(&dataset, sample.unwrap());
+        let chosen = &chosen[..count];
+        let slots: BTreeSet<u64> = chosen.iter().map(|it| it.slot).collect();
+        let cost = dataset.erasure(&slots).unwrap();
+        assert_eq!(cost.shuffled > 0, is_shuffled, "{cost:?}");
+        let after = dataset.erase(&slots, two(), &go_on).unwrap();
+        let new = after.manifest().segments_beyond(dataset.manifest());
+        let new = new
+            .into_iter()
+            .map(|it| after.manifest().segments[it as usize].bytes);
+        assert_eq!(new.sum::<u64>(), cost.new_bytes);
+        world.seeds.see(&after);
+        world.generations.see(&after);
+        for row in chosen {
+            world.rows.remove(&row.id);
+        }
+        world.upload();
+        for answers in [Answers::Moments, Answers::Cells] {
+            world.ask_for(answers);
+        }
+    }
+    assert_eq!(world.answered, 4);
+}
+
 #[test]
 fn random_histories_agree_with_a_model_in_plaintext() {
     let sequences = std::env::var("OBORO_SEQUENCES").ok();
     let sequences = sequences.map_or(SEQUENCES, |it| it.parse().expect("it is a number"));
+    let large = (sequences * LARGE_SEQUENCES).div_ceil(100);
     let mut answered = 0;
     for seed in 0..sequences {
         let outcome = std::panic::catch_unwind(|| {
             let mut world = World::new(seed);
+            if seed < large {
+                let count = world.rng.random_range(82_000..120_000);
+                world.grow(count);
+            }
             for _ in 0..STEPS {
                 world.step();
             }

@@ -8,6 +8,7 @@ use crate::rewrite::gather::{gather, push_words, shuffled};
 use crate::shuffled::Shuffled;
 use oboro_format::{BLOCKS_PER_SEGMENT, SegmentEntry};
 use oboro_ring::Column;
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
@@ -126,7 +127,7 @@ impl Dataset {
         let mut new = Rewriting::begin(self, self.key.clone(), needed, threads, progress, total)?;
         new.record.absorbs = rows.absorbs().unwrap_or(new.record.absorbs);
         let absorbed: Vec<usize> = absorption.strata.clone().collect();
-        let mut gathered = gather(self, &absorbed, transactions, threads)?;
+        let mut gathered = gather(self, &absorbed, transactions, &BTreeSet::new(), threads)?;
         let segment = degree * BLOCKS_PER_SEGMENT as usize;
         let go_on = || new.go_on();
         rows.each_part(segment, go_on, |part| {
@@ -167,6 +168,7 @@ mod tests {
                 blocks: (rows + absorbed).div_ceil(10),
                 transactions: rows + absorbed,
                 erased: 0,
+                erased_in_sample: 0,
                 secret_generation: SecretGeneration::default(),
                 ranges: Vec::new(),
             });

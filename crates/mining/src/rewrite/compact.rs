@@ -106,32 +106,18 @@ impl Dataset {
         let needed = compaction.bytes_after;
         let mut new = Rewriting::begin(self, self.key.clone(), needed, threads, progress, total)?;
         let plan = self.plan_compaction(all)?;
-        let replaced = self.segments_of(&plan.taken);
-        let replaced: BTreeSet<u32> = replaced.map(|(_, entry)| entry.number).collect();
-        let segments = &mut new.manifest.segments;
-        segments.retain(|it| !replaced.contains(&it.number));
-        place(segments);
-        let words = new.degree() / 64;
+        new.remove_segments_of(&plan.taken);
         let mut supports = vec![0; self.record.supports.len()];
         let others = self.record.strata.iter().enumerate();
         let others = others.filter(|(it, _)| plan.taken.binary_search(it).is_err());
         let mut strata: Vec<NewStratum> = others.map(|it| NewStratum::kept(it.1)).collect();
-        let bounds = self.record.strata(self.manifest())?.bounds().clone();
-        for (group, after) in plan.groups.iter().zip(&plan.after) {
-            let transactions = usize::try_from(group.transactions).unwrap_or(usize::MAX);
-            let rows = gather(self, &group.strata, transactions, threads)?;
-            let rows = shuffled(rows, transactions, threads)?;
-            for (support, bits) in supports.iter_mut().zip(&rows) {
-                *support += count_ones(bits);
+        for group in &plan.groups {
+            let (shuffled, theirs) =
+                new.shuffle(&group.strata, group.transactions, &BTreeSet::new())?;
+            strata.extend(shuffled);
+            for (support, more) in supports.iter_mut().zip(theirs) {
+                *support += more;
             }
-            let blocks: u64 = after.iter().map(|it| it.blocks).sum();
-            let words = blocks as usize * words;
-            let bits: Vec<&[u64]> = rows.iter().map(|it| &it[..words]).collect();
-            let generation = new.fresh_secrets(&bits)?;
-            let first_block = new.manifest.block_count();
-            let entries = new.encrypt(&bits, first_block, generation)?;
-            new.manifest.segments.extend(entries);
-            strata.extend(NewStratum::of(&bounds, group.transactions, generation)?);
         }
         if compaction.sorts && supports != self.record.supports {
             let what = "supports are not those of its cells";
@@ -154,22 +140,7 @@ impl Dataset {
         let most = bounds.most_blocks();
         let is_small = |it: &StratumRecord| it.present().div_ceil(degree) <= most / 2;
         let taken = self.record.strata.iter().map(|it| all || is_small(it));
-        let mut taken: Vec<bool> = taken.collect();
-        let blocks = self.strata_blocks();
-        loop {
-            let before = taken.clone();
-            for entry in &self.manifest().segments {
-                let shares = |it: &Blocks| !it.intersection(entry.range()).is_empty();
-                let sharing = || (0..blocks.len()).filter(|&it| shares(&blocks[it]));
-                if sharing().any(|it| taken[it]) {
-                    sharing().for_each(|it| taken[it] = true);
-                }
-            }
-            if taken == before {
-                break;
-            }
-        }
-        let taken: Vec<usize> = (0..blocks.len()).filter(|&it| taken[it]).collect();
+        let taken = self.with_sharing(taken.collect());
         let mut groups: Vec<Group> = Vec::new();
         for &stratum in &taken {
             let transactions = self.record.strata[stratum].present();
@@ -197,6 +168,25 @@ impl Dataset {
         })
     }
 
+    /// The strata that are taken, and those that share a segment with one of them.
+    pub(super) fn with_sharing(&self, mut taken: Vec<bool>) -> Vec<usize> {
+        let blocks = self.strata_blocks();
+        loop {
+            let before = taken.clone();
+            for entry in &self.manifest().segments {
+                let shares = |it: &Blocks| !it.intersection(entry.range()).is_empty();
+                let sharing = || (0..blocks.len()).filter(|&it| shares(&blocks[it]));
+                if sharing().any(|it| taken[it]) {
+                    sharing().for_each(|it| taken[it] = true);
+                }
+            }
+            if taken == before {
+                break;
+            }
+        }
+        (0..blocks.len()).filter(|&it| taken[it]).collect()
+    }
+
     /// The segments of these strata, with their indices.
     pub(super) fn segments_of(
         &self,
@@ -209,6 +199,44 @@ impl Dataset {
             let mut here = blocks.iter();
             here.any(|it| !it.intersection(entry.range()).is_empty())
         })
+    }
+}
+
+impl Rewriting<'_> {
+    /// Removes the segments of these strata of the version before, and moves the others up.
+    pub(super) fn remove_segments_of(&mut self, strata: &[usize]) {
+        let removed: BTreeSet<u64> = self
+            .old
+            .segments_of(strata)
+            .map(|(_, entry)| entry.first_block)
+            .collect();
+        let segments = &mut self.manifest.segments;
+        segments.retain(|it| !removed.contains(&it.first_block));
+        place(segments);
+    }
+
+    /// Encrypts the transactions of these strata but those in `erased` slots, which leaves so many, in random order behind
+    /// the present segments. Returns their new strata, and for each item its support in them.
+    pub(super) fn shuffle(
+        &mut self,
+        strata: &[usize],
+        transactions: u64,
+        erased: &BTreeSet<u64>,
+    ) -> Result<(Vec<NewStratum>, Vec<u64>), DatasetError> {
+        let count = usize::try_from(transactions).unwrap_or(usize::MAX);
+        let rows = gather(self.old, strata, count, erased, self.threads)?;
+        let rows = shuffled(rows, count, self.threads)?;
+        let items = &rows[..self.manifest.columns as usize];
+        let supports = items.iter().map(|bits| count_ones(bits)).collect();
+        let degree = self.degree();
+        let words = count.div_ceil(degree) * degree / 64;
+        let bits: Vec<&[u64]> = rows.iter().map(|it| &it[..words]).collect();
+        let generation = self.fresh_secrets(&bits)?;
+        let entries = self.encrypt(&bits, self.manifest.block_count(), generation)?;
+        self.manifest.segments.extend(entries);
+        let old = self.old.record.strata(self.old.manifest())?;
+        let new = NewStratum::of(old.bounds(), transactions, generation)?;
+        Ok((new, supports))
     }
 }
 

@@ -1,9 +1,10 @@
 //! Erasure: transactions, found by their row ids, become empty in their places.
 
 use super::Rewriting;
-use crate::dataset::{Dataset, DatasetError, Progress};
+use super::gather::empty;
+use crate::dataset::{Dataset, DatasetError, Progress, stored_bytes};
 use crate::ranges::{Change, NewStratum};
-use crate::record::{RecordError, StratumRecord};
+use crate::record::{Erased, RecordError, StratumRecord};
 use crate::shuffled::unpack_row_ids;
 use oboro_format::SegmentEntry;
 use oboro_ring::{Blocks, Column};
@@ -67,6 +68,31 @@ fn is_date(text: &[u8]) -> bool {
         && number(&text[..4]).is_some()
         && number(&text[5..7]).is_some_and(|it| (1..=12).contains(&it))
         && number(&text[8..]).is_some_and(|it| (1..=31).contains(&it))
+}
+
+/// What an erasure takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Erasure {
+    /// The transactions that are erased.
+    pub transactions: u64,
+    /// The bytes of new segments, which are to be uploaded.
+    pub new_bytes: u64,
+    /// The transactions that are shuffled again, because too many others of their strata are erased.
+    pub shuffled: u64,
+    /// The bytes of their new segments.
+    pub shuffled_bytes: u64,
+}
+
+/// What becomes of strata and segments in an erasure.
+struct Plan {
+    /// For each stratum how many transactions it loses.
+    erased: Vec<Erased>,
+    /// The strata that are shuffled again, ascending.
+    shuffled: Vec<usize>,
+    /// The segments of these that have erased rows, with their indices.
+    moved: Vec<(u32, SegmentEntry)>,
+    /// The segments of others that have erased rows.
+    replaced: Vec<(u32, SegmentEntry)>,
 }
 
 impl Dataset {
@@ -133,15 +159,69 @@ impl Dataset {
         Ok(slots)
     }
 
-    /// The bytes of the segments that an erasure of these slots replaces by as many.
-    pub fn erased_bytes(&self, slots: &BTreeSet<u64>) -> u64 {
-        let segments = self.manifest().segments.iter();
-        let changed = segments.filter(|it| slots.range(self.slots_of(it)).next().is_some());
-        changed.map(|it| it.bytes).sum()
+    /// What erasing these slots takes, all of which must have transactions.
+    ///
+    /// # Errors
+    /// None for a dataset that was opened.
+    pub fn erasure(&self, slots: &BTreeSet<u64>) -> Result<Erasure, DatasetError> {
+        let plan = self.plan_erasure(slots)?;
+        let manifest = self.manifest();
+        let replaced = plan.replaced.iter().map(|it| it.1.bytes).sum::<u64>();
+        let left = plan.shuffled.iter().map(|&place| {
+            let erased = plan.erased[place].all;
+            self.record.strata[place].present().saturating_sub(erased)
+        });
+        let bytes = |transactions| {
+            let (columns, ids) = (manifest.columns, manifest.row_id_bytes);
+            stored_bytes(&manifest.parameters, columns, ids, transactions)
+        };
+        let shuffled_bytes = left.clone().map(bytes).sum::<Result<u64, _>>()?;
+        Ok(Erasure {
+            transactions: slots.len() as u64,
+            new_bytes: replaced + shuffled_bytes,
+            shuffled: left.sum(),
+            shuffled_bytes,
+        })
+    }
+
+    fn plan_erasure(&self, slots: &BTreeSet<u64>) -> Result<Plan, DatasetError> {
+        let places = Places::of(self)?;
+        let mut erased = vec![Erased::default(); places.strata.len()];
+        for &slot in slots {
+            let block = slot / self.manifest().parameters.degree() as u64;
+            if block < self.manifest().block_count() {
+                places.count(&mut erased, block, 1);
+            }
+        }
+        let strata = self.record.strata(self.manifest())?;
+        let is_shuffled = |(record, erased): (&StratumRecord, &Erased)| {
+            !strata
+                .bounds()
+                .are_readable(&record.without(*erased).extent())
+        };
+        let taken = self.record.strata.iter().zip(&erased);
+        let taken: Vec<bool> = taken.map(is_shuffled).collect();
+        let shuffled = if taken.contains(&true) {
+            self.with_sharing(taken)
+        } else {
+            Vec::new()
+        };
+        let segments = (0..).zip(self.manifest().segments.iter().copied());
+        let changed: Vec<(u32, SegmentEntry)> = segments
+            .filter(|(_, it)| slots.range(self.slots_of(it)).next().is_some())
+            .collect();
+        let is_moved = |it: &SegmentEntry| shuffled.contains(&places.stratum_of(it.first_block));
+        let (moved, replaced) = changed.into_iter().partition(|(_, it)| is_moved(it));
+        Ok(Plan {
+            erased,
+            shuffled,
+            moved,
+            replaced,
+        })
     }
 
     /// Empties these slots: returns the new version, in which their transactions are in no cell, no sum and no support.
-    /// Slots that are empty already change nothing.
+    /// Slots that are empty already change nothing. Strata whose totals could not be read any more are shuffled again.
     ///
     /// # Errors
     /// No slot that has a transaction, or all of them; segments that are missing or damaged, too little disk space, an
@@ -153,97 +233,228 @@ impl Dataset {
         progress: Progress<'_>,
     ) -> Result<Self, DatasetError> {
         let manifest = self.manifest();
-        let segments = (0..).zip(manifest.segments.iter().copied());
-        let changed: Vec<(u32, SegmentEntry)> = segments
-            .filter(|(_, it)| slots.range(self.slots_of(it)).next().is_some())
-            .collect();
-        let blocks: u64 = changed.iter().map(|it| u64::from(it.1.blocks)).sum();
+        let (plan, cost) = (self.plan_erasure(slots)?, self.erasure(slots)?);
+        let degree = manifest.parameters.degree() as u64;
+        let places = Places::of(self)?;
+        let replaced = plan.replaced.iter().map(|it| u64::from(it.1.blocks));
+        let shuffled = plan.shuffled.iter().map(|&place| {
+            let left = self.record.strata[place].present();
+            left.saturating_sub(plan.erased[place].all).div_ceil(degree)
+        });
+        let blocks: u64 = replaced.chain(shuffled).sum();
         let total = blocks * u64::from(manifest.columns);
-        let needed = self.erased_bytes(slots);
+        let needed = cost.new_bytes;
         let mut new = Rewriting::begin(self, self.key.clone(), needed, threads, progress, total)?;
         let mut supports = self.record.supports.clone();
-        // Of each stratum: all that are erased, and those in its sample.
-        let mut erased: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+        let mut erased = vec![Erased::default(); places.strata.len()];
         let columns: Vec<Column> = Column::first(manifest.sealed_columns()).collect();
-        let strata: Vec<Blocks> = self.strata_blocks();
-        let samples = self.record.strata(manifest)?;
-        let samples: Vec<Option<u64>> = samples
-            .strata()
-            .iter()
-            .map(Stratum::sample_blocks)
-            .collect();
-        let stratum_of = |block: u64| {
-            let found = strata.iter().position(|it| it.numbers().contains(&block));
-            found.expect("strata have all blocks")
-        };
-        let degree = new.degree() as u64;
-        for (index, entry) in &changed {
-            let first = entry.first_block * degree;
+        let changed = plan.moved.iter().map(|it| (it, false));
+        for ((index, entry), is_replaced) in
+            changed.chain(plan.replaced.iter().map(|it| (it, true)))
+        {
             let mut bits = self.cells(*index, &columns, threads)?;
-            let mut gone: BTreeMap<usize, u64> = BTreeMap::new();
-            for &slot in slots.range(self.slots_of(entry)) {
-                *gone.entry((slot - first) as usize / 64).or_default() |= 1 << (slot % 64);
-            }
-            for (&word, &gone) in &gone {
-                let mut there = 0;
-                for (column, bits) in bits.iter_mut().enumerate() {
-                    let cleared = bits[word] & gone;
-                    bits[word] ^= cleared;
-                    there |= cleared;
+            let mut emptied: BTreeMap<usize, u64> = BTreeMap::new();
+            empty(
+                &mut bits,
+                self.slots_of(entry),
+                slots,
+                |column, word, bits| {
                     if let Some(support) = supports.get_mut(column) {
-                        *support -= u64::from(cleared.count_ones());
+                        *support -= u64::from(bits.count_ones());
                     }
-                }
+                    *emptied.entry(word).or_default() |= bits;
+                },
+            );
+            for (word, bits) in emptied {
                 let block = entry.first_block + 64 * word as u64 / degree;
-                let place = stratum_of(block);
-                let rows = u64::from(there.count_ones());
-                let (all, in_sample) = erased.entry(place).or_default();
-                *all += rows;
-                if samples[place].is_some_and(|it| block < strata[place].start + it) {
-                    *in_sample += rows;
-                }
+                places.count(&mut erased, block, bits.count_ones().into());
             }
-            let stratum = &self.record.strata[stratum_of(entry.first_block)];
-            let bits: Vec<&[u64]> = bits.iter().map(|it| &it[..]).collect();
-            let entries = new.encrypt(&bits, entry.first_block, stratum.secret_generation)?;
-            new.manifest.segments[*index as usize] = entries[0];
+            if is_replaced {
+                let stratum = &self.record.strata[places.stratum_of(entry.first_block)];
+                let bits: Vec<&[u64]> = bits.iter().map(|it| &it[..]).collect();
+                let entries = new.encrypt(&bits, entry.first_block, stratum.secret_generation)?;
+                new.manifest.segments[*index as usize] = entries[0];
+            }
         }
-        let present: u64 = erased.values().map(|it| it.0).sum();
+        let present: u64 = erased.iter().map(|it| it.all).sum();
         if present == 0 {
             return Err(DatasetError::NothingToErase);
         }
         if present >= self.record.transactions {
             return Err(DatasetError::EverythingErased);
         }
-        let changed: Vec<Blocks> = changed.iter().map(|it| it.1.range()).collect();
-        let stratum = |(place, it): (usize, &StratumRecord)| {
-            let here = strata[place];
-            let left: u64 = changed.iter().map(|it| it.intersection(here).len()).sum();
-            let (all, in_sample) = erased.get(&place).copied().unwrap_or_default();
-            NewStratum {
-                record: StratumRecord {
-                    erased: it.erased + all,
-                    erased_in_sample: it.erased_in_sample + in_sample,
-                    ..it.clone()
-                },
-                change: match left {
-                    0 => Change::Kept,
-                    // It is summed anew.
-                    all if all == here.len() => Change::New,
-                    _ => Change::Replaced,
-                },
+        new.remove_segments_of(&plan.shuffled);
+        let changed: Vec<Blocks> = plan.replaced.iter().map(|it| it.1.range()).collect();
+        let all = self.record.strata.iter().zip(&erased).enumerate();
+        let others = all.filter(|(place, _)| !plan.shuffled.contains(place));
+        let mut strata: Vec<NewStratum> = others
+            .map(|(place, (record, erased))| {
+                let here = places.strata[place];
+                let left: u64 = changed.iter().map(|it| it.intersection(here).len()).sum();
+                NewStratum {
+                    record: record.without(*erased),
+                    change: match left {
+                        0 => Change::Kept,
+                        // It is summed anew.
+                        all if all == here.len() => Change::New,
+                        _ => Change::Replaced(here.start),
+                    },
+                }
+            })
+            .collect();
+        for &place in &plan.shuffled {
+            let left = self.record.strata[place].without(erased[place]).present();
+            if left > 0 {
+                strata.extend(new.shuffle(&[place], left, slots)?.0);
             }
-        };
-        let strata = self.record.strata.iter().enumerate().map(stratum).collect();
-        let left = self.record.transactions - present;
-        let items = self.record.items().after_erasure(supports, left);
+        }
+        let items = self.record.items();
+        let items = items.after_erasure(supports, self.record.transactions - present);
         new.finish(strata, &self.record.column_order()?, items)
     }
 
     /// The slots of a segment, counted over all blocks.
-    fn slots_of(&self, entry: &SegmentEntry) -> Range<u64> {
+    pub(super) fn slots_of(&self, entry: &SegmentEntry) -> Range<u64> {
         let degree = self.manifest().parameters.degree() as u64;
         let blocks = entry.range();
         blocks.start * degree..blocks.end * degree
+    }
+}
+
+/// The blocks of strata and of their samples.
+struct Places {
+    strata: Vec<Blocks>,
+    /// For each stratum the blocks of its sample, if it has one.
+    samples: Vec<Option<Blocks>>,
+}
+
+impl Places {
+    fn of(dataset: &Dataset) -> Result<Self, DatasetError> {
+        let strata = dataset.strata_blocks();
+        let record = dataset.record.strata(dataset.manifest())?;
+        let sample = |(blocks, stratum): (&Blocks, &Stratum)| {
+            let sample = stratum.sample_blocks()?;
+            Some(Blocks::from_start(blocks.start, sample))
+        };
+        let samples = strata.iter().zip(record.strata()).map(sample).collect();
+        Ok(Self { strata, samples })
+    }
+
+    fn stratum_of(&self, block: u64) -> usize {
+        self.strata.partition_point(|it| it.end <= block)
+    }
+
+    /// Counts erased rows of a block.
+    fn count(&self, erased: &mut [Erased], block: u64, rows: u64) {
+        let place = self.stratum_of(block);
+        erased[place].all += rows;
+        if self.samples[place].is_some_and(|it| it.numbers().contains(&block)) {
+            erased[place].in_sample += rows;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::{NewItems, Target};
+    use crate::shuffled::Shuffled;
+    use crate::transactions::Transactions;
+    use oboro_ring::Limb;
+    use oboro_rlwe::MasterKey;
+    use std::ops::ControlFlow;
+
+    fn go_on(_: u64, _: u64) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    /// Transactions with bread, of which all but each fiftieth have milk, too.
+    fn rows(count: u32) -> Shuffled {
+        let names = ["bread", "milk"].map(str::to_owned).to_vec();
+        let baskets = (0..count).map(|row| 0..=u32::from(row % 50 > 0));
+        Shuffled::of(Transactions::from_baskets(names, baskets).unwrap())
+    }
+
+    /// The support of both items, counted in the ciphertext as a server does, verified and read with what is kept.
+    fn support_of_both(dataset: &Dataset) -> u64 {
+        let manifest = dataset.manifest();
+        let parameters = &manifest.parameters;
+        let strata = dataset.record().strata(manifest).unwrap();
+        let limbs = strata.bounds().limbs(2).unwrap();
+        let mut sums = vec![vec![vec![0]; limbs]; strata.ranges().len()];
+        for (index, entry) in (0..).zip(&manifest.segments) {
+            let segment = dataset.bundle().open_segment(index).unwrap();
+            for limb in Limb::first(limbs) {
+                let q = u64::from(parameters.limb_moduli()[limb].value());
+                let mut readers = [Column(0), Column(1)]
+                    .map(|column| segment.panel_reader(limb, column).unwrap());
+                let mut block_of = [0, 1].map(|_| vec![0; parameters.degree()]);
+                for block in entry.range().numbers() {
+                    for (reader, residues) in readers.iter_mut().zip(&mut block_of) {
+                        reader.read(residues).unwrap();
+                    }
+                    let pairs = block_of[0].iter().zip(&block_of[1]);
+                    let products = pairs.map(|(&a, &b)| u64::from(a) * u64::from(b) % q);
+                    let product = products.sum::<u64>() % q;
+                    for (range, sums) in strata.ranges().iter().zip(&mut sums) {
+                        if range.numbers().contains(&block) {
+                            let sum: &mut u32 = &mut sums[limb][0];
+                            *sum = ((u64::from(*sum) + product) % q) as u32;
+                        }
+                    }
+                }
+            }
+        }
+        let reader = dataset.pair_reader().unwrap();
+        let verified = reader.verify_prefix(2, &sums).unwrap();
+        verified.supports().unwrap()[0]
+    }
+
+    /// The rows of a sample are erased by their slots: at first a part of them, then so many that the window would be too
+    /// wide, and that the nearest number with the right residue would be a wrong one.
+    #[test]
+    fn totals_are_right_whichever_slots_are_erased() {
+        let threads = NonZeroUsize::new(2).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let (key, target) = (
+            MasterKey::generate().unwrap(),
+            Target::Temporary(directory.path()),
+        );
+        let mut dataset = Dataset::create(rows(10), &key, target, 2, threads, &go_on).unwrap();
+        for more in [90_000, 300_000] {
+            let appended = dataset.append(rows(more), NewItems::Refuse, threads, &go_on);
+            dataset = appended.unwrap();
+        }
+        let parameters = &dataset.manifest().parameters;
+        assert_eq!(
+            (parameters.degree(), parameters.plaintext_modulus()),
+            (4096, 40_961)
+        );
+        // The sample of the second stratum begins with its second block, the third stratum with its 24th.
+        let (second, third) = (4096, 23 * 4096);
+        for (erased, shuffled) in [(0..10_000, 0), (10_000..34_000, 56_000)] {
+            let others = [erased.start / 10_000, third + erased.start];
+            let count = erased.end - erased.start + 2;
+            let slots = erased.map(|it| second + it).chain(others).collect();
+            let cost = dataset.erasure(&slots).unwrap();
+            assert_eq!((cost.transactions, cost.shuffled), (count, shuffled));
+            let after = dataset.erase(&slots, threads, &go_on).unwrap();
+            let left = dataset.record().transactions - count;
+            assert_eq!(after.record().transactions, left);
+            let segments = after.manifest().segments.iter();
+            let new = segments.filter(|it| it.number >= dataset.manifest().next_segment);
+            assert_eq!(new.map(|it| it.bytes).sum::<u64>(), cost.new_bytes);
+            after.bundle().verify().unwrap();
+            // Milk comes with bread.
+            let both = after.record().supports.iter().copied().min();
+            assert_eq!(support_of_both(&after), both.unwrap());
+            dataset = after;
+        }
+        let strata = dataset.record.strata.iter();
+        let counts = strata.map(|it| (it.blocks, it.transactions, it.erased, it.erased_in_sample));
+        assert_eq!(
+            counts.collect::<Vec<_>>(),
+            [(1, 10, 2, 0), (74, 300_000, 2, 2), (14, 56_000, 0, 0)]
+        );
     }
 }

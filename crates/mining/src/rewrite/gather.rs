@@ -4,15 +4,18 @@ use crate::dataset::{Dataset, DatasetError};
 use crate::record::RecordError;
 use crate::shuffled::{Bits, Cells, shuffle};
 use oboro_ring::Column;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use zeroize::Zeroizing;
 
-/// The rows of some strata of a dataset, for each column that has cells, with space for so many transactions.
+/// The rows of some strata of a dataset but those in `erased` slots, for each column that has cells, with space for so many
+/// transactions.
 pub(super) fn gather(
     dataset: &Dataset,
     strata: &[usize],
     transactions: usize,
+    erased: &BTreeSet<u64>,
     threads: NonZeroUsize,
 ) -> Result<Vec<Rows>, DatasetError> {
     let manifest = dataset.manifest();
@@ -22,7 +25,8 @@ pub(super) fn gather(
     let blocks = dataset.strata_blocks();
     for (index, entry) in dataset.segments_of(strata) {
         let all = entry.range();
-        let bits = dataset.cells(index, &columns, threads)?;
+        let mut bits = dataset.cells(index, &columns, threads)?;
+        empty(&mut bits, dataset.slots_of(entry), erased, |_, _, _| {});
         let bits: Vec<&[u64]> = bits.iter().map(|it| &it[..]).collect();
         for &stratum in strata {
             let here = blocks[stratum].intersection(all);
@@ -33,6 +37,28 @@ pub(super) fn gather(
         }
     }
     Ok(rows)
+}
+
+/// Empties those of a segment's slots that are erased. Calls `emptied` for each column and word of which bits are cleared:
+/// with the column's place, the word's place and these bits.
+pub(super) fn empty(
+    bits: &mut [Bits],
+    slots: Range<u64>,
+    erased: &BTreeSet<u64>,
+    mut emptied: impl FnMut(usize, usize, u64),
+) {
+    let mut words: BTreeMap<usize, u64> = BTreeMap::new();
+    for &slot in erased.range(slots.clone()) {
+        let word = (slot - slots.start) as usize / 64;
+        *words.entry(word).or_default() |= 1 << (slot % 64);
+    }
+    for (word, erased) in words {
+        for (column, bits) in bits.iter_mut().enumerate() {
+            let cleared = bits[word] & erased;
+            bits[word] ^= cleared;
+            emptied(column, word, cleared);
+        }
+    }
 }
 
 /// Adds the rows in these words of columns. Transactions without items are like empty slots.
