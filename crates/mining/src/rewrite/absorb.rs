@@ -41,9 +41,10 @@ impl Dataset {
     /// A disk that fails.
     pub(crate) fn absorption(&self, rows: &Shuffled) -> Result<Absorption, DatasetError> {
         let (manifest, strata) = (self.manifest(), &self.record.strata);
-        let most = match rows.absorbs().unwrap_or(self.record.absorbs) {
-            true => self.record.strata(manifest)?.bounds().most_exact(),
-            false => 0,
+        let most = if rows.absorbs().unwrap_or(self.record.absorbs) {
+            self.record.strata(manifest)?.bounds().most_exact()
+        } else {
+            0
         };
         let most = most.min(rows.most_at_once(manifest.sealed_columns()));
         let degree = manifest.parameters.degree() as u64;
