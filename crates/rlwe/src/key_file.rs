@@ -4,7 +4,7 @@
 //! that an existing key is never replaced and a crash leaves no partial file.
 
 use crate::key::MasterKey;
-use crate::passphrase::{COST, Cost, Passphrase, wrapping_key};
+use crate::passphrase::{COST, Cost, OTHER_COSTS, Passphrase, salt_and_nonce, wrapping_key};
 use crate::private_file::{PrivateFileError, open_private};
 use crate::seal::{NONCE_BYTES, TAG_BYTES, decrypt, encrypt};
 use oboro_system::{owner_only, sync_directory};
@@ -101,9 +101,9 @@ impl MasterKey {
         if passphrase.is_some_and(|text| text.is_empty()) {
             return Err(KeyFileError::EmptyPassphrase);
         }
-        let (mut salt, mut nonce) = ([0; 16], [0; NONCE_BYTES]);
-        getrandom::fill(&mut salt)?;
-        getrandom::fill(&mut nonce)?;
+        let mut randomness = Zeroizing::new([0; 32]);
+        getrandom::fill(&mut *randomness)?;
+        let (salt, nonce) = salt_and_nonce(&randomness, MAGIC, self.expose());
         Ok(self.encode(passphrase, salt, nonce))
     }
 
@@ -128,7 +128,7 @@ impl MasterKey {
         bytes[24..28].copy_from_slice(&COST.lanes.to_le_bytes());
         bytes[SALT].copy_from_slice(&salt);
         bytes[NONCE].copy_from_slice(&nonce);
-        let wrapping = wrapping_key(passphrase, &salt, COST).expect("the built-in costs are valid");
+        let wrapping = wrapping_key(passphrase, &salt);
         let sealed = encrypt(&wrapping, &nonce, &bytes[..SECRET.start], self.expose());
         bytes[SECRET].copy_from_slice(&sealed);
         bytes
@@ -176,17 +176,12 @@ impl MasterKey {
                     passes: word(20),
                     lanes: word(24),
                 };
-                if cost.is_beyond_limit() {
-                    return Err(KeyFileError::Damaged(
-                        path(),
-                        "its Argon2id costs are beyond any that Oboro writes",
-                    ));
+                if cost != COST {
+                    return Err(KeyFileError::Damaged(path(), OTHER_COSTS));
                 }
                 let passphrase =
                     passphrase().ok_or_else(|| KeyFileError::PassphraseNeeded(path()))?;
-                let wrapping = wrapping_key(&passphrase, &bytes[SALT], cost).ok_or_else(|| {
-                    KeyFileError::Damaged(path(), "its Argon2id costs are invalid")
-                })?;
+                let wrapping = wrapping_key(&passphrase, &bytes[SALT]);
                 let opened = decrypt(
                     &wrapping,
                     &bytes[NONCE],

@@ -1,41 +1,31 @@
 //! Seals under a passphrase: Argon2id makes the key, XChaCha20-Poly1305 seals.
 
+use crate::prf::prf;
 use crate::seal::{NONCE_BYTES, TAG_BYTES, decrypt, encrypt};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use std::ops::Range;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// Argon2id costs of new seals: the memory and passes of RFC 9106's second recommendation, on one lane, since the
-/// implementation computes lanes sequentially.
+/// Argon2id costs: the memory and passes of RFC 9106's second recommendation, on one lane, since the implementation
+/// computes lanes sequentially. No others are accepted: whoever alters bytes must not choose memory or time.
 pub(crate) const COST: Cost = Cost {
     memory_kib: 64 << 10,
     passes: 3,
     lanes: 1,
 };
-/// Costs above these are refused: altered bytes must not exhaust memory or time.
-pub(crate) const COST_LIMIT: Cost = Cost {
-    memory_kib: 1 << 20,
-    passes: 64,
-    lanes: 64,
-};
+/// Why other costs are refused.
+pub(crate) const OTHER_COSTS: &str = "its Argon2id costs are not those that Oboro writes";
 
 /// A passphrase, wiped when dropped.
 pub type Passphrase = Zeroizing<String>;
 
-#[derive(Clone, Copy)]
+/// Argon2id costs, in the order in which they are stored.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cost {
     pub(crate) memory_kib: u32,
     pub(crate) passes: u32,
     pub(crate) lanes: u32,
-}
-
-impl Cost {
-    pub(crate) fn is_beyond_limit(self) -> bool {
-        self.memory_kib > COST_LIMIT.memory_kib
-            || self.passes > COST_LIMIT.passes
-            || self.lanes > COST_LIMIT.lanes
-    }
 }
 
 pub(crate) const SALT_BYTES: usize = 16;
@@ -61,7 +51,7 @@ pub enum PassphraseError {
     Randomness(#[from] getrandom::Error),
 }
 
-/// Encrypts and authenticates `plaintext`, binding it to `context`, with a fresh salt and nonce. Layout in
+/// Encrypts and authenticates `plaintext`, binding it to `context`, with a fresh, hedged salt and nonce. Layout in
 /// `docs/formats.md`.
 ///
 /// # Errors
@@ -74,10 +64,28 @@ pub fn seal_under_passphrase(
     if passphrase.is_empty() {
         return Err(PassphraseError::Empty);
     }
-    let (mut salt, mut nonce) = ([0; SALT_BYTES], [0; NONCE_BYTES]);
-    getrandom::fill(&mut salt)?;
-    getrandom::fill(&mut nonce)?;
+    let mut randomness = Zeroizing::new([0; 32]);
+    getrandom::fill(&mut *randomness)?;
+    let (salt, nonce) = salt_and_nonce(&randomness, context, plaintext);
     Ok(seal(passphrase, context, plaintext, &salt, &nonce))
+}
+
+/// The salt and nonce for a content: `PRF(PRF(randomness, "passphrase content", context ‖ plaintext), "passphrase salt")`
+/// and likewise for the nonce. A generator that repeats its output repeats them only for the same bytes. The passphrase
+/// has no part in them: a guess of it could be tested without Argon2id.
+pub(crate) fn salt_and_nonce(
+    randomness: &[u8; 32],
+    context: &[u8],
+    plaintext: &[u8],
+) -> ([u8; SALT_BYTES], [u8; NONCE_BYTES]) {
+    let content = prf(randomness, "passphrase content", &[context, plaintext]);
+    let salt = prf(&content, "passphrase salt", &[]);
+    let nonce = prf(&content, "passphrase nonce", &[]);
+    let start = "an output is longer";
+    (
+        *salt.first_chunk().expect(start),
+        *nonce.first_chunk().expect(start),
+    )
 }
 
 fn seal(
@@ -93,7 +101,7 @@ fn seal(
     }
     sealed.extend(salt);
     sealed.extend(nonce);
-    let key = wrapping_key(passphrase, salt, COST).expect("the built-in costs are valid");
+    let key = wrapping_key(passphrase, salt);
     let ciphertext = encrypt(&key, nonce, &[context, &sealed].concat(), plaintext);
     sealed.extend(ciphertext);
     sealed
@@ -102,7 +110,7 @@ fn seal(
 /// Opens what [`seal_under_passphrase`] sealed with the same context.
 ///
 /// # Errors
-/// Another passphrase or context, altered bytes, costs beyond any that Oboro writes.
+/// Another passphrase or context, altered bytes, other costs than Oboro's.
 pub fn open_under_passphrase(
     passphrase: &Passphrase,
     context: &[u8],
@@ -117,29 +125,28 @@ pub fn open_under_passphrase(
         passes: word(4),
         lanes: word(8),
     };
-    if cost.is_beyond_limit() {
-        let what = "its Argon2id costs are beyond any that Oboro writes";
-        return Err(PassphraseError::Malformed(what));
+    if cost != COST {
+        return Err(PassphraseError::Malformed(OTHER_COSTS));
     }
-    let key = wrapping_key(passphrase, &head[SALT], cost)
-        .ok_or(PassphraseError::Malformed("its Argon2id costs are invalid"))?;
+    let key = wrapping_key(passphrase, &head[SALT]);
     let context = [context, head].concat();
     decrypt(&key, &head[NONCE], &context, ciphertext).ok_or(PassphraseError::Open)
 }
 
-/// Argon2id (RFC 9106) of the passphrase; `None` if the costs are invalid.
-pub(crate) fn wrapping_key(
-    passphrase: &Passphrase,
-    salt: &[u8],
-    cost: Cost,
-) -> Option<Zeroizing<[u8; 32]>> {
-    let params = Params::new(cost.memory_kib, cost.passes, cost.lanes, Some(32)).ok()?;
+/// Argon2id (RFC 9106) of the passphrase.
+pub(crate) fn wrapping_key(passphrase: &Passphrase, salt: &[u8]) -> Zeroizing<[u8; 32]> {
+    let Cost {
+        memory_kib,
+        passes,
+        lanes,
+    } = COST;
+    let params = Params::new(memory_kib, passes, lanes, Some(32)).expect("valid costs");
     let mut key = Zeroizing::new([0; 32]);
     let mut memory = Zeroizing::new(vec![Block::default(); params.block_count()]);
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
         .hash_password_into_with_memory(passphrase.as_bytes(), salt, &mut *key, &mut memory[..])
-        .ok()?;
-    Some(key)
+        .expect("a salt and a key of valid lengths, and memory for these costs");
+    key
 }
 
 #[cfg(test)]
@@ -182,11 +189,36 @@ mod tests {
             assert!(open("moon", b"context", &altered).is_err(), "byte {at}");
             assert!(open("moon", b"context", &sealed[..at]).is_err(), "{at}");
         }
-        // Costs first: altered bytes must not exhaust memory.
-        let mut greedy = sealed.clone();
-        greedy[..4].fill(0xff);
-        let error = open("moon", b"context", &greedy).unwrap_err();
-        assert!(matches!(error, PassphraseError::Malformed(_)), "{error}");
+        // Costs first: whoever alters them chooses neither memory nor time. 1 GiB, 64 passes, 4 lanes; then small ones.
+        for (at, cost) in [(0, 1 << 20), (4, 64), (8, 4), (0, 8), (4, 1)] {
+            let mut altered = sealed.clone();
+            altered[at..at + 4].copy_from_slice(&u32::to_le_bytes(cost));
+            let error = open("moon", b"context", &altered).unwrap_err();
+            assert!(
+                matches!(error, PassphraseError::Malformed(OTHER_COSTS)),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_repeating_generator_repeats_salt_and_nonce_for_the_same_bytes_only() {
+        let (randomness, other) = ([7; 32], [8; 32]);
+        let first = salt_and_nonce(&randomness, b"context", b"plaintext");
+        assert_eq!(salt_and_nonce(&randomness, b"context", b"plaintext"), first);
+        for (randomness, context, plaintext) in [
+            (&other, &b"context"[..], &b"plaintext"[..]),
+            (&randomness, b"another", b"plaintext"),
+            (&randomness, b"context", b"another"),
+            (&randomness, b"contextp", b"laintext"),
+        ] {
+            let (salt, nonce) = salt_and_nonce(randomness, context, plaintext);
+            assert!(
+                salt != first.0 && nonce != first.1,
+                "{context:?} {plaintext:?}"
+            );
+        }
+        assert_ne!(first.0[..], first.1[..SALT_BYTES]);
     }
 
     #[test]
