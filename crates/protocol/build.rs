@@ -10,13 +10,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         compiler.encode_file_descriptor_set(),
     )?;
     let files = compiler.file_descriptor_set().file;
-    let services = files.into_iter().flat_map(|it| it.service);
-    let calls = services.flat_map(|it| it.method);
-    let calls: Vec<String> = calls.map(|it| it.name().to_owned()).collect();
+    let (mut calls, mut answers) = (Vec::new(), Vec::new());
+    for service in files.into_iter().flat_map(|it| it.service) {
+        for method in &service.method {
+            let path = format!("/oboro.v1.{}/{}", service.name(), method.name());
+            let answer = method.output_type().rsplit('.').next().unwrap_or_default();
+            calls.push(method.name().to_owned());
+            answers.push((path, answer.to_owned()));
+        }
+    }
     std::fs::write(out.join("calls.rs"), format!("&{calls:?}"))?;
+    std::fs::write(out.join("answers.rs"), format!("&{answers:?}"))?;
+    let mut names = tonic_prost_build::Config::new();
+    names.enable_type_names();
     tonic_prost_build::configure()
         // Residues and chunks are reference-counted, not copied.
         .bytes(".")
-        .compile_fds(compiler.file_descriptor_set())?;
+        .codec_path("crate::BoundedCodec")
+        .compile_fds_with_config(compiler.file_descriptor_set(), names)?;
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The connection to a server: address, TLS, token, protocol version, limits.
 
 use crate::error::{ClientError, printable};
+use crate::guard::Guarded;
 use crate::proxy::Proxy;
 use crate::silence::{LastHeard, Listening, PING};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -190,8 +191,8 @@ impl Interceptor for Credentials {
     }
 }
 
-pub(crate) type Client = MiningClient<InterceptedService<Channel, Credentials>>;
-pub(crate) type Genomes = GenomeClient<InterceptedService<Channel, Credentials>>;
+pub(crate) type Client = MiningClient<InterceptedService<Guarded<Channel>, Credentials>>;
+pub(crate) type Genomes = GenomeClient<InterceptedService<Guarded<Channel>, Credentials>>;
 
 impl Connection {
     /// Connects to a server.
@@ -366,6 +367,7 @@ impl Connection {
         waits: Option<fn(Wait)>,
         heard: Option<LastHeard>,
     ) -> Self {
+        let channel = Guarded(channel);
         let genomes = GenomeClient::with_interceptor(channel.clone(), credentials.clone())
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);

@@ -12,7 +12,7 @@ use oboro_genome::{PlanError, SearchSpecError};
 use oboro_genome_client::{EncryptError, PatternError, ReadError};
 use oboro_mining::{Dataset, DatasetError, MOST_PAIRED, escaped};
 use oboro_protocol::{
-    FieldError, PROTOCOL, PROTOCOL_KEY, REQUEST_KEY, RETRY_AFTER_KEY, max_itemsets,
+    FieldError, MalformedAnswer, PROTOCOL, PROTOCOL_KEY, REQUEST_KEY, RETRY_AFTER_KEY, max_itemsets,
 };
 use oboro_ring::moment::RequestError;
 use oboro_rlwe::{
@@ -495,8 +495,12 @@ impl ClientError {
     /// Distinguishes refusals and failures of the server from a broken connection.
     pub(crate) fn from_status(status: &Status, during: &'static str) -> Self {
         let message = printable(status.message());
-        // Only local failures have a source: the connection was cut.
-        if std::error::Error::source(status).is_some() {
+        // Only what was found here has a source: malformed bytes, or a connection that was cut.
+        let source = std::error::Error::source(status);
+        if let Some(MalformedAnswer(what)) = source.and_then(|it| it.downcast_ref()) {
+            return ClientError::OutOfTurn(what);
+        }
+        if source.is_some() {
             return ClientError::Broken {
                 during,
                 cause: message,

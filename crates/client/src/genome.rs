@@ -9,12 +9,12 @@ use oboro_genome_client::{Found, OwnQuery, Pattern};
 use oboro_protocol::v1::genome_info::Shape;
 use oboro_protocol::v1::search_reply::Reply;
 use oboro_protocol::v1::search_request::Request as Asked;
-use oboro_protocol::{MAX_WINDOWS, QUERY_CHUNK_BYTES, nonce, v1};
+use oboro_protocol::{MAX_SITE_RUNS, MAX_WINDOWS, QUERY_CHUNK_BYTES, SITES_PER_MESSAGE, nonce, v1};
 use prost::Message;
 use prost::bytes::Bytes;
 use rand::SeedableRng;
 use rand::rngs::ChaCha20Rng;
-use rand::seq::{IndexedRandom, SliceRandom};
+use rand::seq::SliceRandom;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::pin;
@@ -294,10 +294,9 @@ impl Connection {
                 }
                 let (places, own) = match listed {
                     Some(sites) => {
-                        let beginnings = sites.beginnings(search.pattern.len());
                         let mut randomness = Zeroizing::new([0; 32]);
                         getrandom::fill(&mut *randomness)?;
-                        hide(beginnings, place, *decoys, &randomness)?
+                        hide(&sites, search.pattern.len(), place, *decoys, &randomness)?
                     }
                     None => (vec![place.clone()], 0),
                 };
@@ -332,8 +331,6 @@ impl Connection {
     /// Fetches all sites of a panel.
     fn sites(&self, name: &str) -> Result<Sites, ClientError> {
         const DURING: &str = "listing sites";
-        /// The longest chromosome name, in bytes.
-        const MAX_NAME: usize = 255;
         let request = v1::ListSitesRequest {
             name: name.to_owned(),
         };
@@ -343,37 +340,15 @@ impl Connection {
                 self.answer(asked, DURING)
             })
         })?;
-        let (mut sites, mut there) = (Sites::default(), 0);
+        let mut sites = Sites::default();
         loop {
             let broken = |status| ClientError::from_status(&status, DURING);
             let reply = self.wait(async { replies.message().await.map_err(broken) })?;
-            let Some(v1::SitesReply { chromosome, gaps }) = reply else {
+            let Some(reply) = reply else {
                 return Ok(sites);
             };
-            // Either would let the server split chromosomes at will under the same digest: it would choose where
-            // queries can begin, and so the decoys.
-            let is_no_name = |name: &str| name.is_empty() || name.len() > MAX_NAME;
-            there += gaps.len();
-            if gaps.is_empty()
-                || chromosome.as_deref().is_some_and(is_no_name)
-                || there > MAX_SITES as usize
-            {
-                return Err(ClientError::OutOfTurn("a list of sites that no panel has"));
-            }
-            let mut position = 0u64;
-            let places = gaps.into_iter().map(|gap| {
-                position = position.saturating_add(gap);
-                GenomicPosition {
-                    chromosome: chromosome.clone(),
-                    position,
-                }
-            });
-            match sites.0.last_mut() {
-                Some(last) if last.first().is_some_and(|it| it.chromosome == chromosome) => {
-                    last.extend(places);
-                }
-                _ => sites.0.push(places.collect()),
-            }
+            let is_taken = sites.take(reply);
+            is_taken.ok_or(ClientError::OutOfTurn("a list of sites that no panel has"))?;
         }
     }
 }
@@ -388,25 +363,67 @@ struct Opening {
     sites_digest: Option<Digest>,
 }
 
-/// The sites of a panel, grouped by chromosome.
+/// The sites of a panel: runs of one chromosome each.
 #[derive(Default)]
-struct Sites(Vec<Vec<GenomicPosition>>);
+struct Sites(Vec<SiteRun>);
+
+/// Consecutive sites of one chromosome.
+struct SiteRun {
+    chromosome: Option<String>,
+    positions: Vec<u64>,
+}
 
 impl Sites {
-    fn digest(&self) -> Digest {
-        let sites = self.0.iter().flatten();
-        Digest(sites_digest(
-            sites.map(|site| (site.chromosome.as_deref(), site.position)),
-        ))
+    /// Adds the sites of a message; `None` for what no list of a panel has.
+    fn take(&mut self, message: v1::SitesReply) -> Option<()> {
+        /// The longest chromosome name, in bytes.
+        const MAX_NAME: usize = 255;
+        let v1::SitesReply { chromosome, gaps } = message;
+        // Either would let the server split chromosomes at will under the same digest: it would choose where queries can
+        // begin, and so the decoys.
+        let is_no_name = |name: &str| name.is_empty() || name.len() > MAX_NAME;
+        if gaps.is_empty()
+            || gaps.len() > SITES_PER_MESSAGE
+            || chromosome.as_deref().is_some_and(is_no_name)
+            || self.len() + gaps.len() > MAX_SITES as usize
+        {
+            return None;
+        }
+        let mut position = 0u64;
+        let positions = gaps.into_iter().map(|gap| {
+            position = position.saturating_add(gap);
+            position
+        });
+        let runs = self.0.len();
+        match self.0.last_mut() {
+            Some(last) if last.chromosome == chromosome => last.positions.extend(positions),
+            _ if runs == MAX_SITE_RUNS => return None,
+            _ => self.0.push(SiteRun {
+                chromosome,
+                positions: positions.collect(),
+            }),
+        }
+        Some(())
     }
 
-    /// The sites at which a query of `length` symbols can begin.
-    fn beginnings(self, length: usize) -> Vec<GenomicPosition> {
-        let of_chromosome = self.0.into_iter().flat_map(|mut sites| {
-            sites.truncate((sites.len() + 1).saturating_sub(length));
-            sites
+    fn len(&self) -> usize {
+        self.0.iter().map(|run| run.positions.len()).sum()
+    }
+
+    fn digest(&self) -> Digest {
+        let sites = self.0.iter().flat_map(|run| {
+            let chromosome = run.chromosome.as_deref();
+            run.positions.iter().map(move |&it| (chromosome, it))
         });
-        of_chromosome.collect()
+        Digest(sites_digest(sites))
+    }
+
+    /// The positions of each run at which a query of `length` symbols can begin.
+    fn beginnings(&self, length: usize) -> impl Iterator<Item = (&SiteRun, &[u64])> {
+        self.0.iter().map(move |run| {
+            let most = (run.positions.len() + 1).saturating_sub(length);
+            (run, &run.positions[..most.min(run.positions.len())])
+        })
     }
 }
 
@@ -414,38 +431,60 @@ impl Sites {
 /// position: a generator that repeats its randomness, as after a virtual machine was rolled back, does not give two
 /// positions the same decoys, which would reveal both.
 fn hide(
-    beginnings: Vec<GenomicPosition>,
+    sites: &Sites,
+    length: usize,
     place: &GenomicPosition,
     Decoys(decoys): Decoys,
     randomness: &[u8; 32],
 ) -> Result<(Vec<GenomicPosition>, usize), ClientError> {
-    let (mut own, others): (Vec<_>, Vec<_>) = beginnings
-        .into_iter()
-        .partition(|there| is_same(there, place));
-    let own = match (own.pop(), own.is_empty()) {
-        (Some(only), true) => only,
-        _ => return Err(ClientError::NoSite(printable(&place.to_string()))),
+    let (mut count, mut found) = (0, Vec::new());
+    for (run, positions) in sites.beginnings(length) {
+        if place.chromosome.is_none() || run.chromosome == place.chromosome {
+            let each = positions.iter().enumerate();
+            let same = each.filter(|(_, position)| **position == place.position);
+            found.extend(same.map(|(at, _)| count + at));
+        }
+        count += positions.len();
+    }
+    let &[own] = &found[..] else {
+        return Err(ClientError::NoSite(printable(&place.to_string())));
     };
-    let there = others.len().min(MAX_WINDOWS - 1);
+    let there = (count - 1).min(MAX_WINDOWS - 1);
     if decoys > there {
         return Err(ClientError::Decoys {
             wanted: decoys,
             there,
         });
     }
-    let purpose = Digest::of(own.to_string().as_bytes());
+    // Of the beginning with this number.
+    let beginning = |number: usize| {
+        let mut before = 0;
+        for (run, positions) in sites.beginnings(length) {
+            if let Some(&position) = positions.get(number - before) {
+                let chromosome = run.chromosome.clone();
+                return Some(GenomicPosition {
+                    chromosome,
+                    position,
+                });
+            }
+            before += positions.len();
+        }
+        None
+    };
+    let own_place = beginning(own).ok_or_else(|| ClientError::NoSite(place.to_string()))?;
+    let purpose = Digest::of(own_place.to_string().as_bytes());
     let mut random = ChaCha20Rng::from_seed(*oboro_ring::sample::seed(randomness, &[&purpose.0]));
-    let mut places: Vec<GenomicPosition> = others.sample(&mut random, decoys).cloned().collect();
-    places.push(own.clone());
-    places.shuffle(&mut random);
-    let number = places.iter().position(|there| *there == own);
+    // Numbers of the others: those behind the own one are one higher.
+    let others = rand::seq::index::sample(&mut random, count - 1, decoys);
+    let mut numbers: Vec<usize> = others
+        .iter()
+        .map(|it| it + usize::from(it >= own))
+        .collect();
+    numbers.push(own);
+    numbers.shuffle(&mut random);
+    let number = numbers.iter().position(|&it| it == own);
+    let places = numbers.into_iter().filter_map(beginning).collect();
     Ok((places, number.unwrap_or_default()))
-}
-
-/// Whether a site equals a position that may lack its chromosome.
-fn is_same(site: &GenomicPosition, place: &GenomicPosition) -> bool {
-    site.position == place.position
-        && (place.chromosome.is_none() || site.chromosome == place.chromosome)
 }
 
 fn info(info: v1::GenomeInfo) -> Result<GenomeInfo, ClientError> {
@@ -603,7 +642,16 @@ mod tests {
             chromosome: None,
             position,
         };
-        let hidden = hide(places(), &place, Decoys(20), &[randomness; 32]);
+        let mut sites = Sites::default();
+        let mut gaps = vec![1; 1000];
+        gaps.extend(vec![1; 7]);
+        let message = |gaps| v1::SitesReply {
+            chromosome: Some("7".to_owned()),
+            gaps,
+        };
+        sites.take(message(gaps)).unwrap();
+        // The last seven sites begin no query of eight symbols.
+        let hidden = hide(&sites, 8, &place, Decoys(20), &[randomness; 32]);
         let (places, number) = hidden.unwrap();
         assert_eq!(places[number].position, position);
         let others = places.into_iter().map(|place| place.position);
@@ -623,6 +671,35 @@ mod tests {
             let common = other.0.iter().filter(|it| first.0.contains(it)).count();
             assert!(common < 6, "{common} decoys in common");
         }
+    }
+
+    #[test]
+    fn lists_of_sites_are_bounded() {
+        let message = |chromosome: &str, sites: usize| v1::SitesReply {
+            chromosome: Some(chromosome.to_owned()),
+            gaps: vec![1; sites],
+        };
+        let most = SITES_PER_MESSAGE;
+        for (bad, why) in [
+            (message("7", 0), "no sites"),
+            (message("7", most + 1), "too many in a message"),
+            (message("", 1), "no name"),
+            (message(&"7".repeat(256), 1), "a long name"),
+        ] {
+            assert!(Sites::default().take(bad).is_none(), "{why}");
+        }
+        let mut sites = Sites::default();
+        for _ in 0..MAX_SITES as usize / most {
+            sites.take(message(&"7".repeat(255), most)).unwrap();
+        }
+        // The name is held once, whatever its length.
+        assert_eq!((sites.0.len(), sites.len()), (1, MAX_SITES as usize));
+        assert!(sites.take(message("8", 1)).is_none());
+        let mut runs = Sites::default();
+        for run in 0..MAX_SITE_RUNS {
+            runs.take(message(["1", "2"][run % 2], 1)).unwrap();
+        }
+        assert!(runs.take(message("3", 1)).is_none());
     }
 
     #[test]

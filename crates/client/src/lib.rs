@@ -13,6 +13,7 @@ mod fetch;
 mod forecast;
 mod gate;
 mod genome;
+mod guard;
 mod items;
 mod kept_moments;
 mod levels;
@@ -42,7 +43,7 @@ pub use genome::{
 };
 pub use levels::{Level, LevelTrace, Route};
 pub use mine::{Answers, Found, KEPT_BYTES, Mined, Mining, Pairs, Together, Unverified};
-pub use recovery::{Recovery, keep_record};
+pub use recovery::{Recovery, RecoveryCopy, keep_record};
 pub use row_ids::{StoredRow, row_ids};
 pub use scrub::Scrubbing;
 pub use upload::{Uploaded, note_uploaded, upload};

@@ -1,7 +1,8 @@
 //! The owner's record, sealed under a passphrase and kept at the server, for an owner who loses the dataset's directory.
 //!
 //! What comes back is opened with passphrase and key before anything depends on it, and nothing is asked afterwards. The
-//! server is asked once, for a name: it learns that the directory was lost, and nothing from how the recovery ends.
+//! server is asked once, for a name: it learns that the directory was lost, and nothing from how the recovery ends, for the
+//! connection is closed first.
 
 use crate::connection::Connection;
 use crate::error::ClientError;
@@ -74,6 +75,33 @@ fn unknown_call(error: ClientError) -> ClientError {
     }
 }
 
+/// Copy that a server sent, not opened yet.
+pub struct RecoveryCopy {
+    /// Name that was asked for.
+    name: String,
+    /// Version and root that the server claims to publish.
+    published: RecoveryHead,
+    copy: Vec<u8>,
+}
+
+impl RecoveryCopy {
+    /// Fetches the copy that the server keeps of a dataset, and closes the connection: the server sees nothing of how it
+    /// opens, nor how long that takes. A clone of the connection stays open.
+    ///
+    /// # Errors
+    /// A copy that is not there, a server that knows no copies, or as every call.
+    pub fn fetch(connection: Connection, name: &str) -> Result<Self, ClientError> {
+        let fetched = connection.again(|| fetch(&connection, name));
+        drop(connection);
+        let (published, copy) = fetched.map_err(unknown_call)?;
+        Ok(Self {
+            name: name.to_owned(),
+            published,
+            copy,
+        })
+    }
+}
+
 /// What an owner has to open a copy, and to tell whether it is the right one.
 pub struct Recovery<'a> {
     /// The passphrase under which it was sealed.
@@ -88,20 +116,17 @@ impl Recovery<'_> {
     /// Makes the directory of a dataset again of what the server keeps, without ciphertext.
     ///
     /// # Errors
-    /// A copy that is not there, does not open, is of another version than the server publishes or than was noted, or of
-    /// another dataset; an existing directory; or as every call. Nothing is left behind.
-    pub fn recover(
-        &self,
-        connection: &Connection,
-        name: &str,
-        directory: &Path,
-    ) -> Result<Dataset, ClientError> {
-        let (published, copy) = connection
-            .again(|| fetch(connection, name))
-            .map_err(unknown_call)?;
-        let (head, sealed) = decode_recovery(&copy).map_err(ClientError::DamagedRecovery)?;
+    /// A copy that does not open, is of another version than the server publishes or than was noted, or of another
+    /// dataset; an existing directory. Nothing is left behind.
+    pub fn recover(&self, copy: &RecoveryCopy, directory: &Path) -> Result<Dataset, ClientError> {
+        let RecoveryCopy {
+            name,
+            published,
+            copy,
+        } = copy;
+        let (head, sealed) = decode_recovery(copy).map_err(ClientError::DamagedRecovery)?;
         let opened = open_under_passphrase(self.passphrase, &head.encode(), sealed)?;
-        if head != published {
+        if head != *published {
             return Err(ClientError::OtherRecovery {
                 published: published.version,
                 published_root: published.root,
@@ -123,7 +148,7 @@ impl Recovery<'_> {
             None if content.name == own_name(name) => {}
             None => {
                 return Err(ClientError::OtherName {
-                    asked: name.to_owned(),
+                    asked: name.clone(),
                     kept: content.name,
                 });
             }
@@ -145,12 +170,17 @@ fn fetch(connection: &Connection, name: &str) -> Result<(RecoveryHead, Vec<u8>),
         while let Some(v1::RecoveryChunk { start, data }) =
             stream.message().await.map_err(broken)?
         {
-            if let Some(start) = start {
-                published = Some(RecoveryHead {
-                    dataset: dataset_id(&start.dataset)?,
-                    version: start.version,
-                    root: digest(&start.root)?,
-                });
+            match start {
+                Some(start) if published.is_none() => {
+                    published = Some(RecoveryHead {
+                        dataset: dataset_id(&start.dataset)?,
+                        version: start.version,
+                        root: digest(&start.root)?,
+                    });
+                }
+                // All messages carry bytes, and only the first says of what they are.
+                None if published.is_some() && !data.is_empty() => {}
+                _ => return Err(ClientError::OutOfTurn("a record that is cut as none is")),
             }
             copy.extend_from_slice(&data);
             if copy.len() as u64 > MAX_RECOVERY_BYTES {
@@ -164,4 +194,36 @@ fn fetch(connection: &Connection, name: &str) -> Result<(RecoveryHead, Vec<u8>),
         let published = published.ok_or(ClientError::OutOfTurn("a record of no version"))?;
         Ok((published, copy))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+    use std::sync::Mutex;
+    use tokio::io::{AsyncReadExt, duplex};
+    use tokio_util::sync::CancellationToken;
+
+    #[test]
+    fn the_connection_is_closed_before_a_copy_is_opened() {
+        let (near, mut far) = duplex(1 << 16);
+        let near = Mutex::new(Some(near));
+        let connect = move || near.lock().unwrap().take().ok_or(io::ErrorKind::NotFound);
+        let interrupt = CancellationToken::new();
+        let connection = Connection::through("silence", move || Ok(connect()?))
+            .unwrap()
+            .interrupted_by(interrupt.clone());
+        interrupt.cancel();
+        let fetched = RecoveryCopy::fetch(connection, "dataset").err();
+        assert!(
+            matches!(fetched, Some(ClientError::Interrupted)),
+            "{fetched:?}"
+        );
+        // The other end of the stream ends.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let read = runtime.block_on(far.read_to_end(&mut Vec::new()));
+        assert!(read.is_ok(), "{read:?}");
+    }
 }

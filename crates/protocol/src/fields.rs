@@ -1,7 +1,9 @@
 //! Fields with structured bytes, validated on arrival whoever sent them.
 
 use crate::v1;
-use oboro_format::{Damage, DatasetId, DatasetInfo, Digest, Scrubbed};
+use oboro_format::{
+    Damage, DatasetId, DatasetInfo, Digest, MAX_CALLER_CHARS, MAX_NAME_CHARS, Scrubbed,
+};
 use oboro_ring::{Column, Limb, ParameterError, Parameters};
 use thiserror::Error;
 
@@ -63,6 +65,10 @@ impl TryFrom<v1::DatasetInfo> for DatasetInfo {
         let bad = |field, problem| FieldError { field, problem };
         let unknown_ring =
             |_: ParameterError| bad("parameters", "name a ring that this version does not know");
+        // OWNER/NAME.
+        if info.name.len() > MAX_CALLER_CHARS + 1 + MAX_NAME_CHARS {
+            return Err(bad("name", "is longer than any name"));
+        }
         if info.name.chars().any(char::is_control) {
             return Err(bad("name", "has characters that no name has"));
         }
@@ -222,6 +228,10 @@ mod tests {
             },
             v1::DatasetInfo {
                 max_len: 256,
+                ..message.clone()
+            },
+            v1::DatasetInfo {
+                name: "n".repeat(70_000),
                 ..message.clone()
             },
         ] {

@@ -2,10 +2,15 @@
 //!
 //! The messages are generated from `proto/oboro.proto`; `docs/protocol.md` describes the protocol.
 
+mod codec;
 mod fields;
 mod genome;
 mod moments;
 
+pub use codec::{
+    BoundedCodec, BoundedDecoder, MAX_DAMAGE, MAX_IDLE_MESSAGES, MAX_LISTED, MAX_SITE_RUNS,
+    MalformedAnswer, MessageBound, answer_bound, bound_of_call,
+};
 pub use fields::{FieldError, column_numbers, columns, dataset_id, digest};
 pub use genome::{kind, nonce};
 pub use moments::{block_ranges, moments_messages, moments_range};
@@ -15,6 +20,9 @@ pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/oboro.d
 
 /// The names of all calls of all services.
 pub const CALLS: &[&str] = include!(concat!(env!("OUT_DIR"), "/calls.rs"));
+
+/// The path of each call and the type of the messages that answer it.
+pub const ANSWERS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/answers.rs"));
 
 /// Generated from `proto/oboro.proto`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]

@@ -3,7 +3,7 @@
 use crate::Outcome;
 use crate::arguments::{KeyArguments, RecoveryPassphraseArguments, ServerArguments};
 use crate::output::Output;
-use oboro_client::Recovery;
+use oboro_client::{Recovery, RecoveryCopy};
 use oboro_format::Digest;
 use oboro_mining::escaped;
 use serde_json::json;
@@ -40,7 +40,8 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         master: &master,
         root: *root,
     };
-    let dataset = recovery.recover(&arguments.server.connect()?, name, out)?;
+    let copy = RecoveryCopy::fetch(arguments.server.connect()?, name)?;
+    let dataset = recovery.recover(&copy, out)?;
     let (manifest, record) = (dataset.manifest(), dataset.record());
     let value = json!({
         "name": name,
