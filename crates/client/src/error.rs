@@ -486,12 +486,6 @@ impl ClientError {
         Self::FalseAnswer { what, noted }
     }
 
-    /// Records an answer whose sums or moments do not follow from the ciphertext.
-    pub(crate) fn other_numbers(dataset: &Dataset) -> Self {
-        let what = "the server sent other numbers than those of the ciphertext that was encrypted";
-        Self::false_answer(dataset, what)
-    }
-
     /// Distinguishes refusals and failures of the server from a broken connection.
     pub(crate) fn from_status(status: &Status, during: &'static str) -> Self {
         let message = printable(status.message());

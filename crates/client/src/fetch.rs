@@ -4,10 +4,12 @@
 //! are read to the end before any of them is used.
 
 use crate::cache::{Cache, Recording};
-use crate::connection::Connection;
+use crate::connection::{Client, Connection};
 use crate::error::ClientError;
 use crate::verify::Verified;
-use crate::verify::cells::{Arriving, Cells, NotSealed, Part, Piece, Wanted, column_bytes, open};
+use crate::verify::cells::{Arriving, Cells, Part, Piece, Wanted, column_bytes, open};
+use crate::verify::reading::{Assembly, Part as Brought, Reading, Verdict};
+use oboro_format::Manifest;
 use oboro_mining::Dataset;
 use oboro_protocol::{column_numbers, v1};
 use oboro_ring::Column;
@@ -16,8 +18,10 @@ use std::num::NonZeroUsize;
 use std::sync::mpsc::SyncSender;
 
 const DURING: &str = "fetching columns";
+const OTHER_CELLS: &str = "the server sent other cells than were encrypted";
 /// The most columns of one request: their numbers fit into any server's message limit.
 const MOST_COLUMNS: usize = 1 << 14;
+
 /// Where to get the cells of columns.
 pub(crate) struct CellSource<'a> {
     pub(crate) dataset: &'a Dataset,
@@ -69,7 +73,7 @@ impl CellSource<'_> {
         }
         let connection = connect()?;
         let mut recordings = Vec::new();
-        let opened = open(self.dataset, self.threads, |pieces| {
+        let (opened, (mut reading, is_complete)) = open(self.dataset, self.threads, |pieces| {
             self.receive(
                 &connection,
                 &requests,
@@ -77,18 +81,19 @@ impl CellSource<'_> {
                 &mut recordings,
                 &mut fetched.bytes,
             )
-        })?;
-        match opened {
-            Ok(opened) => {
-                recordings.into_iter().for_each(Recording::keep);
-                cells.add(opened);
-                Ok((cells, fetched))
-            }
-            Err(NotSealed) => {
-                let what = "the server sent other cells than were encrypted";
-                Err(ClientError::false_answer(self.dataset, what))
-            }
+        });
+        if opened.is_none() {
+            reading.note_false();
         }
+        let opened = reading.conclude(self.dataset, OTHER_CELLS, || {
+            Ok(match opened {
+                Some(opened) if is_complete => Verdict::Right(opened),
+                _ => Verdict::Incomplete,
+            })
+        })?;
+        recordings.into_iter().for_each(Recording::keep);
+        cells.add(opened);
+        Ok((cells, fetched))
     }
 
     /// How many of `columns` were not part of the requests that filled the cache; 0 if the cache is empty.
@@ -138,11 +143,10 @@ impl CellSource<'_> {
             };
             let read = open(self.dataset, self.threads, |pieces| {
                 let take = |part, sealed| drop(pieces.send(Piece { part, sealed }));
-                let read = held.read(manifest, is_next, take);
-                Ok::<_, ClientError>(read.is_ok())
+                held.read(manifest, is_next, take)
             });
             match read {
-                Ok(Ok(more)) => {
+                (Some(more), Ok(())) => {
                     for part in more.get().parts() {
                         let end = ends.entry(part.column).or_insert(0);
                         *end = (*end).max(part.segment + 1);
@@ -176,7 +180,7 @@ impl CellSource<'_> {
             .collect()
     }
 
-    /// Sends all requests and reads all answers; returns whether each had the expected length.
+    /// Sends all requests and reads their answers, up to the first that ends badly; returns whether all cells arrived.
     fn receive(
         &self,
         connection: &Connection,
@@ -184,57 +188,76 @@ impl CellSource<'_> {
         pieces: &SyncSender<Piece>,
         recordings: &mut Vec<Recording>,
         bytes: &mut u64,
-    ) -> Result<bool, ClientError> {
+    ) -> (Reading, bool) {
         let manifest = self.dataset.manifest();
         let expected = requests.iter().map(|it| it.bytes(manifest)).sum();
-        let (mut before, mut complete) = (0, true);
+        let (mut before, mut is_complete) = (0, true);
+        let mut reading = Reading::nothing();
         for wanted in requests {
-            let told = |received| (self.progress)(before + received, expected);
-            let ask = || self.ask(connection, wanted, pieces, recordings, &told);
-            let (recording, received, whole) = connection.again(ask)?;
+            let request = v1::FetchColumnsRequest {
+                name: self.name.to_owned(),
+                root: manifest.root().0.to_vec().into(),
+                columns: column_numbers(&wanted.columns),
+                first_segment: wanted.first_segment,
+            };
+            let call = async |mut client: Client| client.fetch_columns(request.clone()).await;
+            let (next, is_whole, recording) = {
+                let progress = |received| (self.progress)(before + received, expected);
+                let mut answer = RequestedCells {
+                    manifest,
+                    wanted,
+                    pieces,
+                    begin_recording: &|| self.cache.begin(manifest, wanted, recordings),
+                    progress: &progress,
+                    arriving: Arriving::new(manifest, wanted, pieces),
+                    recording: None,
+                    bytes: 0,
+                };
+                let next = connection.read_again(DURING, &call, &mut answer);
+                *bytes += answer.bytes;
+                (next, answer.arriving.is_complete(), answer.recording)
+            };
+            is_complete &= is_whole;
             recordings.extend(recording);
-            *bytes += received;
             before += wanted.bytes(manifest);
-            complete &= whole;
+            if !reading.then(next) {
+                return (reading, false);
+            }
         }
-        Ok(complete)
+        (reading, is_complete)
+    }
+}
+
+/// The answer to one request: opened and recorded as it arrives.
+struct RequestedCells<'a> {
+    manifest: &'a Manifest,
+    wanted: &'a Wanted,
+    pieces: &'a SyncSender<Piece>,
+    begin_recording: &'a dyn Fn() -> Option<Recording>,
+    progress: &'a dyn Fn(u64),
+    arriving: Arriving<'a>,
+    recording: Option<Recording>,
+    bytes: u64,
+}
+
+impl Assembly for RequestedCells<'_> {
+    type Message = v1::FetchColumnsReply;
+
+    fn begin(&mut self) {
+        self.arriving = Arriving::new(self.manifest, self.wanted, self.pieces);
+        // Removed first: it counts towards the limit.
+        self.recording = None;
+        self.recording = (self.begin_recording)();
+        self.bytes = 0;
     }
 
-    /// Sends one request and reads its answer. Returns the recording, the bytes received, and whether they are as many
-    /// as expected.
-    fn ask(
-        &self,
-        connection: &Connection,
-        wanted: &Wanted,
-        pieces: &SyncSender<Piece>,
-        others: &[Recording],
-        progress: &dyn Fn(u64),
-    ) -> Result<(Option<Recording>, u64, bool), ClientError> {
-        let manifest = self.dataset.manifest();
-        let request = v1::FetchColumnsRequest {
-            name: self.name.to_owned(),
-            root: manifest.root().0.to_vec().into(),
-            columns: column_numbers(&wanted.columns),
-            first_segment: wanted.first_segment,
-        };
-        let mut recording = self.cache.begin(manifest, wanted, others);
-        let mut arriving = Arriving::new(manifest, wanted, pieces);
-        connection.wait(async {
-            let broken = |status| ClientError::from_status(&status, DURING);
-            let asked = connection.client().fetch_columns(request).await;
-            let mut stream = connection.answer(asked, DURING)?;
-            let mut bytes = 0;
-            while let Some(reply) = stream.message().await.map_err(broken)? {
-                bytes += reply.data.len() as u64;
-                progress(bytes);
-                if !arriving.take(&reply.data) {
-                    break;
-                }
-                if let Some(recording) = &mut recording {
-                    recording.write(&reply.data);
-                }
-            }
-            Ok((recording, bytes, arriving.is_complete()))
-        })
+    fn take(&mut self, message: v1::FetchColumnsReply) -> Brought {
+        self.bytes += message.data.len() as u64;
+        (self.progress)(self.bytes);
+        let brought = self.arriving.take(&message.data);
+        if let (Brought::New, Some(recording)) = (brought, &mut self.recording) {
+            recording.write(&message.data);
+        }
+        brought
     }
 }

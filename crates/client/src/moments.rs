@@ -4,21 +4,25 @@
 //! the moments with the secrets as they arrive; moments are not stored. A server that sends false moments can read what
 //! it likes from the next requests (`SECURITY.md`), so a counter requires a [`TrustServer`].
 
-use crate::connection::Connection;
+use crate::connection::{Client, Connection};
 use crate::error::ClientError;
 use crate::items::Numbered;
 use crate::levels::{LevelTrace, Route};
 use crate::mine::Progress;
+use crate::verify::reading::{Assembly, Part, ReplyOrder, Verdict};
 use crate::workers::{Pieces, with_workers};
 use oboro_mining::{Dataset, DatasetError, Itemset, SupportCounter};
+use oboro_protocol::v1::count_reply::Reply;
 use oboro_protocol::{column_numbers, max_itemsets, moments_range, v1};
 use oboro_ring::Column;
 use oboro_ring::moment::Itemsets;
-use oboro_rlwe::{Answer, Combiner, Partial, Phases, Strata};
+use oboro_rlwe::{Answer, CombineError, Combiner, Partial, Phases, Strata};
 use std::num::NonZeroUsize;
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 const DURING: &str = "counting";
+const IMPOSSIBLE: &str = "the server sent moments that no data gives";
 
 /// The memory limit for the phases of one request.
 const PHASE_BYTES: usize = 512 << 20;
@@ -75,67 +79,70 @@ impl MomentCounter<'_> {
             scalars: false,
         };
         let expected = combiner.answer_bytes();
-        let (received, phases) = with_workers(
+        let progress = |bytes| (self.progress)(level, bytes, expected);
+        let ((reading, received), workers) = with_workers(
             self.threads,
             |moments| combine(&combiner, moments),
             |sender| {
-                self.connection.wait(async {
-                    let mut received = Received::default();
-                    let broken = |status| ClientError::from_status(&status, DURING);
-                    let asked = self.connection.client().count(request).await;
-                    let mut stream = self.connection.answer(asked, DURING)?;
-                    while let Some(reply) = stream.message().await.map_err(broken)? {
-                        match reply.reply {
-                            Some(v1::count_reply::Reply::Moments(moments)) => {
-                                received.bytes += moments.residues.len() as u64;
-                                received.moments = received.moments.saturating_add(moments.moments);
-                                (self.progress)(level, received.bytes, expected);
-                                if sender.send(moments).is_err() {
-                                    // All workers failed; their error says why.
-                                    break;
-                                }
-                            }
-                            Some(v1::count_reply::Reply::Done(done)) => {
-                                if done.moments != received.moments {
-                                    // Parts were lost in transit; the rest is useless.
-                                    break;
-                                }
-                                received.known = done.known;
-                                received.server = Some(Duration::from_micros(done.microseconds));
-                            }
-                            Some(v1::count_reply::Reply::Accepted(_)) | None => {}
-                        }
-                    }
-                    Ok(received)
-                })
+                let mut received = Received {
+                    sender,
+                    expected,
+                    progress: &progress,
+                    order: ReplyOrder::default(),
+                    bytes: 0,
+                    moments: 0,
+                    done: v1::Done::default(),
+                };
+                let call = async |mut client: Client| client.count(request.clone()).await;
+                let mut reading = self.connection.read(DURING, &call, &mut received);
+                if reading.ended.is_ok() && !received.order.has_ended() {
+                    // Nothing else says that the server sent all it had.
+                    reading.ended = Err(ClientError::Broken {
+                        during: DURING,
+                        cause: "the answer ended early".to_owned(),
+                    });
+                }
+                let Received {
+                    bytes,
+                    moments,
+                    done,
+                    ..
+                } = received;
+                (reading, (bytes, moments, done))
             },
         );
-        let mut all = combiner.phases();
+        let (received_bytes, moments, done) = received;
         let mut busy = Duration::ZERO;
-        for worker in phases {
-            let (phases, spent) = worker?;
-            busy += spent;
-            combiner.merge(&mut all, &phases)?;
-        }
-        let received = received?;
-        self.connection.check_interrupt()?;
-        let server = received.server.ok_or(ClientError::Broken {
-            during: DURING,
-            cause: "the answer ended early".to_owned(),
-        })?;
         let finishing = Instant::now();
-        let answer = combiner.finish(&all)?;
+        let answer = reading.conclude(self.dataset, IMPOSSIBLE, || {
+            let mut all = combiner.phases();
+            for worker in workers {
+                let Ok((phases, spent)) = worker else {
+                    return Ok(Verdict::False);
+                };
+                busy += spent;
+                if combiner.merge(&mut all, &phases).is_err() {
+                    return Ok(Verdict::False);
+                }
+            }
+            Ok(match combiner.finish(&all) {
+                Ok(answer) => Verdict::Right(answer),
+                Err(CombineError::Incomplete { .. }) => Verdict::Incomplete,
+                Err(_) => Verdict::False,
+            })
+        })?;
+        self.connection.check_interrupt()?;
         let trace = LevelTrace {
             level,
             itemsets: asked,
             route: Route::Trusted,
             questions: 1,
             limbs: combiner.limbs(),
-            moments: received.moments,
-            known_moments: received.known,
-            received_bytes: received.bytes,
+            moments,
+            known_moments: done.known,
+            received_bytes,
             elapsed: begun.elapsed(),
-            server,
+            server: Duration::from_micros(done.microseconds),
             combining: busy.div_f64(self.threads.get() as f64) + finishing.elapsed(),
             log2_largest_phase: Some(answer.log2_largest_phase),
             log2_phase_bound: Some(answer.log2_phase_bound),
@@ -194,12 +201,46 @@ fn itemsets_per_question(limits: &v1::Limits, level: usize) -> usize {
     max_itemsets(level).min(most)
 }
 
-#[derive(Default)]
-struct Received {
+/// The answer to one request, on its way to the threads that combine it.
+struct Received<'a> {
+    sender: SyncSender<v1::Moments>,
+    /// The bytes of the whole answer.
+    expected: u64,
+    progress: &'a dyn Fn(u64),
+    order: ReplyOrder,
     bytes: u64,
     moments: u64,
-    known: u64,
-    server: Option<Duration>,
+    done: v1::Done,
+}
+
+impl Assembly for Received<'_> {
+    type Message = v1::CountReply;
+
+    fn begin(&mut self) {}
+
+    fn take(&mut self, message: v1::CountReply) -> Part {
+        let Some(reply) = message.reply else {
+            return Part::Idle;
+        };
+        if !self.order.takes(&reply) {
+            return Part::False;
+        }
+        match reply {
+            Reply::Moments(part) => {
+                self.bytes += part.residues.len() as u64;
+                self.moments = self.moments.saturating_add(part.moments);
+                (self.progress)(self.bytes);
+                // Sending fails once all threads have found something impossible.
+                if self.bytes > self.expected || self.sender.send(part).is_err() {
+                    return Part::Excess;
+                }
+            }
+            Reply::Done(done) if done.moments != self.moments => return Part::False,
+            Reply::Done(done) => self.done = done,
+            Reply::Accepted(_) => {}
+        }
+        Part::New
+    }
 }
 
 /// One thread: combines messages until the channel closes; returns the time spent, without waiting.

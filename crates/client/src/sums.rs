@@ -4,7 +4,7 @@
 //! Requests depend on the owner's record and on verified supports only. All requests of a level are sent and all
 //! answers read to the end before any of them is used.
 
-use crate::connection::Connection;
+use crate::connection::Client;
 use crate::error::ClientError;
 use crate::gate::Gate;
 use crate::items::Numbered;
@@ -12,19 +12,22 @@ use crate::kept_moments::KeptMoments;
 use crate::levels::{LevelTrace, Route};
 use crate::mine::Progress;
 use crate::verify::Verified;
-use crate::verify::arriving::{Arriving, SumsQuery};
+use crate::verify::arriving::{Arriving, ReceivedSums, RequestedSums, SumsQuery};
 use crate::verify::cells::column_bytes;
 use crate::verify::prefixes::{Prefix, Supports};
+use crate::verify::reading::Reading;
 use crate::verify::rows::Row;
 use oboro_mining::{Dataset, Itemset, SupportCounter};
-use oboro_protocol::v1::{self, count_reply::Reply};
 use oboro_ring::Column;
 use oboro_rlwe::LONGEST_VERIFIED;
 use std::num::NonZeroUsize;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const DURING: &str = "counting";
+/// A false answer about sums or moments.
+pub(crate) const OTHER_NUMBERS: &str =
+    "the server sent other numbers than those of the ciphertext that was encrypted";
 /// The most bytes requested at a level.
 pub(crate) const MOST_BYTES: u64 = 200_000_000;
 
@@ -109,9 +112,12 @@ impl<'a> SumSource<'a> {
         let prefix = self.prefix(columns, level)?;
         let asked = prefix.asked()?;
         let questions: Vec<&SumsQuery> = asked.questions().iter().collect();
-        let (answers, took) = self.answers(level, asked.bytes(), &questions)?;
+        let (answers, received, reading) = self.answers(level, asked.bytes(), &questions)?;
         let combining = Instant::now();
-        let supports = asked.verify(&answers, self.threads)?;
+        let supports = reading.conclude(self.dataset, OTHER_NUMBERS, || {
+            asked.judge(&answers, self.threads)
+        })?;
+        self.go_on()?;
         let route = match level {
             2 => Route::Scalars,
             _ => Route::Prefix,
@@ -120,7 +126,7 @@ impl<'a> SumSource<'a> {
             itemsets: prefix.itemsets(),
             limbs: prefix.limbs(),
             combining: combining.elapsed(),
-            ..took.trace(LevelTrace::of(level, route, begun.elapsed()))
+            ..received.trace(LevelTrace::of(level, route, begun.elapsed()))
         };
         Ok((supports, trace))
     }
@@ -135,108 +141,49 @@ impl<'a> SumSource<'a> {
     ) -> Result<(Verified<Vec<u64>>, LevelTrace), ClientError> {
         let begun = Instant::now();
         let query = row.query();
-        let (answers, took) = self.answers(2, query.bytes(), &[query])?;
+        let (answers, received, reading) = self.answers(2, query.bytes(), &[query])?;
         let combining = Instant::now();
-        let supports = row.verify(&answers[0])?;
+        let supports = reading.conclude(self.dataset, OTHER_NUMBERS, || row.judge(&answers[0]))?;
+        self.go_on()?;
         let trace = LevelTrace {
             itemsets: row.others().len(),
             limbs: row.limbs(),
             combining: combining.elapsed(),
-            ..took.trace(LevelTrace::of(2, Route::Scalars, begun.elapsed()))
+            ..received.trace(LevelTrace::of(2, Route::Scalars, begun.elapsed()))
         };
         Ok((supports, trace))
     }
 
-    /// Connects, sends all queries, reads their answers to the end and closes the connection; `bytes` is their total.
+    /// Connects, sends all queries, reads their answers to the end, up to the first that ends badly, and closes the
+    /// connection; `bytes` is their total.
     fn answers<'q>(
         &self,
         level: usize,
         bytes: u64,
         questions: &[&'q SumsQuery],
-    ) -> Result<(Vec<Arriving<'q>>, Took), ClientError> {
+    ) -> Result<(Vec<Arriving<'q>>, ReceivedSums, Reading), ClientError> {
         let connection = self.gate.open()?;
-        let mut took = Took::default();
-        let mut answers = Vec::with_capacity(questions.len());
-        for query in questions {
-            let mut arriving = query.arriving();
+        let mut received = ReceivedSums::default();
+        let mut reading = Reading::nothing();
+        let mut answers: Vec<Arriving<'_>> = questions.iter().map(|it| it.arriving()).collect();
+        'all: for (query, answer) in questions.iter().zip(&mut answers) {
             for (moments, request) in query.requests(self.name) {
-                let most = query.bytes_of(&moments);
-                let before = took.bytes;
-                let told = |received| (self.progress)(level, before + received, bytes);
-                let asked = connection.again(|| {
-                    arriving.forget(moments.clone());
-                    self.ask(
-                        &connection,
-                        &request,
-                        moments.start,
-                        most,
-                        &mut arriving,
-                        &told,
-                    )
-                })?;
-                took.add(&asked);
-            }
-            answers.push(arriving);
-        }
-        connection.check_interrupt()?;
-        self.go_on()?;
-        Ok((answers, took))
-    }
-
-    /// Sends one request, for moments from index `first` on, and reads its answer to the end, even past the expected
-    /// length.
-    fn ask(
-        &self,
-        connection: &Connection,
-        request: &v1::CountRequest,
-        first: usize,
-        most: u64,
-        arriving: &mut Arriving<'_>,
-        progress: &dyn Fn(u64),
-    ) -> Result<Took, ClientError> {
-        connection.wait(async {
-            let broken = |status| ClientError::from_status(&status, DURING);
-            let asked = connection.client().count(request.clone()).await;
-            let mut stream = connection.answer(asked, DURING)?;
-            let mut took = Took {
-                requests: 1,
-                ..Took::default()
-            };
-            while let Some(reply) = stream.message().await.map_err(broken)? {
-                match reply.reply {
-                    Some(Reply::Moments(part)) => {
-                        took.bytes += part.residues.len() as u64;
-                        took.moments = took.moments.saturating_add(part.moments);
-                        progress(took.bytes);
-                        if took.bytes > most {
-                            arriving.note_excess();
-                            break;
-                        }
-                        arriving.take(first, &part);
-                    }
-                    Some(Reply::Done(done)) => {
-                        took.known = done.known;
-                        took.server = Duration::from_micros(done.microseconds);
-                    }
-                    Some(Reply::Accepted(_)) | None => {}
+                let before = received.bytes;
+                let progress = |bytes_here| (self.progress)(level, before + bytes_here, bytes);
+                let mut requested = RequestedSums::new(answer, moments, &progress);
+                let call = async |mut client: Client| client.count(request.clone()).await;
+                let next = connection.read_again(DURING, &call, &mut requested);
+                received.add(&requested.received());
+                if !reading.then(next) {
+                    break 'all;
                 }
             }
-            Ok(took)
-        })
+        }
+        Ok((answers, received, reading))
     }
 }
 
-/// The cost of answers.
-#[derive(Debug, Clone, Copy, Default)]
-struct Took {
-    requests: usize,
-    bytes: u64,
-    moments: u64,
-    known: u64,
-    server: Duration,
-}
-
-impl Took {
+impl ReceivedSums {
     fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.bytes += other.bytes;

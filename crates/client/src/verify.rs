@@ -7,6 +7,7 @@
 pub(crate) mod arriving;
 pub(crate) mod cells;
 pub(crate) mod prefixes;
+pub(crate) mod reading;
 pub(crate) mod rows;
 
 /// An answer that equals what the owner encrypted, or a value computed from such answers and the owner's record alone.

@@ -147,20 +147,43 @@ impl PairReader {
         sums: &'a [Sums],
     ) -> Result<VerifiedPairs<'a>, PairsError> {
         let focus = self.order.focus().binary_search(&place);
-        let is_right = |kept: &KeptPairs, points: &Points, sums: &[u32]| match &kept.wide {
-            None => kept.tokens.verify_row(points, place, sums),
-            Some(wide) => {
-                let focus = focus.expect("a row that is kept");
-                points.verify_row(wide.rows[focus].token, place, sums)
-            }
-        };
-        if !self.all_are_right(sums, is_right) {
+        if !self.all_are_right(sums, self.is_row(place)) {
             return Err(PairsError::NotVerified);
         }
         let others = (0..self.order.columns().len()).filter(|&other| other != place);
         let pairs = others.map(|other| (place.min(other), place.max(other)));
         let fixed = focus.map_or(Fixed::Pairs, |focus| Fixed::Row { place, focus });
         Ok(self.verified(pairs.collect(), fixed, sums))
+    }
+
+    /// Verifies the sums of one range, as [`verify_prefix`](Self::verify_prefix) or
+    /// [`verify_wide_prefix`](Self::verify_wide_prefix) does. The time depends on public lengths only.
+    pub fn is_prefix_of(&self, range: usize, columns: usize, sums: &Sums) -> bool {
+        let reader = &self.ranges[range];
+        reader.verify(&self.points, sums, Self::is_start(columns))
+    }
+
+    /// Verifies the sums of one range, as [`verify_row`](Self::verify_row) does.
+    ///
+    /// # Panics
+    /// If the column has no row.
+    pub fn is_row_of(&self, range: usize, place: usize, sums: &Sums) -> bool {
+        self.ranges[range].verify(&self.points, sums, self.is_row(place))
+    }
+
+    fn is_start(columns: usize) -> impl Fn(&KeptPairs, &Points, &[u32]) -> bool {
+        move |kept, points, sums| kept.tokens.verify_prefix(points, columns, sums)
+    }
+
+    fn is_row(&self, place: usize) -> impl Fn(&KeptPairs, &Points, &[u32]) -> bool {
+        let focus = self.order.focus().binary_search(&place);
+        move |kept, points, sums| match &kept.wide {
+            None => kept.tokens.verify_row(points, place, sums),
+            Some(wide) => {
+                let focus = focus.expect("a row that is kept");
+                points.verify_row(wide.rows[focus].token, place, sums)
+            }
+        }
     }
 
     /// Whether these are the moments `M_{i,1}` of the column at index `place`, in each range and limb. Others are
@@ -262,9 +285,7 @@ impl PairReader {
     }
 
     fn is_prefix(&self, columns: usize, sums: &[Sums]) -> bool {
-        self.all_are_right(sums, |kept, points, sums| {
-            kept.tokens.verify_prefix(points, columns, sums)
-        })
+        self.all_are_right(sums, Self::is_start(columns))
     }
 
     /// Verifies all limbs of all ranges, each separately: the time depends on public lengths only.

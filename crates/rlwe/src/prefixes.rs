@@ -362,6 +362,28 @@ impl PrefixReader {
         answer: &'a [Vec<u8>],
         threads: NonZeroUsize,
     ) -> Result<VerifiedMoments<'a>, NotVerified> {
+        let is_whole = answer.len() == self.ranges.len();
+        // Always checks everything: the time depends on lengths only.
+        let are_right = (0..self.ranges.len()).zip(answer);
+        let are_right = are_right.map(|(range, it)| self.is_range(question, range, it, threads));
+        if are_right.fold(is_whole, |all, it| all & it) {
+            Ok(VerifiedMoments { question, answer })
+        } else {
+            Err(NotVerified)
+        }
+    }
+
+    /// Verifies the moments of one range.
+    ///
+    /// # Panics
+    /// As [`verify`](Self::verify), or if there is no such range.
+    pub fn is_range(
+        &self,
+        question: &PrefixQuery,
+        range: usize,
+        answer: &[u8],
+        threads: NonZeroUsize,
+    ) -> bool {
         let length = question.itemsets().length();
         let columns = question.places.len();
         let place = |column: &Column| question.places.get(column).copied();
@@ -370,26 +392,17 @@ impl PrefixReader {
             are_first.eq((0..columns).map(Some)),
             "a prefix of the owner's order"
         );
-        let whole = question.range_bytes();
-        let fits = answer.len() == self.ranges.len() && answer.iter().all(|it| it.len() == whole);
-        let limbs = &self.limbs[..question.limbs()];
-        // Always checks everything: the time depends on lengths only.
-        let are_right = self.ranges.iter().zip(answer).map(|(tokens, answer)| {
-            let Some(found) = fits.then(|| self.weighted(question, answer, threads)) else {
-                return false;
-            };
-            let sums = found.sums.iter().zip(limbs).zip(tokens);
-            let are_right = sums.map(|((sum, (points, _)), tokens)| {
-                let token = tokens.of(points.field(), length, columns);
-                *sum == *token.expect("there are tokens of every length that has limbs")
-            });
-            are_right.fold(found.are_residues, |all, it| all & it)
-        });
-        if are_right.fold(fits, |all, it| all & it) {
-            Ok(VerifiedMoments { question, answer })
-        } else {
-            Err(NotVerified)
+        if answer.len() != question.range_bytes() {
+            return false;
         }
+        let found = self.weighted(question, answer, threads);
+        let limbs = &self.limbs[..question.limbs()];
+        let sums = found.sums.iter().zip(limbs).zip(&self.ranges[range]);
+        let are_right = sums.map(|((sum, (points, _)), tokens)| {
+            let token = tokens.of(points.field(), length, columns);
+            *sum == *token.expect("there are tokens of every length that has limbs")
+        });
+        are_right.fold(found.are_residues, |all, it| all & it)
     }
 
     /// `Σ_S x_S·M_{S,0} + Σ_{S,r} x_S·Σ_s z_s·M_{S,r}(s)` modulo each limb.

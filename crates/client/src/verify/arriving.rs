@@ -1,13 +1,16 @@
 //! A query about sums and moments, and the assembly of its answer.
 //!
-//! What arrives is copied to its position. Unexpected parts change nothing but the final verdict, so that the server
-//! observes the same behaviour whatever it sends.
+//! What arrives is copied to its position. Impossible parts change nothing but the final verdict: the server
+//! observes the same behaviour whatever it sends. A request that is sent again must be answered with the same bytes.
 
+use super::reading::{Assembly, Part, ReplyOrder};
 use oboro_format::Manifest;
+use oboro_protocol::v1::count_reply::Reply;
 use oboro_protocol::{column_numbers, moments_range, v1};
 use oboro_ring::{Blocks, Column, pack};
 use oboro_rlwe::{ColumnMoments, PrefixQuery, Sums};
 use std::ops::Range;
+use std::time::Duration;
 
 /// The most pairs of one request: their numbers fit into any server's message limit.
 const MOST_PAIRS: usize = 1 << 16;
@@ -89,6 +92,29 @@ impl SumsQuery {
         Some(start(moments.start)..start(moments.end))
     }
 
+    /// Checks that these are canonical residues of moments of one power of the mask, at least one moment.
+    fn are_residues(&self, moments: &Range<usize>, bytes: &[u8]) -> bool {
+        let each = |moment: usize| self.bytes_at(moment..moment + 1).map_or(0, |it| it.len());
+        let bytes_each = each(moments.start);
+        if bytes_each != each(moments.end - 1) {
+            return false;
+        }
+        let residues_each = if bytes_each == self.moment_bytes(0) {
+            1
+        } else {
+            self.manifest.parameters.degree()
+        };
+        let moduli = &self.manifest.parameters.limb_moduli()[..self.limbs];
+        let mut residues = vec![0; pack::unpacked_len(bytes_each)];
+        bytes.chunks_exact(bytes_each).all(|moment| {
+            pack::unpack(moment, &mut residues);
+            let (limbs, padding) = residues.split_at(self.limbs * residues_each);
+            let mut limbs = limbs.chunks_exact(residues_each).zip(moduli);
+            padding.iter().all(|&it| it == 0)
+                && limbs.all(|(limb, q)| limb.iter().all(|&it| it < q.value()))
+        })
+    }
+
     /// The bytes of the answer for some moments.
     pub(crate) fn bytes_of(&self, moments: &Range<usize>) -> u64 {
         let place = self.bytes_at(moments.clone());
@@ -138,10 +164,19 @@ impl SumsQuery {
         Arriving {
             query: self,
             ranges: vec![vec![0; whole]; ranges],
-            come: vec![false; self.moments() * ranges],
-            is_right: true,
+            came: vec![Came::No; self.moments() * ranges],
         }
     }
+}
+
+/// Arrival of one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Came {
+    No,
+    /// In an earlier attempt.
+    Earlier,
+    /// In this attempt.
+    Now,
 }
 
 /// An answer being received.
@@ -149,82 +184,116 @@ pub(crate) struct Arriving<'a> {
     query: &'a SumsQuery,
     /// For each range its moments in the wire encoding, concatenated.
     ranges: Vec<Vec<u8>>,
-    /// For each range and moment whether it has arrived.
-    come: Vec<bool>,
-    is_right: bool,
+    /// For each range and moment.
+    came: Vec<Came>,
 }
 
 impl Arriving<'_> {
-    /// Accepts a part of the answer to a request for the moments from index `first` on.
-    pub(crate) fn take(&mut self, first: usize, message: &v1::Moments) {
-        self.is_right &= self.put(first, message).is_some();
-    }
-
-    /// Notes that more arrived than was requested.
-    pub(crate) fn note_excess(&mut self) {
-        self.is_right = false;
-    }
-
-    /// Discards what arrived for a request that will be sent again.
-    pub(crate) fn forget(&mut self, moments: Range<usize>) {
-        for come in self.come.chunks_exact_mut(self.query.moments()) {
-            come[moments.clone()].fill(false);
+    /// Takes a part of the answer to a request for these moments.
+    fn take(&mut self, requested: &Range<usize>, message: &v1::Moments) -> Part {
+        match self.put(requested, message) {
+            Some(()) => Part::New,
+            None => Part::False,
         }
     }
 
-    fn put(&mut self, first: usize, message: &v1::Moments) -> Option<()> {
+    /// Begins anew with a request that is sent again.
+    fn forget(&mut self, moments: Range<usize>) {
+        for came in self.came.chunks_exact_mut(self.query.moments()) {
+            for came in &mut came[moments.clone()] {
+                if *came == Came::Now {
+                    *came = Came::Earlier;
+                }
+            }
+        }
+    }
+
+    /// `None` for a part that no correct answer has.
+    fn put(&mut self, requested: &Range<usize>, message: &v1::Moments) -> Option<()> {
         let numbers = moments_range(message).ok()?;
+        let first = requested.start;
         let numbers = first.checked_add(numbers.start)?..first.checked_add(numbers.end)?;
+        if numbers.is_empty() || numbers.end > requested.end {
+            return None;
+        }
         let place = self.query.bytes_at(numbers.clone())?;
         let range = usize::try_from(message.range).ok()?;
-        let bytes = self.ranges.get_mut(range)?;
+        let bytes = self.ranges.get_mut(range)?.get_mut(place.clone())?;
         if message.residues.len() != place.len() {
             return None;
         }
         let of_range = range * self.query.moments();
-        let come = &mut self.come[of_range + numbers.start..of_range + numbers.end];
-        let are_new = come.iter().all(|&come| !come);
-        come.fill(true);
-        bytes[place].copy_from_slice(&message.residues);
-        are_new.then_some(())
+        let came = &mut self.came[of_range + numbers.start..of_range + numbers.end];
+        let (are_new, came_earlier) = (
+            came.iter().all(|&it| it != Came::Now),
+            came.contains(&Came::Earlier),
+        );
+        let is_same = !came_earlier || {
+            let each = numbers.clone().zip(came.iter());
+            let mut earlier = each.filter(|(_, came)| **came == Came::Earlier);
+            earlier.all(|(moment, _)| {
+                let own = self.query.bytes_at(moment..moment + 1).unwrap_or_default();
+                let own = own.start - place.start..own.end - place.start;
+                bytes[own.clone()] == message.residues[own]
+            })
+        };
+        came.fill(Came::Now);
+        bytes.copy_from_slice(&message.residues);
+        let are_residues = self.query.are_residues(&numbers, &message.residues);
+        (are_new && is_same && are_residues).then_some(())
     }
 
-    /// For each range its moments, concatenated, after everything was read; empty if some are missing or anything
-    /// unexpected arrived.
+    /// Returns whether every moment of every range arrived in this attempt.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.came.iter().all(|&it| it == Came::Now)
+    }
+
+    /// For each range its moments, concatenated; empty if some are missing.
     pub(crate) fn answer(&self) -> &[Vec<u8>] {
-        if self.is_right && self.come.iter().all(|&come| come) {
+        if self.is_complete() {
             &self.ranges
         } else {
             &[]
         }
     }
 
+    /// The moments of each range of which all arrived in some attempt, by the range's index.
+    pub(crate) fn complete_ranges(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let came = self.came.chunks_exact(self.query.moments().max(1));
+        let ranges = self.ranges.iter().zip(came).enumerate();
+        let complete = ranges.filter(|(_, (_, came))| came.iter().all(|&it| it != Came::No));
+        complete.map(|(range, (bytes, _))| (range, &bytes[..]))
+    }
+
     /// For each range and limb the sums of pairs; the sum at index `i` goes to index `order[i]`. `None` if padding is
     /// not 0 or something is missing.
     pub(crate) fn sums(&self, order: &[usize]) -> Option<Vec<Sums>> {
-        let limbs = self.query.limbs;
-        let each = self.query.moment_bytes(0);
-        let mut residues = vec![0; pack::unpacked_len(each)];
-        let mut of_range = |range: &Vec<u8>| {
-            let mut sums = vec![vec![0; order.len()]; limbs];
-            for (packed, &place) in range.chunks_exact(each).zip(order) {
-                pack::unpack(packed, &mut residues);
-                if residues[limbs..].iter().any(|&it| it != 0) {
-                    return None;
-                }
-                for (sums, &residue) in sums.iter_mut().zip(&residues) {
-                    sums[place] = residue;
-                }
-            }
-            Some(sums)
-        };
         let answer = self.answer();
-        let sums: Option<Vec<Sums>> = answer.iter().map(&mut of_range).collect();
+        let sums = answer.iter().map(|range| self.sums_of(range, order));
+        let sums: Option<Vec<Sums>> = sums.collect();
         sums.filter(|_| !answer.is_empty())
     }
 
+    /// Sums of one range, likewise.
+    pub(crate) fn sums_of(&self, range: &[u8], order: &[usize]) -> Option<Sums> {
+        let limbs = self.query.limbs;
+        let each = self.query.moment_bytes(0);
+        let mut residues = vec![0; pack::unpacked_len(each)];
+        let mut sums = vec![vec![0; order.len()]; limbs];
+        for (packed, &place) in range.chunks_exact(each).zip(order) {
+            pack::unpack(packed, &mut residues);
+            if residues[limbs..].iter().any(|&it| it != 0) {
+                return None;
+            }
+            for (sums, &residue) in sums.iter_mut().zip(&residues) {
+                sums[place] = residue;
+            }
+        }
+        Some(sums)
+    }
+
     /// The moments `M_{i,1}` of the `column`-th requested column in the wire encoding, range after range; `None` if
-    /// something is missing.
+    /// it is missing.
     pub(crate) fn column(&self, column: usize) -> Option<Vec<u8>> {
         let Content::Columns(pairs, columns) = &self.query.content else {
             return None;
@@ -237,12 +306,16 @@ impl Arriving<'_> {
         self.moment(self.query.moments().checked_sub(1)?)
     }
 
-    /// A moment in the wire encoding, range after range; `None` if something is missing.
+    /// A moment in the wire encoding, range after range; `None` if it is missing in a range.
     fn moment(&self, moment: usize) -> Option<Vec<u8>> {
         let place = self.query.bytes_at(moment..moment + 1)?;
-        let answer = self.answer();
-        let all = answer.iter().flat_map(|it| &it[place.clone()]).copied();
-        (!answer.is_empty()).then(|| all.collect())
+        let mut came = self.came.iter().skip(moment).step_by(self.query.moments());
+        let all = self
+            .ranges
+            .iter()
+            .flat_map(|it| &it[place.clone()])
+            .copied();
+        came.all(|&it| it != Came::No).then(|| all.collect())
     }
 
     /// Whether the sums that accompany moments of columns equal those of the same pairs in another answer.
@@ -260,6 +333,87 @@ impl Arriving<'_> {
             let mut ranges = self.answer().iter().zip(other.answer());
             place.is_ok_and(|place| ranges.all(|(own, other)| sum(own, at) == sum(other, place)))
         })
+    }
+}
+
+/// The cost of answers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ReceivedSums {
+    pub(crate) requests: usize,
+    pub(crate) bytes: u64,
+    pub(crate) moments: u64,
+    pub(crate) known: u64,
+    pub(crate) server: Duration,
+}
+
+/// The answer to one request, on its way into the answer to its query.
+pub(crate) struct RequestedSums<'a, 'q> {
+    answer: &'a mut Arriving<'q>,
+    requested: Range<usize>,
+    order: ReplyOrder,
+    /// That of the current attempt.
+    received: ReceivedSums,
+    progress: &'a dyn Fn(u64),
+}
+
+impl<'a, 'q> RequestedSums<'a, 'q> {
+    /// A request for these moments. `progress` is called with the bytes that the current attempt brought.
+    pub(crate) fn new(
+        answer: &'a mut Arriving<'q>,
+        requested: Range<usize>,
+        progress: &'a dyn Fn(u64),
+    ) -> Self {
+        Self {
+            answer,
+            requested,
+            order: ReplyOrder::default(),
+            received: ReceivedSums::default(),
+            progress,
+        }
+    }
+
+    /// The cost of the last attempt.
+    pub(crate) fn received(&self) -> ReceivedSums {
+        self.received
+    }
+}
+
+impl Assembly for RequestedSums<'_, '_> {
+    type Message = v1::CountReply;
+
+    fn begin(&mut self) {
+        self.answer.forget(self.requested.clone());
+        self.order = ReplyOrder::default();
+        self.received = ReceivedSums {
+            requests: 1,
+            ..ReceivedSums::default()
+        };
+    }
+
+    fn take(&mut self, message: v1::CountReply) -> Part {
+        let Some(reply) = message.reply else {
+            return Part::Idle;
+        };
+        if !self.order.takes(&reply) {
+            return Part::False;
+        }
+        match reply {
+            Reply::Moments(part) => {
+                self.received.bytes += part.residues.len() as u64;
+                self.received.moments = self.received.moments.saturating_add(part.moments);
+                (self.progress)(self.received.bytes);
+                if self.received.bytes > self.answer.query.bytes_of(&self.requested) {
+                    return Part::Excess;
+                }
+                self.answer.take(&self.requested, &part)
+            }
+            Reply::Done(done) => {
+                self.received.known = done.known;
+                self.received.server = Duration::from_micros(done.microseconds);
+                Part::New
+            }
+            Reply::Accepted(_) => Part::New,
+        }
     }
 }
 

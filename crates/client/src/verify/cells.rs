@@ -6,6 +6,7 @@
 //! sends.
 
 use super::Verified;
+use super::reading::Part as Brought;
 use crate::workers::{Pieces, with_workers};
 use oboro_format::{CELL_SEAL_BYTES, Manifest, SegmentEntry};
 use oboro_mining::{Bitmap, Dataset, unpack_row_ids};
@@ -69,10 +70,6 @@ pub(crate) struct Part {
     pub(crate) column: Column,
 }
 
-/// Cells differ from those that the owner sealed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NotSealed;
-
 /// A part that was received.
 pub(crate) struct Piece {
     pub(crate) part: Part,
@@ -86,7 +83,6 @@ pub(crate) struct Arriving<'a> {
     /// The bytes of the next part received so far.
     sealed: Vec<u8>,
     pieces: &'a SyncSender<Piece>,
-    has_more: bool,
 }
 
 impl<'a> Arriving<'a> {
@@ -101,16 +97,19 @@ impl<'a> Arriving<'a> {
             parts: Box::new(parts),
             sealed: Vec::new(),
             pieces,
-            has_more: false,
         }
     }
 
-    /// Accepts bytes; `false` if there are more than expected.
-    pub(crate) fn take(&mut self, mut data: &[u8]) -> bool {
+    /// Takes the next bytes.
+    pub(crate) fn take(&mut self, mut data: &[u8]) -> Brought {
+        let brought = if data.is_empty() {
+            Brought::Idle
+        } else {
+            Brought::New
+        };
         while !data.is_empty() {
             let Some((part, bytes)) = self.next else {
-                self.has_more = true;
-                return false;
+                return Brought::Excess;
             };
             let taken = data.len().min(bytes - self.sealed.len());
             self.sealed.extend_from_slice(&data[..taken]);
@@ -122,25 +121,22 @@ impl<'a> Arriving<'a> {
                 self.next = self.parts.next();
             }
         }
-        true
+        brought
     }
 
-    /// Whether exactly the expected bytes were received.
+    /// Returns whether all of the expected bytes were received.
     pub(crate) fn is_complete(&self) -> bool {
-        self.next.is_none() && !self.has_more
+        self.next.is_none()
     }
 }
 
-/// Opens the parts that `feed` supplies, on several threads. At its end `feed` returns whether everything arrived, or
-/// an error if that is unknown.
-///
-/// # Errors
-/// The inner error: cells differ from what the owner sealed. The outer one: that of `feed`.
-pub(crate) fn open<E>(
+/// Opens the parts that `feed` supplies, on several threads. Returns the cells, `None` if some differ from what the owner
+/// sealed, and what `feed` returned.
+pub(crate) fn open<R>(
     dataset: &Dataset,
     threads: NonZeroUsize,
-    feed: impl FnOnce(SyncSender<Piece>) -> Result<bool, E>,
-) -> Result<Result<Verified<Cells>, NotSealed>, E> {
+    feed: impl FnOnce(SyncSender<Piece>) -> R,
+) -> (Option<Verified<Cells>>, R) {
     let there = Mutex::default();
     let (fed, opened) = with_workers(threads, |pieces| open_pieces(dataset, &there, pieces), feed);
     let mut cells = Cells::default();
@@ -149,16 +145,7 @@ pub(crate) fn open<E>(
         sound &= worker.sound;
         cells.parts.extend(worker.parts);
     }
-    // A false answer stays false, even if the connection broke later.
-    if sound {
-        Ok(if fed? {
-            Ok(Verified(cells))
-        } else {
-            Err(NotSealed)
-        })
-    } else {
-        Ok(Err(NotSealed))
-    }
+    (sound.then_some(Verified(cells)), fed)
 }
 
 /// What one thread opened.

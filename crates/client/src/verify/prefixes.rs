@@ -6,6 +6,7 @@
 
 use super::Verified;
 use super::arriving::{Arriving, Content, SumsQuery, column_moments};
+use super::reading::Verdict;
 use crate::error::ClientError;
 use crate::kept_moments::KeptMoments;
 use oboro_mining::Dataset;
@@ -221,17 +222,24 @@ impl Asked<'_> {
         self.questions.iter().map(SumsQuery::bytes).sum()
     }
 
-    /// The supports of all itemsets, from complete answers to all queries.
+    /// The supports of all itemsets, if the answers to all queries arrived.
     ///
     /// # Errors
-    /// An answer that does not follow from the owner's ciphertext, which is recorded in the owner's record; a damaged
-    /// sealed range.
-    pub(crate) fn verify(
+    /// A damaged sealed range.
+    pub(crate) fn judge(
         &self,
         answers: &[Arriving<'_>],
         threads: NonZeroUsize,
-    ) -> Result<Verified<Supports>, ClientError> {
+    ) -> Result<Verdict<Verified<Supports>>, ClientError> {
         let prefix = self.prefix;
+        if !answers.iter().all(Arriving::is_complete) {
+            let are_right = self.are_right_so_far(answers, threads)?;
+            return Ok(if are_right {
+                Verdict::Incomplete
+            } else {
+                Verdict::False
+            });
+        }
         let supports = match self.questions[0].content() {
             Content::Moments(query) => {
                 let reader = prefix.dataset.prefix_reader()?;
@@ -240,13 +248,50 @@ impl Asked<'_> {
             }
             _ => self.supports_of_pairs(answers, threads),
         };
-        let supports: Vec<u64> =
-            supports.ok_or_else(|| ClientError::other_numbers(prefix.dataset))??;
-        Ok(Verified(Supports {
+        let Some(supports) = supports else {
+            return Ok(Verdict::False);
+        };
+        Ok(Verdict::Right(Verified(Supports {
             columns: prefix.columns.sorted.iter().map(|it| it.0).collect(),
             level: prefix.level,
-            supports,
-        }))
+            supports: supports?,
+        })))
+    }
+
+    /// Verifies what can be verified of incomplete answers: whole ranges, and moments of single columns.
+    ///
+    /// # Errors
+    /// A damaged sealed range.
+    fn are_right_so_far(
+        &self,
+        answers: &[Arriving<'_>],
+        threads: NonZeroUsize,
+    ) -> Result<bool, ClientError> {
+        let dataset = self.prefix.dataset;
+        if let Content::Moments(query) = self.questions[0].content() {
+            let reader = dataset.prefix_reader()?;
+            let mut ranges = answers[0].complete_ranges();
+            return Ok(ranges.all(|(range, it)| reader.is_range(query, range, it, threads)));
+        }
+        let reader = self.reader.as_ref().expect("one of pairs");
+        let columns = &self.prefix.columns;
+        let order = columns.order_of_pairs();
+        let is_range = |(range, bytes): (usize, &[u8])| {
+            let sums = answers[0].sums_of(bytes, &order);
+            sums.is_some_and(|sums| reader.is_prefix_of(range, columns.ordered.len(), &sums))
+        };
+        let is_column = |(at, column): (usize, &Column)| {
+            let packed = answers.get(1).and_then(|it| it.column(at));
+            packed.is_none_or(|packed| {
+                let place = columns.ordered.iter().position(|it| it == column);
+                let moments = self.prefix.unpacked(&packed);
+                place
+                    .zip(moments)
+                    .is_some_and(|(place, it)| reader.is_column(place, &it))
+            })
+        };
+        Ok(answers[0].complete_ranges().all(is_range)
+            && self.absent.iter().enumerate().all(is_column))
     }
 
     /// `None` if the numbers are not those of the ciphertext.

@@ -3,6 +3,7 @@
 
 use super::Verified;
 use super::arriving::{Arriving, Content, SumsQuery};
+use super::reading::Verdict;
 use crate::error::ClientError;
 use oboro_mining::Dataset;
 use oboro_ring::Column;
@@ -61,22 +62,36 @@ impl<'a> Row<'a> {
         &self.query
     }
 
-    /// The supports of the pairs with the other columns, in their order, from the complete answer.
+    /// The supports of the pairs with the other columns, in their order, if all of them arrived.
     ///
     /// # Errors
-    /// An answer that does not follow from the owner's ciphertext, which is recorded in the owner's record; a damaged
-    /// sealed range.
-    pub(crate) fn verify(&self, answer: &Arriving<'_>) -> Result<Verified<Vec<u64>>, ClientError> {
+    /// A damaged sealed range.
+    pub(crate) fn judge(
+        &self,
+        answer: &Arriving<'_>,
+    ) -> Result<Verdict<Verified<Vec<u64>>>, ClientError> {
         let reader = self.dataset.pair_reader()?;
+        if !answer.is_complete() {
+            let is_right = |(range, bytes): (usize, &[u8])| {
+                let sums = answer.sums_of(bytes, &self.order);
+                sums.is_some_and(|sums| reader.is_row_of(range, self.place, &sums))
+            };
+            let are_right = answer.complete_ranges().all(is_right);
+            return Ok(if are_right {
+                Verdict::Incomplete
+            } else {
+                Verdict::False
+            });
+        }
         let sums = answer.sums(&self.order).unwrap_or_default();
         let verified = reader.verify_row(self.place, &sums);
-        match verified.and_then(|it| it.supports()) {
-            Err(PairsError::NotVerified) => Err(ClientError::other_numbers(self.dataset)),
+        Ok(match verified.and_then(|it| it.supports()) {
+            Err(PairsError::NotVerified) => Verdict::False,
             supports => {
                 let supports = supports?;
                 let in_order = self.order.iter().map(|&it| supports[it]);
-                Ok(Verified(in_order.collect()))
+                Verdict::Right(Verified(in_order.collect()))
             }
-        }
+        })
     }
 }

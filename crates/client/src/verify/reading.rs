@@ -1,0 +1,205 @@
+//! The one rule by which answers about a dataset are read: cells, rows, sums and moments.
+//!
+//! An answer is read to its end whatever it holds, and again with the same bytes while the status of the transport says
+//! so. Then everything that arrived is judged, and only afterwards how the last stream ended. A false answer stays
+//! false, whatever followed it.
+
+use crate::connection::{Client, Connection};
+use crate::error::ClientError;
+use oboro_mining::Dataset;
+use oboro_protocol::{MAX_IDLE_MESSAGES, v1};
+use tonic::{Response, Status, Streaming};
+
+/// Effect of one message of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// A part that was still missing.
+    New,
+    /// Nothing. An answer has at most [`MAX_IDLE_MESSAGES`] of these.
+    Idle,
+    /// A part that no correct answer has.
+    False,
+    /// More bytes than the answer can have: reading ends here.
+    Excess,
+}
+
+/// An answer that is put together from messages.
+pub(crate) trait Assembly {
+    /// A message of the stream.
+    type Message;
+
+    /// Begins an attempt; earlier ones may have brought parts.
+    fn begin(&mut self);
+
+    /// Takes the next message.
+    fn take(&mut self, message: Self::Message) -> Part;
+}
+
+/// How reading ended, and whether something impossible arrived.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Reading {
+    is_false: bool,
+    pub(crate) ended: Result<(), ClientError>,
+}
+
+/// Verdict on the parts that arrived, regardless of how their stream ended.
+#[derive(Debug)]
+pub(crate) enum Verdict<T> {
+    /// All parts arrived, and they are what the owner encrypted.
+    Right(T),
+    /// Some part is not.
+    False,
+    /// Parts are missing; none of the others proved false.
+    Incomplete,
+}
+
+impl Connection {
+    /// Makes one call and reads its answer to the end.
+    pub(crate) fn read<A: Assembly>(
+        &self,
+        during: &'static str,
+        call: &impl AsyncFn(Client) -> Result<Response<Streaming<A::Message>>, Status>,
+        answer: &mut A,
+    ) -> Reading {
+        let mut is_false = false;
+        answer.begin();
+        let ended = self.wait(async {
+            let broken = |status| ClientError::from_status(&status, during);
+            let mut stream = self.answer(call(self.client()).await, during)?;
+            let mut idle = 0;
+            while let Some(message) = stream.message().await.map_err(broken)? {
+                match answer.take(message) {
+                    Part::New => continue,
+                    Part::Idle => {}
+                    Part::False => is_false = true,
+                    Part::Excess => idle = MAX_IDLE_MESSAGES,
+                }
+                idle += 1;
+                if idle > MAX_IDLE_MESSAGES {
+                    is_false = true;
+                    break;
+                }
+            }
+            Ok(())
+        });
+        let is_malformed = matches!(ended, Err(ClientError::OutOfTurn(_)));
+        Reading {
+            is_false: is_false || is_malformed,
+            ended,
+        }
+    }
+
+    /// Makes a call and reads its answer, again while the status of the transport says so.
+    pub(crate) fn read_again<A: Assembly>(
+        &self,
+        during: &'static str,
+        call: &impl AsyncFn(Client) -> Result<Response<Streaming<A::Message>>, Status>,
+        answer: &mut A,
+    ) -> Reading {
+        let mut all = Reading::nothing();
+        let ended = self.again(|| {
+            let reading = self.read(during, call, answer);
+            all.is_false |= reading.is_false;
+            reading.ended
+        });
+        Reading { ended, ..all }
+    }
+}
+
+impl Reading {
+    /// Nothing was read.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            is_false: false,
+            ended: Ok(()),
+        }
+    }
+
+    /// Notes that a part proved false as it arrived.
+    pub(crate) fn note_false(&mut self) {
+        self.is_false = true;
+    }
+
+    /// Adds the reading of a later answer; returns whether a further one may be requested.
+    pub(crate) fn then(&mut self, next: Self) -> bool {
+        self.is_false |= next.is_false;
+        self.ended = next.ended;
+        self.ended.is_ok()
+    }
+
+    /// Applies the rule: `judge` is called once everything was read, and decides before the end of the stream does.
+    ///
+    /// # Errors
+    /// [`ClientError::FalseAnswer`] with the sentence `what`, which is recorded in the owner's record; that of the
+    /// stream; that of `judge`.
+    pub(crate) fn conclude<T>(
+        self,
+        dataset: &Dataset,
+        what: &'static str,
+        judge: impl FnOnce() -> Result<Verdict<T>, ClientError>,
+    ) -> Result<T, ClientError> {
+        if self.is_false {
+            return Err(ClientError::false_answer(dataset, what));
+        }
+        if matches!(self.ended, Err(ClientError::Interrupted)) {
+            return Err(ClientError::Interrupted);
+        }
+        match (judge()?, self.ended) {
+            (Verdict::Right(found), Ok(())) => Ok(found),
+            (Verdict::False, _) | (Verdict::Incomplete, Ok(())) => {
+                Err(ClientError::false_answer(dataset, what))
+            }
+            (Verdict::Right(_) | Verdict::Incomplete, Err(error)) => Err(error),
+        }
+    }
+}
+
+/// The order of a count's replies: `Accepted`, parts, `Done`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ReplyOrder {
+    has_begun: bool,
+    has_ended: bool,
+}
+
+impl ReplyOrder {
+    /// Returns whether `Done` has come.
+    pub(crate) fn has_ended(self) -> bool {
+        self.has_ended
+    }
+
+    /// Returns whether a reply may come here.
+    pub(crate) fn takes(&mut self, reply: &v1::count_reply::Reply) -> bool {
+        use v1::count_reply::Reply;
+        let before = *self;
+        self.has_begun = true;
+        self.has_ended |= matches!(reply, Reply::Done(_));
+        match reply {
+            Reply::Accepted(_) => !before.has_begun,
+            _ => !before.has_ended,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_come_in_order() {
+        use v1::count_reply::Reply;
+        let accepted = || Reply::Accepted(v1::Accepted::default());
+        let part = || Reply::Moments(v1::Moments::default());
+        let done = || Reply::Done(v1::Done::default());
+        let are_right = |replies: &[Reply]| {
+            let mut order = ReplyOrder::default();
+            replies.iter().all(|it| order.takes(it))
+        };
+        assert!(are_right(&[accepted(), part(), part(), done()]));
+        assert!(are_right(&[part(), done()]));
+        assert!(!are_right(&[accepted(), accepted()]));
+        assert!(!are_right(&[part(), accepted()]));
+        assert!(!are_right(&[done(), part()]));
+        assert!(!are_right(&[done(), done()]));
+    }
+}
