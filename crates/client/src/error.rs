@@ -129,6 +129,10 @@ pub enum ClientError {
         "the server is busy with this upload over another connection; wait until that ends, or stop it, and run the command again"
     )]
     Busy,
+    #[error(
+        "segment {segment} was sent {times} times, and the server still asks for it; check the connection and the server's disk, then run the command again to go on"
+    )]
+    EndlessUpload { segment: u32, times: u32 },
     #[error("the server failed: {0}")]
     Failed(String),
     #[error("the server failed: {0}")]
@@ -465,6 +469,7 @@ impl ClientError {
             | Self::Refused(_)
             | Self::Overloaded { .. }
             | Self::Busy
+            | Self::EndlessUpload { .. }
             | Self::Failed(_) => ErrorClass::Server,
             Self::Runtime(_)
             | Self::Randomness(_)

@@ -1,10 +1,13 @@
 //! Uploads a bundle segment by segment, resuming where an earlier attempt broke off.
+//!
+//! The server says how far it is, so everything that it can repeat is bounded: each segment is begun [`MOST_STARTS`] times
+//! at most, and from its beginning after `DATA_LOSS` once. What is reported is what this client sent and verified.
 
 use crate::connection::Connection;
 use crate::error::ClientError;
 use crate::retries::{self, fraction};
-use oboro_format::Bundle;
-use oboro_protocol::{SEGMENT_CHUNK_BYTES, digest, v1};
+use oboro_format::{Bundle, Manifest, SegmentEntry};
+use oboro_protocol::{SEGMENT_CHUNK_BYTES, dataset_id, digest, v1};
 use parking_lot::Mutex;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -23,15 +26,17 @@ const ATTEMPTS_WHEN_BUSY: u32 = 9;
 /// The delay after the first such attempt; it doubles up to the maximum.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// The most times that one segment is begun in an upload.
+const MOST_STARTS: u32 = 64;
 /// Chunks read ahead of the connection.
 const CHANNEL: usize = 4;
 
 /// A dataset version that the server has published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Uploaded {
-    /// Its number.
+    /// Its number, that of the bundle.
     pub version: u64,
-    /// Bytes stored on the server by this call, without those stored before.
+    /// Bytes of segments that this call sent, each once; without those that the server had before.
     pub sent_bytes: u64,
     /// The bytes of all segments.
     pub total_bytes: u64,
@@ -54,24 +59,17 @@ pub fn upload(
         name: name.to_owned(),
         manifest: bundle.manifest().encode().into(),
     };
-    let total_bytes = bundle.manifest().segment_bytes();
-    let mut attempts = Attempts::default();
+    let mut attempts = Attempts::new(bundle.manifest());
     loop {
         match attempt(connection, bundle, &request, &mut attempts, progress) {
             Ok(None) => {}
             Ok(Some(published)) => {
-                let (own, root) = (bundle.manifest().root(), digest(&published.root)?);
-                if own != root {
-                    return Err(ClientError::WrongRoot {
-                        own,
-                        published: root,
-                    });
-                }
+                check_published(bundle.manifest(), &published)?;
                 note_uploaded(bundle);
                 return Ok(Uploaded {
-                    version: published.version,
-                    sent_bytes: total_bytes.saturating_sub(attempts.there_at_first.unwrap_or(0)),
-                    total_bytes,
+                    version: bundle.manifest().version,
+                    sent_bytes: attempts.sent_bytes(),
+                    total_bytes: bundle.manifest().segment_bytes(),
                 });
             }
             Err(error) => {
@@ -90,24 +88,78 @@ pub fn note_uploaded(bundle: &Bundle) {
     let _ = bundle.note_uploaded(now.map_or(0, |now| now.as_secs()));
 }
 
+fn check_published(manifest: &Manifest, published: &v1::Published) -> Result<(), ClientError> {
+    let (own, root) = (manifest.root(), digest(&published.root)?);
+    if own != root {
+        return Err(ClientError::WrongRoot {
+            own,
+            published: root,
+        });
+    }
+    if published.version != manifest.version {
+        let what = "the number of another version than was uploaded";
+        return Err(ClientError::OutOfTurn(what));
+    }
+    Ok(())
+}
+
+/// Refuses a status that no upload of this manifest has.
+fn check_status(manifest: &Manifest, status: &v1::UploadStatus) -> Result<(), ClientError> {
+    let is_of_segment = |(index, (there, own)): (u32, (&v1::SegmentProgress, &SegmentEntry))| {
+        there.index == index
+            && there.bytes_total == own.bytes
+            && there.bytes_received <= own.bytes
+            && (!there.complete || there.bytes_received == own.bytes)
+    };
+    let segments = (0..).zip(status.segments.iter().zip(&manifest.segments));
+    let are_all = status.segments.len() == manifest.segments.len();
+    if dataset_id(&status.dataset)? == manifest.dataset
+        && (status.published || (are_all && segments.into_iter().all(is_of_segment)))
+    {
+        Ok(())
+    } else {
+        Err(ClientError::OutOfTurn(
+            "a status that this upload cannot have",
+        ))
+    }
+}
+
 /// Retry state, driven by what the server reports to have; bytes in flight do not count.
-#[derive(Default)]
 struct Attempts {
-    there_at_first: Option<u64>,
-    there: u64,
-    /// Failures since the last progress.
+    segments: Vec<SegmentAttempts>,
+    /// The most bytes that the server reported so far.
+    most: u64,
+    /// Failures since it reported more than ever before.
     failures: u32,
 }
 
+/// Attempts to send one segment.
+#[derive(Clone, Default)]
+struct SegmentAttempts {
+    /// The most bytes that the server did not have.
+    absent: u64,
+    /// Bytes sent, in all attempts together.
+    sent: u64,
+    starts: u32,
+    /// Set once it was sent from its beginning because the server had lost bytes.
+    was_lost: bool,
+}
+
 impl Attempts {
+    fn new(manifest: &Manifest) -> Self {
+        Self {
+            segments: vec![SegmentAttempts::default(); manifest.segments.len()],
+            most: 0,
+            failures: 0,
+        }
+    }
+
     /// The server has `there` bytes.
     fn resume_at(&mut self, there: u64) {
-        if there > self.there {
+        if there > self.most {
             self.failures = 0;
+            self.most = there;
         }
-        let first = self.there_at_first.get_or_insert(there);
-        *first = there.min(*first);
-        self.there = there;
     }
 
     /// The delay before the next attempt, if the error is worth a retry.
@@ -123,6 +175,26 @@ impl Attempts {
             _ => (FIRST_WAIT * 2u32.pow(self.failures - 1)).min(LONGEST_WAIT),
         })
     }
+
+    /// Counts the next start of a segment.
+    fn start(&mut self, segment: &v1::SegmentProgress) -> Result<(), ClientError> {
+        let attempts = &mut self.segments[segment.index as usize];
+        let absent = segment.bytes_total - segment.bytes_received;
+        attempts.absent = attempts.absent.max(absent);
+        attempts.starts += 1;
+        if attempts.starts > MOST_STARTS {
+            return Err(ClientError::EndlessUpload {
+                segment: segment.index,
+                times: MOST_STARTS,
+            });
+        }
+        Ok(())
+    }
+
+    /// Bytes that the server has from this call.
+    fn sent_bytes(&self) -> u64 {
+        self.segments.iter().map(|it| it.sent.min(it.absent)).sum()
+    }
 }
 
 /// Asks for the upload's status and sends the rest; `None` if the status must be asked again.
@@ -136,28 +208,39 @@ fn attempt(
     let status = connection.call("asking how far the upload has come", async |mut client| {
         client.begin_upload(request.clone()).await
     })?;
+    check_status(bundle.manifest(), &status)?;
     let total = bundle.manifest().segment_bytes();
-    let mut there = status.segments.iter().fold(0u64, |there, segment| {
-        there.saturating_add(segment.bytes_received)
-    });
+    let received = status.segments.iter().map(|segment| segment.bytes_received);
+    let mut there = if status.published {
+        total
+    } else {
+        received.sum()
+    };
     attempts.resume_at(there);
-    progress(there.min(total), total);
+    progress(there, total);
     if !status.published {
         for segment in status.segments.iter().filter(|segment| !segment.complete) {
+            attempts.start(segment)?;
             let sent = Mutex::new(0);
             let advance = |bytes: u64| {
                 let mut sent = sent.lock();
                 *sent += bytes;
-                progress(there.saturating_add(*sent).min(total), total);
+                progress((there + *sent).min(total), total);
             };
             let whose = (&status.dataset[..], &*request.name);
-            match send_segment(connection, bundle, whose, segment, &advance) {
-                // A power cut may have damaged the server's part, which it has now discarded.
-                Err(ClientError::Damaged(_)) if segment.bytes_received > 0 => return Ok(None),
-                sent => sent?,
-            }
+            let ended = send_segment(connection, bundle, whose, segment, &advance);
             let sent = sent.into_inner();
-            there = there.saturating_add(sent);
+            let own = &mut attempts.segments[segment.index as usize];
+            own.sent += sent;
+            match ended {
+                // A power cut may have damaged the server's part, which it has now discarded.
+                Err(ClientError::Damaged(_)) if segment.bytes_received > 0 && !own.was_lost => {
+                    own.was_lost = true;
+                    return Ok(None);
+                }
+                ended => ended?,
+            }
+            there += sent;
         }
     }
     let dataset = status.dataset;
@@ -237,4 +320,63 @@ fn read_full(file: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
         }
     }
     Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempts() -> Attempts {
+        Attempts {
+            segments: vec![SegmentAttempts::default(); 2],
+            most: 0,
+            failures: 0,
+        }
+    }
+
+    fn broken() -> ClientError {
+        ClientError::Broken {
+            during: "uploading",
+            cause: "cut".to_owned(),
+        }
+    }
+
+    #[test]
+    fn only_more_than_ever_before_is_progress() {
+        let mut up_and_down = attempts();
+        let ends = (0..).take_while(|round| {
+            up_and_down.resume_at(1000 * (round % 2));
+            up_and_down.next(&broken()).is_some()
+        });
+        assert_eq!(ends.count() as u32, ATTEMPTS);
+        let mut forward = attempts();
+        for there in 0..100 {
+            forward.resume_at(there);
+            assert!(forward.next(&broken()).is_some());
+        }
+    }
+
+    #[test]
+    fn each_segment_is_begun_a_bounded_number_of_times() {
+        let mut attempts = attempts();
+        let segment = |index, bytes_received| v1::SegmentProgress {
+            index,
+            bytes_total: 100,
+            bytes_received,
+            complete: false,
+        };
+        for start in 0..MOST_STARTS {
+            attempts.start(&segment(0, u64::from(start))).unwrap();
+        }
+        let refused = attempts.start(&segment(0, 64)).unwrap_err();
+        assert!(
+            matches!(refused, ClientError::EndlessUpload { .. }),
+            "{refused}"
+        );
+        attempts.start(&segment(1, 60)).unwrap();
+        // Bytes count once, however often they were sent, and those that were there do not count.
+        attempts.segments[0].sent = 1000;
+        attempts.segments[1].sent = 30;
+        assert_eq!(attempts.sent_bytes(), 100 + 30);
+    }
 }

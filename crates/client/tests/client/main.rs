@@ -4,5 +4,6 @@ mod common;
 mod device;
 mod genome;
 mod growth;
+mod hostile;
 mod local;
 mod mining;

@@ -48,9 +48,19 @@ pub fn two() -> NonZeroUsize {
     NonZeroUsize::new(2).unwrap()
 }
 
+impl Running {
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
 pub fn connect(server: &Running) -> Connection {
+    connect_to(server.url())
+}
+
+pub fn connect_to(url: &str) -> Connection {
     Connection::open(&oboro_client::Options {
-        url: server.url.clone(),
+        url: url.to_owned(),
         ..Default::default()
     })
     .unwrap()
