@@ -243,7 +243,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         "mine --suppress-below",
         Narrows {
             left_out: "counts below it, and those from which one would follow",
-            said: "`release`: the number of both; a line on standard error",
+            said: "`release`: the number, and what the search for such counts promises; lines on standard error",
             test: "crates/cli/tests/cli/results.rs::what_is_released_gives_no_small_count_away",
         },
     ),
@@ -251,7 +251,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         "mine --round-to",
         Narrows {
             left_out: "what supports are exactly; itemsets whose support is rounded to 0",
-            said: "`release`: the multiple, the number left out; a line on standard error",
+            said: "`release`: the multiple; a line on standard error",
             test: "crates/cli/tests/cli/results.rs::released_supports_are_rounded_and_rules_are_of_the_rounded_ones",
         },
     ),
@@ -315,7 +315,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         "rules --suppress-below",
         Narrows {
             left_out: "counts below it, and those from which one would follow",
-            said: "`release`: the number of both; a line on standard error",
+            said: "`release`: the number, and what the search for such counts promises; lines on standard error",
             test: "crates/cli/tests/cli/results.rs::what_is_released_gives_no_small_count_away",
         },
     ),
@@ -323,7 +323,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         "rules --round-to",
         Narrows {
             left_out: "what supports are exactly; itemsets whose support is rounded to 0",
-            said: "`release`: the multiple, the number left out; a line on standard error",
+            said: "`release`: the multiple; a line on standard error",
             test: "crates/cli/tests/cli/results.rs::released_supports_are_rounded_and_rules_are_of_the_rounded_ones",
         },
     ),
@@ -331,7 +331,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         "count --suppress-below",
         Narrows {
             left_out: "counts below it, and those from which one would follow",
-            said: "`release`: the number of both; a line on standard error; null in place of the support",
+            said: "`release`: the number, and what the search for such counts promises; lines on standard error; null in place of the support",
             test: "crates/cli/tests/cli/results.rs::what_is_released_gives_no_small_count_away",
         },
     ),
@@ -339,7 +339,7 @@ const OPTIONS: &[(&str, Effect)] = &[
         "count --round-to",
         Narrows {
             left_out: "what supports are exactly; itemsets whose support is rounded to 0",
-            said: "`release`: the multiple, the number left out; a line on standard error",
+            said: "`release`: the multiple; a line on standard error",
             test: "crates/cli/tests/cli/results.rs::released_supports_are_rounded_and_rules_are_of_the_rounded_ones",
         },
     ),

@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, BufWriter, IntoInnerError, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +42,7 @@ impl Output {
         value: &impl Serialize,
         text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
-        let mut out = io::stdout().lock();
+        let mut out = BufWriter::new(io::stdout().lock());
         let written = if self.json {
             serde_json::to_writer(&mut out, value)
                 .map_err(io::Error::from)
@@ -432,12 +432,21 @@ impl OutputFile {
 
     /// Temporary name, sync, rename, sync of the directory.
     pub fn write(&self, content: &[u8]) -> Result<(), Failure> {
+        self.write_with(|file| file.write_all(content))
+    }
+
+    /// The same with content that `write` makes piece by piece.
+    pub fn write_with(
+        &self,
+        write: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<()>,
+    ) -> Result<(), Failure> {
         let written = match self.kind {
             Kind::Special => OpenOptions::new()
                 .write(true)
                 .open(&self.path)
-                .and_then(|mut file| file.write_all(content)),
-            Kind::Regular => self.replace(content),
+                .and_then(|file| buffered(file, write))
+                .map(drop),
+            Kind::Regular => self.replace(write),
         };
         written.map_err(|error| {
             let sentence = format!(
@@ -448,18 +457,31 @@ impl OutputFile {
         })
     }
 
-    fn replace(&self, content: &[u8]) -> io::Result<()> {
+    fn replace(
+        &self,
+        write: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<()>,
+    ) -> io::Result<()> {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         // Removed unless it is renamed.
         let prefix = format!(".{name}.");
-        let mut file = with_mode(self.mode, tempfile::Builder::new().prefix(&prefix))
+        let file = with_mode(self.mode, tempfile::Builder::new().prefix(&prefix))
             .tempfile_in(directory)?;
-        file.write_all(content)?;
+        let file = buffered(file, write)?;
         file.as_file().sync_all()?;
         file.persist(&self.path)?;
         sync_directory(directory)
     }
+}
+
+/// Writes through a buffer.
+fn buffered<W: Write + Send>(
+    to: W,
+    write: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<()>,
+) -> io::Result<W> {
+    let mut to = BufWriter::new(to);
+    write(&mut to)?;
+    to.into_inner().map_err(IntoInnerError::into_error)
 }
 
 #[cfg(test)]

@@ -5,12 +5,15 @@ use crate::output::{Form, Output, OutputFile};
 use clap::{Args, value_parser};
 use oboro_client::utc;
 use oboro_format::ErrorClass;
+use oboro_mining::release::LEAST_SUPPRESSED_BELOW;
 use oboro_mining::tables::{itemsets_csv, rules_csv};
 use oboro_mining::{
-    Dataset, FileDigest, FrequentItemsets, ItemsetsDocument, NamedRule, Release, ReleaseError,
-    RunRecord, Source,
+    Dataset, Digested, FileDigest, FrequentItemsets, ItemsetsDocument, Release, ReleaseError,
+    Rules, RunRecord, Source,
 };
+use serde::Serialize;
 use serde_json::Value;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -21,12 +24,20 @@ const RELEASE: &str = "For release to others";
 /// What is done to supports before others see them.
 #[derive(Args)]
 pub struct ReleaseArguments {
-    /// Suppress counts below N: supports, and every other support from which, with those that are shown, a count of 1 to
-    /// N-1 would follow, such as of transactions with one item and without another. Zeros are shown.
-    #[arg(long, help_heading = RELEASE, value_name = "N", value_parser = value_parser!(u64).range(2..))]
+    /// Suppress supports below N, and other supports until no smaller count is found that follows from those shown.
+    ///
+    /// Promised: no part of 1 to N-1 transactions of a shown itemset, such as those with one item and without another,
+    /// can be computed, and a bounded search finds no such count that follows exactly. The search solves at most 20,000
+    /// linear programs, each over all items shown (up to 8), else over a minimal missing itemset and 2 items; the result
+    /// says how many, and whether all were searched.
+    ///
+    /// Not promised: hidden counts may have narrow bounds; two releases, or knowledge of the rule or of some
+    /// transactions, may tell more; counts that follow only from more items at a time are not found. Zeros are shown. For
+    /// publication to adversaries, give --round-to N as well. Output leaves out what depends on hidden counts.
+    #[arg(long, help_heading = RELEASE, value_name = "N", value_parser = value_parser!(u64).range(LEAST_SUPPRESSED_BELOW..))]
     pub suppress_below: Option<u64>,
     /// Round supports and the number of transactions to the nearest multiples of B, after suppression; rules are computed
-    /// from the rounded numbers.
+    /// from the rounded numbers. Recommended with --suppress-below for publication, with the same number.
     #[arg(long, help_heading = RELEASE, value_name = "B", value_parser = value_parser!(u64).range(2..))]
     pub round_to: Option<u64>,
 }
@@ -60,7 +71,7 @@ pub fn refused(error: ReleaseError) -> Failure {
 
 /// Says on standard error, to people, what was done for release.
 pub fn say_release(release: Option<&Release>, output: Output) {
-    for sentence in release.iter().flat_map(|it| it.sentences_for_owner()) {
+    for sentence in release.iter().flat_map(|it| it.sentences()) {
         output.warn(&format!("RELEASE: {sentence}"));
     }
 }
@@ -90,38 +101,52 @@ impl ResultFile {
     }
 
     pub fn write_itemsets(&self, document: &ItemsetsDocument) -> Result<FileDigest, Failure> {
-        self.write(match self.form {
+        let content = match self.form {
             Form::Json => document.to_json().into_bytes(),
             Form::Csv => itemsets_csv(document),
             #[cfg(feature = "arrow")]
             Form::Parquet => oboro_mining::tables::itemsets_parquet(document)?,
-        })
+        };
+        self.write_with(|file| file.write_all(&content))
     }
 
-    /// Writes rules, of which `value` says everything, themselves too.
+    /// Writes rules one by one; `about` has everything else, and `whole` the rules, too.
     pub fn write_rules(
         &self,
-        rules: &[NamedRule],
+        rules: &Rules<'_>,
         unverified: bool,
-        value: &Value,
+        whole: &impl Serialize,
+        about: &Value,
     ) -> Result<FileDigest, Failure> {
-        self.write(match self.form {
-            Form::Json => format!("{value:#}\n").into_bytes(),
-            Form::Csv => rules_csv(rules, unverified),
+        #[cfg(not(feature = "arrow"))]
+        let _ = about;
+        self.write_with(|mut file| match self.form {
+            Form::Json => {
+                serde_json::to_writer_pretty(&mut file, whole)?;
+                writeln!(file)
+            }
+            Form::Csv => rules_csv(rules.named(), unverified, file),
             #[cfg(feature = "arrow")]
             Form::Parquet => {
-                let mut about = value.clone();
-                if let Some(fields) = about.as_object_mut() {
-                    fields.remove("rules");
-                }
-                oboro_mining::tables::rules_parquet(rules, unverified, &about)?
+                let rules = rules.named();
+                let written = oboro_mining::tables::rules_parquet(rules, unverified, about, file);
+                written.map_err(io::Error::other)
             }
         })
     }
 
-    fn write(&self, content: Vec<u8>) -> Result<FileDigest, Failure> {
-        self.file.write(&content)?;
-        Ok(FileDigest::of(&self.name, &content))
+    fn write_with(
+        &self,
+        write: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<()>,
+    ) -> Result<FileDigest, Failure> {
+        let mut digest = None;
+        self.file.write_with(|file| {
+            let mut digested = Digested::new(file);
+            write(&mut digested)?;
+            digest = Some(digested.finish(&self.name));
+            Ok(())
+        })?;
+        digest.ok_or_else(|| "nothing was written".into())
     }
 }
 
@@ -138,11 +163,17 @@ pub struct RecordArguments {
 pub struct Recorder {
     file: OutputFile,
     began: OffsetDateTime,
+    /// Whether the record is of a release, so that it leaves out how long the run took.
+    is_release: bool,
 }
 
 impl RecordArguments {
     /// Checks the path, which must be another one than those of `others`.
-    pub fn prepare(&self, others: &[Option<&Path>]) -> Result<Option<Recorder>, Failure> {
+    pub fn prepare(
+        &self,
+        others: &[Option<&Path>],
+        release: &ReleaseArguments,
+    ) -> Result<Option<Recorder>, Failure> {
         let Some(path) = &self.record else {
             return Ok(None);
         };
@@ -156,7 +187,12 @@ impl RecordArguments {
             .into());
         }
         let began = OffsetDateTime::now_utc();
-        Ok(Some(Recorder { file, began }))
+        let is_release = release.are_given();
+        Ok(Some(Recorder {
+            file,
+            began,
+            is_release,
+        }))
     }
 }
 
@@ -166,7 +202,8 @@ impl Recorder {
             Ok(time.truncate_to_second().format(&Rfc3339)?)
         };
         record.began = text(self.began)?;
-        record.ended = text(OffsetDateTime::now_utc())?;
+        let ended = (!self.is_release).then(OffsetDateTime::now_utc);
+        record.ended = ended.map(text).transpose()?;
         self.file.write(record.to_json()?.as_bytes())
     }
 }
@@ -208,7 +245,7 @@ pub fn source(
         offline,
         manifest: manifest.root().to_string(),
         answers: answers.to_owned(),
-        routes,
+        routes: Some(routes),
         read: None,
     }
 }

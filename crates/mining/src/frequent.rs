@@ -295,11 +295,24 @@ pub struct Source {
     pub manifest: String,
     /// What the result rests on: `verified`, `unverified` or `local` answers.
     pub answers: String,
-    /// How supports were obtained, each route once.
-    pub routes: Vec<String>,
+    /// How supports were obtained, each route once. Not in what was made for release, since it depends on all supports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routes: Option<Vec<String>>,
     /// How the first file was read. Not in what was made for release, since it has supports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<HowRead>,
+}
+
+impl Source {
+    /// Without what depends on supports, for release.
+    #[must_use]
+    pub fn for_release(self) -> Self {
+        Self {
+            routes: None,
+            read: None,
+            ..self
+        }
+    }
 }
 
 /// One itemset of an [`ItemsetsDocument`].

@@ -55,8 +55,10 @@ pub use readers::{Format, HowRead, ReadError, ReadOptions, read, read_next, read
 pub use record::{Failure, OwnerRecord, RecordError, Reliance, Trust};
 pub use release::{Release, ReleaseError};
 pub use rewrite::{Compaction, Erasure, FoundRow, RowSelection};
-pub use rules::{Metric, NamedRule, Rule, RuleMetrics, RuleOptions, RulesError, association_rules};
-pub use run_record::{FileDigest, RunRecord};
+pub use rules::{
+    Metric, NamedRule, Rule, RuleMetrics, RuleOptions, Rules, RulesError, association_rules,
+};
+pub use run_record::{Digested, FileDigest, RunRecord};
 pub use shuffled::{Cells, Shuffled, Shuffling, unpack_row_ids};
 pub use text::{Name, Names, escaped, escaped_lines, number_of};
 pub use transactions::{MinSupport, Transactions, TransactionsBuilder};

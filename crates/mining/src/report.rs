@@ -7,8 +7,8 @@ use std::collections::{HashMap, HashSet};
 use askama::Template;
 
 use crate::condensed::Kept;
-use crate::frequent::{ItemsetsDocument, ItemsetsError, NamedItemset};
-use crate::rules::{NamedRule, RuleOptions, RulesError, association_rules};
+use crate::frequent::{ItemsetsDocument, ItemsetsError, NamedItemset, Source};
+use crate::rules::{Metric, NamedRule, RuleOptions, Rules, RulesError, association_rules};
 use crate::text::{Name, Names};
 
 /// The most itemsets in the chart, rules in the scatter, in the table and in the network.
@@ -50,19 +50,18 @@ pub enum ReportError {
 /// # Errors
 /// Itemsets that cannot be, too many rules.
 pub fn report(document: &ItemsetsDocument, options: RuleOptions) -> Result<String, ReportError> {
-    let rules = if document.is_whole() {
-        let (names, itemsets) = document.clone().into_itemsets()?;
-        let options = RuleOptions {
-            max_rules: options.max_rules.min(MOST_RULES),
-            ..options
-        };
-        let rules = association_rules(&itemsets, &names, options)?;
-        let rules = rules.iter().map(|rule| rule.to_named(&names));
-        rules.collect::<Result<Vec<_>, _>>()?
-    } else {
-        Vec::new()
+    let options = RuleOptions {
+        max_rules: options.max_rules.min(MOST_RULES),
+        ..options
     };
-    Ok(Page::new(document, rules, options).render()?)
+    let (names, itemsets) = if document.is_whole() {
+        document.clone().into_itemsets()?
+    } else {
+        Default::default()
+    };
+    let mut rules = association_rules(&itemsets, &names, options)?;
+    rules.order_by(STRENGTH);
+    Ok(Page::new(document, &rules, options).render()?)
 }
 
 #[derive(Template)]
@@ -91,6 +90,7 @@ struct Page<'a> {
     origin: Vec<(&'static str, String)>,
     read: Option<String>,
     verified: Vec<&'static str>,
+    counted: &'static str,
     document: &'a ItemsetsDocument,
 }
 
@@ -173,13 +173,9 @@ fn tenth(value: f64) -> f64 {
 }
 
 impl<'a> Page<'a> {
-    fn new(
-        document: &'a ItemsetsDocument,
-        mut rules: Vec<NamedRule>,
-        options: RuleOptions,
-    ) -> Self {
-        let number = rules.len();
-        rules.sort_by(|a, b| strength(b).total_cmp(&strength(a)));
+    fn new(document: &'a ItemsetsDocument, all: &Rules<'_>, options: RuleOptions) -> Self {
+        let number = all.len();
+        let rules: Vec<NamedRule> = all.named().take(POINTS).collect();
         let colours = Colours::of(&rules);
         let source = document.source.as_ref();
         let longest = document.itemsets.iter().map(|it| it.items.len()).max();
@@ -194,7 +190,7 @@ impl<'a> Page<'a> {
         }
         let (bars, bars_height) = bars(document);
         let points = points(&rules, &colours);
-        let (nodes, links) = network(&rules, &colours);
+        let (nodes, links) = network(&one_of_each_itemset(all), &colours);
         let most = most_support(&rules);
         Self {
             version: env!("CARGO_PKG_VERSION"),
@@ -222,23 +218,22 @@ impl<'a> Page<'a> {
             links,
             rows: rules.iter().take(ROWS).map(Row::of).collect(),
             origin: source.map_or_else(Vec::new, |it| {
-                vec![
+                let routes = it.routes.as_ref().map(|routes| match routes[..] {
+                    [] => "the owner's record".to_owned(),
+                    _ => routes.join(", "),
+                });
+                let fields = [
                     ("dataset", format!("{}, {}", Name(&it.name), it.dataset)),
                     ("version", it.version.to_string()),
                     ("manifest", it.manifest.clone()),
                     ("answers", it.answers.clone()),
-                    (
-                        "counted by",
-                        if it.routes.is_empty() {
-                            "the owner's record".to_owned()
-                        } else {
-                            it.routes.join(", ")
-                        },
-                    ),
-                ]
+                ];
+                let routes = routes.map(|it| ("counted by", it));
+                fields.into_iter().chain(routes).collect()
             }),
             read: source.and_then(|it| Some(it.read.as_ref()?.to_string())),
             verified: source.map_or_else(Vec::new, |it| it.verified()),
+            counted: source.map_or("", counted),
             document,
         }
     }
@@ -256,9 +251,25 @@ impl Row {
     }
 }
 
-/// By which rules are the strongest: how far they are from independence, upwards first.
-fn strength(rule: &NamedRule) -> f64 {
-    rule.metrics.lift
+/// The metric by which rules are the strongest: how far they are from independence, upwards first.
+const STRENGTH: Metric = Metric::Lift;
+
+/// Where the supports of two items or more were counted, in a sentence; empty if that is not known.
+fn counted(source: &Source) -> &'static str {
+    let Some(routes) = &source.routes else {
+        return "";
+    };
+    let cells = routes.iter().filter(|it| *it == "cells").count();
+    match (routes.len(), cells) {
+        (0, _) => "No support was counted: all are in the owner's record or follow from it.",
+        (_, 0) => "Supports of two items or more were counted under encryption.",
+        (all, cells) if all == cells => {
+            "Supports of two items or more were counted in the clear at the owner's, in columns that are stored encrypted."
+        }
+        _ => {
+            "Some supports of two items or more were counted under encryption, others in the clear at the owner's."
+        }
+    }
 }
 
 fn warnings(document: &ItemsetsDocument) -> Vec<String> {
@@ -431,9 +442,8 @@ impl Colours {
 fn network(rules: &[NamedRule], colours: &Colours) -> (Vec<Node>, Vec<Link>) {
     const CENTRE: (f64, f64) = (360.0, 250.0);
     const RADIUS: f64 = 180.0;
-    let rules = one_of_each_itemset(rules);
     let mut items: Vec<&str> = Vec::new();
-    for rule in &rules {
+    for rule in rules {
         for item in items_of(rule) {
             if !items.contains(&item.as_str()) {
                 items.push(item);
@@ -472,7 +482,7 @@ fn network(rules: &[NamedRule], colours: &Colours) -> (Vec<Node>, Vec<Link>) {
         .iter()
         .map(|it| it.metrics.support)
         .fold(0.0, f64::max);
-    let link = |(number, rule): (usize, &&NamedRule)| {
+    let link = |(number, rule): (usize, &NamedRule)| {
         let of = |side: &[String]| -> Vec<(f64, f64)> {
             side.iter().map(|item| places[item.as_str()]).collect()
         };
@@ -509,17 +519,14 @@ fn items_of(rule: &NamedRule) -> impl Iterator<Item = &String> {
 }
 
 /// The first rules, but of those of the same items only the first.
-fn one_of_each_itemset(rules: &[NamedRule]) -> Vec<&NamedRule> {
+fn one_of_each_itemset(rules: &Rules<'_>) -> Vec<NamedRule> {
     let mut seen = HashSet::new();
-    let mut chosen = Vec::new();
-    for rule in rules {
-        let mut items: Vec<&String> = items_of(rule).collect();
+    let is_first = |rule: &NamedRule| {
+        let mut items: Vec<String> = items_of(rule).cloned().collect();
         items.sort_unstable();
-        if chosen.len() < LINKED && seen.insert(items) {
-            chosen.push(rule);
-        }
-    }
-    chosen
+        seen.insert(items)
+    };
+    rules.named().filter(is_first).take(LINKED).collect()
 }
 
 /// Moves dots that cover each other.
@@ -577,9 +584,7 @@ fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frequent::Source;
     use crate::release::Release;
-    use crate::rules::Metric;
 
     fn document(names: [&str; 3]) -> ItemsetsDocument {
         let itemset = |items: &[usize], support| NamedItemset {
@@ -621,7 +626,7 @@ mod tests {
             offline: false,
             manifest: "abcd".into(),
             answers: "verified".into(),
-            routes: vec!["cells".into()],
+            routes: Some(vec!["cells".into()]),
             read: None,
         });
         document.release = Some(Release {
@@ -644,6 +649,38 @@ mod tests {
     }
 
     #[test]
+    fn a_report_says_where_supports_were_counted() {
+        let footer = |routes: Option<&[&str]>| {
+            let mut document = document(["a", "b", "c"]);
+            document.source = Some(Source {
+                name: "rows".into(),
+                dataset: "0123".into(),
+                version: 3,
+                manifest: "abcd".into(),
+                uploaded: None,
+                offline: false,
+                answers: "verified".into(),
+                routes: routes.map(|it| it.iter().map(|&it| it.into()).collect()),
+                read: None,
+            });
+            let page = page(&document);
+            page[page.find("<footer>").unwrap()..].to_owned()
+        };
+        let (encrypted, clear) = ("under encryption", "in the clear at the owner&#39;s");
+        for (routes, is_encrypted, is_clear) in [
+            (Some(&["cells"][..]), false, true),
+            (Some(&["prefix"][..]), true, false),
+            (Some(&["cells", "scalars"][..]), true, true),
+            (Some(&[][..]), false, false),
+            (None, false, false),
+        ] {
+            let footer = footer(routes);
+            assert_eq!(footer.contains(encrypted), is_encrypted, "{footer}");
+            assert_eq!(footer.contains(clear), is_clear, "{footer}");
+        }
+    }
+
+    #[test]
     fn names_are_escaped_everywhere_and_nothing_is_fetched() {
         let mut document = document(["<script>alert(1)</script>", "\"onload=x", "a&b\u{202e}"]);
         document.source = Some(Source {
@@ -654,7 +691,7 @@ mod tests {
             offline: false,
             manifest: "<u>".into(),
             answers: "<s>".into(),
-            routes: vec!["<q>".into()],
+            routes: Some(vec!["<q>".into()]),
             read: None,
         });
         let page = page(&document);

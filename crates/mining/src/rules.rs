@@ -6,7 +6,9 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use crate::frequent::{FrequentItemsets, ItemsetsError, MAX_TRANSACTIONS, name_items};
+use crate::frequent::{
+    FrequentItemset, FrequentItemsets, ItemsetsError, MAX_TRANSACTIONS, name_items,
+};
 use crate::itemset::Itemset;
 use crate::text::Names;
 
@@ -22,12 +24,12 @@ pub struct RuleOptions {
     /// The least value of the metric.
     pub min_threshold: f64,
     /// The largest number of rules. An itemset of `k` items gives 2^k − 2, so with a low threshold
-    /// rules can exceed memory; an error is better then.
+    /// rules can be more than anyone reads; an error is better then.
     pub max_rules: usize,
 }
 
 impl RuleOptions {
-    /// The default limit of rules: about 2 GiB of them.
+    /// The default limit of rules: 160 MB of them.
     pub const DEFAULT_MAX_RULES: usize = 10_000_000;
 
     /// Rules whose `metric` is at least `min_threshold`.
@@ -120,20 +122,127 @@ pub enum RulesError {
     Itemsets(#[from] ItemsetsError),
 }
 
+/// Rules in order, each kept as 16 bytes; sides and metrics are computed when a rule is read.
+#[derive(Debug)]
+pub struct Rules<'a> {
+    all: &'a FrequentItemsets,
+    names: &'a [String],
+    itemsets: Vec<&'a FrequentItemset>,
+    splits: Vec<Split>,
+}
+
+/// An itemset split in two.
+#[derive(Clone, Copy, Debug)]
+struct Split {
+    /// The metric that the rules are ordered by.
+    value: f64,
+    /// The place of the itemset.
+    itemset: u32,
+    /// The antecedent, a bit for each item of the itemset.
+    antecedent: u32,
+}
+
+impl Rules<'_> {
+    /// The number of rules.
+    pub fn len(&self) -> usize {
+        self.splits.len()
+    }
+
+    /// Whether there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.splits.is_empty()
+    }
+
+    /// The rules in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Rule> + '_ {
+        self.splits.iter().map(|&split| self.rule(split))
+    }
+
+    /// The rules in order, with item names.
+    pub fn named(&self) -> impl ExactSizeIterator<Item = NamedRule> + '_ {
+        self.iter().map(|rule| NamedRule {
+            antecedents: self.names_of(&rule.antecedent),
+            consequents: self.names_of(&rule.consequent),
+            metrics: rule.metrics,
+        })
+    }
+
+    /// Keeps the rules that `take` takes.
+    pub fn retain(&mut self, take: impl Fn(&Rule) -> bool) {
+        let mut splits = std::mem::take(&mut self.splits);
+        splits.retain(|&split| take(&self.rule(split)));
+        self.splits = splits;
+    }
+
+    /// Orders the rules by another metric, best first; equal ones stay in order.
+    pub fn order_by(&mut self, metric: Metric) {
+        let mut splits = std::mem::take(&mut self.splits);
+        for split in &mut splits {
+            split.value = self.rule(*split).metrics.get(metric);
+        }
+        splits.sort_by(|a, b| b.value.total_cmp(&a.value));
+        self.splits = splits;
+    }
+
+    fn rule(&self, split: Split) -> Rule {
+        let frequent = self.itemsets[split.itemset as usize];
+        let (antecedent, consequent) = frequent.itemset.split(split.antecedent.into());
+        let support_of = |itemset: &Itemset| {
+            let support = self.all.support(itemset);
+            support.expect("all subsets are there, as was checked")
+        };
+        let metrics = RuleMetrics::from_counts(
+            support_of(&antecedent),
+            support_of(&consequent),
+            frequent.support,
+            self.all.transactions(),
+        );
+        Rule {
+            antecedent,
+            consequent,
+            metrics,
+        }
+    }
+
+    fn names_of(&self, itemset: &Itemset) -> Vec<String> {
+        let names = name_items(itemset, self.names);
+        names.expect("all items have names, as was checked")
+    }
+
+    /// Best first; see [`association_rules`].
+    fn compare(&self, a: &Split, b: &Split) -> Ordering {
+        let support = |split: &Split| self.itemsets[split.itemset as usize].support;
+        let by_value = b.value.total_cmp(&a.value);
+        by_value
+            .then_with(|| support(b).cmp(&support(a)))
+            .then_with(|| self.compare_sides(a, b))
+    }
+
+    fn compare_sides(&self, a: &Split, b: &Split) -> Ordering {
+        let sides = |split: &Split| {
+            let itemset = &self.itemsets[split.itemset as usize].itemset;
+            itemset.split(split.antecedent.into())
+        };
+        let ((a, then_a), (b, then_b)) = (sides(a), sides(b));
+        let shorter_first = |a: Itemset, b: Itemset| a.len().cmp(&b.len()).then(a.cmp(&b));
+        shorter_first(a, b).then_with(|| shorter_first(then_a, then_b))
+    }
+}
+
 /// All rules from `itemsets` whose metric reaches the threshold; `names` are
-/// those of the items, for messages.
+/// those of the items.
 ///
 /// Order: by the metric, best first, then by support, highest first, then by antecedent and
 /// consequent, in each case shorter first and then lexicographically by item number.
 ///
 /// # Errors
-/// A missing subset, an impossible support, a threshold that is not a number, or
+/// A missing subset, an impossible support, an item without a name, a threshold that is not a number, or
 /// too many rules.
-pub fn association_rules(
-    itemsets: &FrequentItemsets,
-    names: &[String],
+pub fn association_rules<'a>(
+    itemsets: &'a FrequentItemsets,
+    names: &'a [String],
     options: RuleOptions,
-) -> Result<Vec<Rule>, RulesError> {
+) -> Result<Rules<'a>, RulesError> {
     let metric = options.metric;
     if options.min_threshold.is_nan() {
         return Err(RulesError::Threshold { metric });
@@ -143,37 +252,38 @@ pub fn association_rules(
         return Err(RulesError::TooManyTransactions { transactions });
     }
     check_complete(itemsets, names)?;
-    let support_of = |itemset: &Itemset| {
-        let support = itemsets.support(itemset);
-        support.expect("all subsets are there, as was checked")
+    for frequent in itemsets.levels().iter().take(1).flatten() {
+        name_items(&frequent.itemset, names)?;
+    }
+    let mut rules = Rules {
+        all: itemsets,
+        names,
+        itemsets: itemsets.iter().collect(),
+        splits: Vec::new(),
     };
-    let mut rules = Vec::new();
-    for frequent in itemsets.iter() {
-        // An itemset with all its subsets in memory has far fewer than 64 items.
-        let all = (1u64 << frequent.itemset.len()) - 1;
-        for mask in 1..all {
-            let (antecedent, consequent) = frequent.itemset.split(mask);
-            let metrics = RuleMetrics::from_counts(
-                support_of(&antecedent),
-                support_of(&consequent),
-                frequent.support,
-                transactions,
-            );
-            if metrics.get(metric) < options.min_threshold {
+    for (itemset, frequent) in (0u32..).zip(itemsets.iter()) {
+        // An itemset with all its subsets in memory has far fewer than 32 items.
+        let all = ((1u64 << frequent.itemset.len()) - 1) as u32;
+        for antecedent in 1..all {
+            let mut split = Split {
+                value: 0.0,
+                itemset,
+                antecedent,
+            };
+            split.value = rules.rule(split).metrics.get(metric);
+            if split.value < options.min_threshold {
                 continue;
             }
-            if rules.len() == options.max_rules {
+            if rules.splits.len() == options.max_rules {
                 let limit = options.max_rules;
                 return Err(RulesError::TooManyRules { metric, limit });
             }
-            rules.push(Rule {
-                antecedent,
-                consequent,
-                metrics,
-            });
+            rules.splits.push(split);
         }
     }
-    rules.sort_by(|a, b| compare_rules(a, b, metric));
+    let mut splits = std::mem::take(&mut rules.splits);
+    splits.sort_by(|a, b| rules.compare(a, b));
+    rules.splits = splits;
     Ok(rules)
 }
 
@@ -208,31 +318,6 @@ fn check_complete(itemsets: &FrequentItemsets, names: &[String]) -> Result<(), R
         }
     }
     Ok(())
-}
-
-fn compare_rules(a: &Rule, b: &Rule, metric: Metric) -> Ordering {
-    let best_first = |metric| b.metrics.get(metric).total_cmp(&a.metrics.get(metric));
-    let sizes = |rule: &Rule| (rule.antecedent.len(), rule.consequent.len());
-    best_first(metric)
-        .then_with(|| best_first(Metric::Support))
-        .then_with(|| sizes(a).0.cmp(&sizes(b).0))
-        .then_with(|| a.antecedent.cmp(&b.antecedent))
-        .then_with(|| sizes(a).1.cmp(&sizes(b).1))
-        .then_with(|| a.consequent.cmp(&b.consequent))
-}
-
-impl Rule {
-    /// The rule with item names.
-    ///
-    /// # Errors
-    /// An item without a name.
-    pub fn to_named(&self, names: &[String]) -> Result<NamedRule, ItemsetsError> {
-        Ok(NamedRule {
-            antecedents: name_items(&self.antecedent, names)?,
-            consequents: name_items(&self.consequent, names)?,
-            metrics: self.metrics,
-        })
-    }
 }
 
 /// A rule as written to JSON, with the metrics beside the items:

@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use std::fmt::Write;
+use std::io::{self, Write};
 
 use crate::frequent::Source;
 
@@ -20,10 +20,11 @@ pub struct RunRecord {
     oboro: &'static str,
     /// The command that ran.
     command: &'static str,
-    /// When it began and when it ended, in UTC (RFC 3339).
+    /// The beginning, in UTC (RFC 3339).
     pub began: String,
-    /// The end.
-    pub ended: String,
+    /// The end; `None` where how long it took depends on what is not released.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
     /// What was asked: options by their names, with their values as text.
     pub asked: Value,
     /// Of which data, by which routes, and what the answers rest on; `None` if that is not known.
@@ -53,15 +54,50 @@ pub struct FileDigest {
 impl FileDigest {
     /// Of a file with this content.
     pub fn of(name: &str, content: &[u8]) -> Self {
-        let mut sha256 = String::new();
-        for byte in Sha256::digest(content) {
-            let _ = write!(sha256, "{byte:02x}");
-        }
+        let mut digested = Digested::new(io::sink());
+        let _ = digested.write_all(content);
+        digested.finish(name)
+    }
+}
+
+/// Writer that passes bytes on and computes their digest.
+pub struct Digested<W> {
+    to: W,
+    bytes: u64,
+    sha256: Sha256,
+}
+
+impl<W: Write> Digested<W> {
+    /// Nothing written yet.
+    pub fn new(to: W) -> Self {
         Self {
-            name: name.to_owned(),
-            bytes: content.len() as u64,
-            sha256,
+            to,
+            bytes: 0,
+            sha256: Sha256::new(),
         }
+    }
+
+    /// The digest of what was written, as the content of this file.
+    pub fn finish(self, name: &str) -> FileDigest {
+        let digest = self.sha256.finalize();
+        FileDigest {
+            name: name.to_owned(),
+            bytes: self.bytes,
+            sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+        }
+    }
+}
+
+impl<W: Write> Write for Digested<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.to.write(bytes)?;
+        self.sha256.update(&bytes[..written]);
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
     }
 }
 
@@ -73,7 +109,7 @@ impl RunRecord {
             oboro: env!("CARGO_PKG_VERSION"),
             command,
             began: String::new(),
-            ended: String::new(),
+            ended: None,
             asked,
             verified: source.as_ref().map_or_else(Vec::new, Source::verified),
             source,
@@ -107,7 +143,11 @@ impl Source {
         }
         let mut said =
             vec!["the supports of single items are in the owner's record, and were not asked for"];
-        let by = |names: &[&str]| self.routes.iter().any(|it| names.contains(&it.as_str()));
+        let Some(routes) = &self.routes else {
+            said.push("every answer of the server was verified before it was used");
+            return said;
+        };
+        let by = |names: &[&str]| routes.iter().any(|it| names.contains(&it.as_str()));
         if by(&["scalars", "prefix"]) {
             said.push(
                 "what the server counted on ciphertext was checked against what the owner kept of it when it was encrypted, before anything was decrypted",
@@ -142,7 +182,7 @@ mod tests {
             offline: false,
             manifest: "m".into(),
             answers: "verified".into(),
-            routes: vec!["cells".into()],
+            routes: Some(vec!["cells".into()]),
             read: None,
         };
         let asked = json!({ "min_support": "5%", "answers": "auto" });
@@ -156,5 +196,11 @@ mod tests {
         let again: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(again.to_string() + "\n", text);
         assert_eq!(record.verified.len(), 2);
+        // For release, neither when it ended nor the route is told.
+        let source = record.source.map(Source::for_release);
+        let text = RunRecord::new("mine", Value::Null, source).to_json();
+        let text = text.unwrap();
+        assert!(!text.contains("ended") && !text.contains("cells"), "{text}");
+        assert!(text.contains("every answer of the server was verified"));
     }
 }

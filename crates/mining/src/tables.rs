@@ -5,6 +5,7 @@
 use crate::frequent::ItemsetsDocument;
 use crate::rules::{Metric, NamedRule};
 use csv::{QuoteStyle, Terminator, Writer, WriterBuilder};
+use std::io::{self, Write};
 
 #[cfg(feature = "arrow")]
 pub use parquet::{itemsets_parquet, rules_parquet};
@@ -37,22 +38,31 @@ pub fn itemsets_csv(document: &ItemsetsDocument) -> Vec<u8> {
     table(&heading, rows)
 }
 
-/// A row a rule, in their order: `antecedents`, `consequents` and every metric; an infinite one is `Infinity`.
-pub fn rules_csv(rules: &[NamedRule], unverified: bool) -> Vec<u8> {
+/// Writes a row a rule, in their order: `antecedents`, `consequents` and every metric; an infinite one is `Infinity`.
+///
+/// # Errors
+/// Those of `to`.
+pub fn rules_csv(
+    rules: impl Iterator<Item = NamedRule>,
+    unverified: bool,
+    to: impl Write,
+) -> io::Result<()> {
+    let mut writer = Writer::from_writer(to);
     let unverified = unverified.then(|| "true".to_owned());
     let mut heading = SIDES.to_vec();
     heading.extend(Metric::ALL.map(Metric::name));
     heading.extend(unverified.iter().map(|_| UNVERIFIED));
-    let rows = rules.iter().map(|rule| {
+    writer.write_record(&heading)?;
+    for rule in rules {
         let value = |metric| match rule.metrics.get(metric) {
             f64::INFINITY => "Infinity".to_owned(),
             value => value.to_string(),
         };
         let sides = [names(&rule.antecedents), names(&rule.consequents)];
         let row = sides.into_iter().chain(Metric::ALL.map(value));
-        row.chain(unverified.clone()).collect()
-    });
-    table(&heading, rows)
+        writer.write_record(row.chain(unverified.clone()))?;
+    }
+    writer.flush()
 }
 
 /// A table of these columns and rows, each as long as the heading.
@@ -143,14 +153,19 @@ mod tests {
             consequents: vec!["b".to_owned(), "c".to_owned()],
             metrics: RuleMetrics::from_counts(2, 3, 2, 4),
         }];
-        let text = String::from_utf8(rules_csv(&rules, false)).unwrap();
+        let text = |unverified| {
+            let mut bytes = Vec::new();
+            rules_csv(rules.iter().cloned(), unverified, &mut bytes).unwrap();
+            String::from_utf8(bytes).unwrap()
+        };
+        let unverified = text(true);
+        let text = text(false);
         let (heading, row) = text.split_once('\n').unwrap();
         let columns = heading.split(',').count();
         assert_eq!(columns, 2 + Metric::ALL.len());
         assert!(row.starts_with("a,\"b,c\",0.5,0.75,0.5,1,"), "{row}");
         // The confidence is 1, so the conviction is infinite.
         assert!(row.contains(",Infinity,"), "{row}");
-        let unverified = String::from_utf8(rules_csv(&rules, true)).unwrap();
         assert!(unverified.ends_with(",true\n"), "{unverified}");
     }
 

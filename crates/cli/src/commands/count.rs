@@ -11,7 +11,7 @@ use crate::results::{
 use bytesize::ByteSize;
 use oboro_client::{KEPT_BYTES, Mining, VersionCheck};
 use oboro_mining::release::{Counted, subsets};
-use oboro_mining::{Names, RunRecord};
+use oboro_mining::{Names, Release, RunRecord};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let dataset = arguments.uploaded.dataset()?;
     let name = arguments.uploaded.name()?;
     let server = arguments.uploaded.server()?;
-    let recorder = arguments.record.prepare(&[])?;
+    let recorder = arguments.record.prepare(&[], &arguments.release)?;
     let bar = output.bar("fetching what is verified", Unit::Bytes);
     let mining = Mining::new(&dataset, &name, arguments.threads.count())
         .interrupted_by(watched())
@@ -55,7 +55,11 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         } else {
             VersionCheck::Compare
         })
-        .with_progress(|_, done, total| bar.set(done, total));
+        .with_progress(|_, done, total| {
+            if !arguments.release.are_given() {
+                bar.set(done, total);
+            }
+        });
     let itemsets = without_repeats(&arguments.itemsets);
     let (columns, column_bytes) = mining.asks_for(&itemsets)?;
     let mining = mining.announcing(move || {
@@ -100,6 +104,10 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         let routes = (fetched.columns > 0).then(|| "cells".to_owned());
         let routes = routes.into_iter().collect();
         let source = source(&dataset, &name, "verified", routes, fetched.offline);
+        let source = match &release {
+            Some(_) => source.for_release(),
+            None => source,
+        };
         let mut record = RunRecord::new("count", asked, Some(source));
         record.answer = Some(json!({ "transactions": transactions, "itemsets": answer }));
         recorder.write(record)?;
@@ -110,13 +118,15 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         "version": dataset.manifest().version,
         "uploaded": uploaded(&dataset),
         "offline": fetched.offline,
-        "columns": fetched.columns,
-        "new_columns": fetched.new_columns,
-        "received_bytes": fetched.bytes,
         "itemsets": answer,
     });
-    if let Some(release) = &release {
-        value["release"] = json!(release);
+    match &release {
+        Some(release) => value["release"] = json!(release),
+        None => {
+            value["columns"] = json!(fetched.columns);
+            value["new_columns"] = json!(fetched.new_columns);
+            value["received_bytes"] = json!(fetched.bytes);
+        }
     }
     output.result(&value, || {
         let mut text = String::new();
@@ -130,7 +140,11 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
                 None => writeln!(text, "{:>9}  {:>7}  {items}", "suppressed", ""),
             };
         }
+        for sentence in release.iter().flat_map(Release::sentences) {
+            let _ = writeln!(text, "for release, {sentence}");
+        }
         let _ = match fetched.columns {
+            _ if release.is_some() => writeln!(text, "of {transactions} transactions, verified"),
             0 => writeln!(text, "of {transactions} transactions, by your record"),
             _ => {
                 let received = bytes(fetched.bytes);

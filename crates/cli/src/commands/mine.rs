@@ -139,7 +139,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let (plaintext, how) = plaintext.unzip();
     let out = arguments.out.as_deref();
     let verify_with = arguments.verify.as_deref();
-    let recorder = arguments.record.prepare(&[out, verify_with])?;
+    let recorder = arguments
+        .record
+        .prepare(&[out, verify_with], &arguments.release)?;
     let out = out.map(ResultFile::prepare).transpose()?;
     if let (Some(file), Some(plaintext)) = (&out, verify_with)
         && file.is(plaintext)
@@ -151,6 +153,8 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         .into());
     }
     let server = arguments.uploaded.server()?;
+    // What depends on hidden counts is not shown: not how far counting is, nor what it took.
+    let is_release = arguments.release.are_given();
     let begun = Instant::now();
     let bar = output.bar("counting", Unit::Bytes);
     let check = Cell::new(if arguments.offline {
@@ -166,6 +170,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             .keeping(arguments.keep_cells.as_u64())
             .checking(check.get())
             .with_progress(|level, done, total| {
+                if is_release {
+                    return;
+                }
                 bar.rename(if arguments.trust_server {
                     format!("counting itemsets of length {level}")
                 } else {
@@ -175,7 +182,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             });
         let (more, column_bytes) = mining.reveals(options);
         let mining = mining.announcing(move || {
-            if more > 0 {
+            if more > 0 && !is_release {
                 // A failure shows when the result is written.
                 let _ = output.note(|| {
                     let columns = wanted(more, "more ");
@@ -203,7 +210,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let elapsed = begun.elapsed();
     let plaintext = plaintext
         .zip(how.as_ref())
-        .map(|(transactions, how)| verify(&transactions, how, max_len, &all))
+        .map(|(transactions, how)| verify(&transactions, how, max_len, &all, is_release))
         .transpose()?;
     let (release, found) = arguments.release.applied(None, found)?;
     if release.is_some()
@@ -234,6 +241,10 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     }
     let offline = runs.iter().all(|run| run.fetched.offline);
     let source = source(&dataset, &name, mined.found.standing(), routes, offline);
+    let source = match is_release {
+        true => source.for_release(),
+        false => source,
+    };
     let document = ItemsetsDocument {
         kept,
         containing,
@@ -257,17 +268,21 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     if let Some(top) = arguments.top {
         value["top"] = json!(top);
     }
-    value["seconds"] = json!(elapsed.as_secs_f64());
     value["answers"] = json!(mined.found.standing());
-    value["columns"] = json!(mined.fetched.columns);
-    value["new_columns"] = json!(mined.fetched.new_columns + earlier_columns);
-    value["received_bytes"] = json!(received);
     let levels = Level::all(&mined.reports, &mined.traces);
-    value["levels"] = levels.iter().map(Level::to_json).collect();
+    if !is_release {
+        value["seconds"] = json!(elapsed.as_secs_f64());
+        value["columns"] = json!(mined.fetched.columns);
+        value["new_columns"] = json!(mined.fetched.new_columns + earlier_columns);
+        value["received_bytes"] = json!(received);
+        value["levels"] = levels.iter().map(Level::to_json).collect();
+    }
     if let Some(plaintext) = plaintext {
         value["matches_plaintext"] = json!(true);
-        value["read"] = json!(how);
-        value["plaintext_seconds"] = json!(plaintext.as_secs_f64());
+        if !is_release {
+            value["read"] = json!(how);
+            value["plaintext_seconds"] = json!(plaintext.as_secs_f64());
+        }
     }
     output.result(&value, || {
         let read = how.map_or_else(String::new, |how| {
@@ -283,7 +298,12 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             version: version_line(&dataset, offline),
             offline,
         };
-        table(&levels) + &shown.text() + &read
+        let levels = if is_release {
+            String::new()
+        } else {
+            table(&levels) + "\n"
+        };
+        levels + &shown.text() + &read
     })
 }
 
@@ -415,6 +435,7 @@ fn verify(
     how: &HowRead,
     max_len: NonZeroUsize,
     encrypted: &ItemsetsDocument,
+    is_release: bool,
 ) -> Result<Duration, Failure> {
     let begun = Instant::now();
     let min_support = MinSupport::Count(encrypted.min_support);
@@ -426,12 +447,19 @@ fn verify(
         ..plaintext
     };
     if plaintext != *encrypted {
+        let counts = if is_release {
+            String::new()
+        } else {
+            format!(
+                ": {} itemsets of {} transactions against {} of {}, read as {how}",
+                encrypted.itemsets.len(),
+                encrypted.transactions,
+                plaintext.itemsets.len(),
+                plaintext.transactions,
+            )
+        };
         return Err(format!(
-            "the encrypted result differs from the plaintext one: {} itemsets of {} transactions against {} of {}, read as {how}; give --verify the file that was encrypted, or after appends all of them in one",
-            encrypted.itemsets.len(),
-            encrypted.transactions,
-            plaintext.itemsets.len(),
-            plaintext.transactions,
+            "the encrypted result differs from the plaintext one{counts}; give --verify the file that was encrypted, or after appends all of them in one",
         )
         .into());
     }
@@ -495,12 +523,20 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
+    /// " in 1.25 s", but for a release nothing.
+    fn took(&self, duration: Duration) -> String {
+        match self.document.release {
+            Some(_) => String::new(),
+            None => format!(" in {}", seconds(duration)),
+        }
+    }
+
     fn text(&self) -> String {
         let document = self.document;
         let mut text = String::new();
         let _ = writeln!(
             text,
-            "\n{} {}frequent itemsets{} (support at least {} of {} transactions) in {}",
+            "{} {}frequent itemsets{} (support at least {} of {} transactions){}",
             document.itemsets.len(),
             document.kept.word(),
             match document.containing[..] {
@@ -509,7 +545,7 @@ impl Shown<'_> {
             },
             document.min_support,
             document.transactions,
-            seconds(self.elapsed)
+            self.took(self.elapsed)
         );
         if let Some(top) = self.top {
             let _ = writeln!(
@@ -519,7 +555,7 @@ impl Shown<'_> {
         }
         text.push_str(match self.mined.found {
             Found::Verified(_) if self.offline => "the server was not asked\n",
-            Found::Verified(_) if self.questions == 0 => {
+            Found::Verified(_) if self.questions == 0 && document.release.is_none() => {
                 "the server was asked for its version only\n"
             }
             Found::Verified(_) => "every answer of the server was verified\n",
@@ -541,8 +577,8 @@ impl Shown<'_> {
         if let Some(plaintext) = self.plaintext {
             let _ = writeln!(
                 text,
-                "the same as in plaintext: another miner finds these itemsets and supports (in {})",
-                seconds(plaintext)
+                "the same as in plaintext: another miner finds these itemsets and supports{}",
+                self.took(plaintext)
             );
         }
         let mut longest: Vec<_> = document.itemsets.iter().collect();

@@ -9,10 +9,11 @@ use crate::results::{RecordArguments, ReleaseArguments, ResultFile, say_release}
 use oboro_format::ErrorClass;
 use oboro_mining::rules::metrics::Column;
 use oboro_mining::{
-    FileDigest, FrequentItemsets, Itemset, ItemsetsDocument, Metric, Name, NamedRule, Names,
-    Release, Rule, RuleOptions, RunRecord, Source, association_rules, number_of,
+    FileDigest, FrequentItemsets, Itemset, ItemsetsDocument, Metric, Name, Names, Release, Rule,
+    RuleOptions, Rules, RunRecord, Source, association_rules, number_of,
 };
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::json;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -85,7 +86,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let filter = Filter::of(arguments, &names).map_err(|error| in_file(&error))?;
     let out = arguments.out.as_deref();
     let others = [out, Some(&*arguments.itemsets)];
-    let recorder = arguments.record.prepare(&others)?;
+    let recorder = arguments.record.prepare(&others, &arguments.release)?;
     if recorder.is_some() && out.is_none() {
         return Err(
             "a record of rules says which file they are in; give --out, too, or leave --record out"
@@ -103,50 +104,39 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let released = arguments.release.applied(before, itemsets);
     let (release, itemsets) = released.map_err(|error| in_file(&error))?;
     say_release(release.as_ref(), output);
-    let rules = association_rules(
+    let mut rules = association_rules(
         &itemsets,
         &names,
         RuleOptions::new(arguments.metric, arguments.min),
     )
     .map_err(|error| in_file(&error))?;
-    let rules = rules
-        .iter()
-        .filter(|rule| filter.takes(rule))
-        .map(|rule| rule.to_named(&names))
-        .collect::<Result<Vec<_>, _>>()?;
-    let mut value = json!({
-        "transactions": itemsets.transactions(),
-        "min_support": itemsets.min_support_count(),
-        "max_len": itemsets.max_len(),
-        "unverified": is_unverified,
-        "metric": arguments.metric.to_string(),
-        "min": arguments.min,
-        "antecedent": arguments.antecedent,
-        "consequent": arguments.consequent,
-        "items": arguments.items,
-        "rules": rules,
-    });
-    let mut source = source.map(|it| json!(it));
-    if release.is_some()
-        && let Some(source) = source.as_mut().and_then(Value::as_object_mut)
-    {
-        // How data were read tells supports of items.
-        source.remove("read");
-    }
-    for (name, about) in [
-        ("release", release.as_ref().map(|it| json!(it))),
-        ("source", source),
-    ] {
-        if let Some(about) = about {
-            value[name] = about;
-        }
-    }
-    let digest = out.map(|out| out.write_rules(&rules, is_unverified, &value));
+    rules.retain(|rule| filter.takes(rule));
+    let source = match release {
+        Some(_) => source.map(Source::for_release),
+        None => source,
+    };
+    let mut whole = Document {
+        transactions: itemsets.transactions(),
+        min_support: itemsets.min_support_count(),
+        max_len: itemsets.max_len(),
+        unverified: is_unverified,
+        metric: arguments.metric,
+        min: arguments.min,
+        antecedent: arguments.antecedent.as_ref(),
+        consequent: arguments.consequent.as_ref(),
+        items: arguments.items.as_ref(),
+        release: release.as_ref(),
+        source: source.as_ref(),
+        rules: None,
+    };
+    let about = serde_json::to_value(&whole)?;
+    whole.rules = Some(Listed(&rules));
+    let digest = out.map(|out| out.write_rules(&rules, is_unverified, &whole, &about));
     let digest = digest.transpose()?;
     if let Some(recorder) = recorder {
-        recorder.write(arguments.record_of(&json, &value, digest)?)?;
+        recorder.write(arguments.record_of(&json, source.clone(), digest))?;
     }
-    output.result(&value, || {
+    output.result(&whole, || {
         let mut said = unverified(is_unverified).to_owned();
         for sentence in release.iter().flat_map(Release::sentences) {
             let _ = writeln!(said, "for release, {sentence}");
@@ -155,16 +145,43 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     })
 }
 
+/// The rules and what they are of.
+#[derive(Serialize)]
+struct Document<'a> {
+    transactions: u64,
+    min_support: u64,
+    max_len: Option<usize>,
+    unverified: bool,
+    metric: Metric,
+    min: f64,
+    antecedent: Option<&'a NameList>,
+    consequent: Option<&'a NameList>,
+    items: Option<&'a NameList>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    release: Option<&'a Release>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'a Source>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rules: Option<Listed<'a>>,
+}
+
+/// Rules as a list that is never in memory.
+struct Listed<'a>(&'a Rules<'a>);
+
+impl Serialize for Listed<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.0.named())
+    }
+}
+
 impl Arguments {
-    /// The record of the run that made `value` of the file with these bytes.
+    /// The record of the run on the file with these bytes.
     fn record_of(
         &self,
         itemsets: &[u8],
-        value: &Value,
+        source: Option<Source>,
         written: Option<FileDigest>,
-    ) -> Result<RunRecord, Failure> {
-        let source = value.get("source").cloned();
-        let source: Option<Source> = source.map(serde_json::from_value).transpose()?;
+    ) -> RunRecord {
         let source = source.map(|it| Source { read: None, ..it });
         let asked = json!({
             "metric": self.metric.to_string(),
@@ -183,7 +200,7 @@ impl Arguments {
             record.inputs.push(input);
         }
         record.outputs.extend(written);
-        Ok(record)
+        record
     }
 }
 
@@ -242,7 +259,7 @@ fn filtered(arguments: &Arguments) -> String {
     said.collect()
 }
 
-fn text(itemsets: &FrequentItemsets, rules: &[NamedRule], arguments: &Arguments) -> String {
+fn text(itemsets: &FrequentItemsets, rules: &Rules<'_>, arguments: &Arguments) -> String {
     let mut text = format!(
         "{} rules from {} itemsets (support at least {} of {} transactions), with {} of at least {}{}{}\n",
         rules.len(),
@@ -269,7 +286,7 @@ fn text(itemsets: &FrequentItemsets, rules: &[NamedRule], arguments: &Arguments)
         }
         text.push_str("rule\n");
     }
-    for rule in rules.iter().take(arguments.top) {
+    for rule in rules.named().take(arguments.top) {
         for &(
             metric,
             Column {

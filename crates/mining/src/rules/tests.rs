@@ -47,8 +47,7 @@ fn grocery_rules(options: RuleOptions) -> Vec<NamedRule> {
     let data = groceries();
     let itemsets = eclat(&data, MinSupport::Count(2), None);
     let rules = association_rules(&itemsets, data.names(), options).unwrap();
-    let named = rules.iter().map(|rule| rule.to_named(data.names()));
-    named.collect::<Result<_, _>>().unwrap()
+    rules.named().collect()
 }
 
 #[test]
@@ -182,6 +181,25 @@ fn a_missing_subset_is_named() {
 }
 
 #[test]
+fn rules_take_little_memory_and_are_ordered_by_any_metric() {
+    assert_eq!(size_of::<Split>(), 16);
+    let data = groceries();
+    let itemsets = eclat(&data, MinSupport::Count(2), None);
+    let options = RuleOptions::new(Metric::Support, 0.0);
+    let mut rules = association_rules(&itemsets, data.names(), options).unwrap();
+    rules.order_by(Metric::Lift);
+    assert_eq!(rules.len(), MLXTEND.len());
+    assert!(
+        rules
+            .iter()
+            .is_sorted_by(|a, b| a.metrics.lift >= b.metrics.lift)
+    );
+    rules.retain(|rule| rule.antecedent.len() == 2);
+    assert!(rules.named().all(|rule| rule.antecedents.len() == 2));
+    assert_eq!(rules.len(), 3);
+}
+
+#[test]
 fn itemsets_limited_in_length_give_rules() {
     let data = groceries();
     let pairs = eclat(&data, MinSupport::Count(2), std::num::NonZeroUsize::new(2));
@@ -237,7 +255,7 @@ proptest! {
         let expected: usize = itemsets.iter().map(|f| (1 << f.itemset.len()) - 2).sum();
         prop_assert_eq!(rules.len(), expected);
         let n = data.len() as f64;
-        for rule in &rules {
+        for rule in rules.iter() {
             let m = rule.metrics;
             let near = |a: f64, b: f64| (a - b).abs() < 1e-12;
             let both = rule.antecedent.items().iter().chain(rule.consequent.items()).copied();
@@ -275,7 +293,7 @@ proptest! {
             let some = association_rules(&itemsets, data.names(), RuleOptions::new(metric, 0.5)).unwrap();
             let count = rules.iter().filter(|rule| rule.metrics.get(metric) >= 0.5).count();
             prop_assert_eq!(some.len(), count);
-            prop_assert!(some.is_sorted_by(|a, b| a.metrics.get(metric) >= b.metrics.get(metric)));
+            prop_assert!(some.iter().is_sorted_by(|a, b| a.metrics.get(metric) >= b.metrics.get(metric)));
         }
     }
 }

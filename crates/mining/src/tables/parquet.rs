@@ -13,10 +13,14 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use serde_json::Value;
+use std::io::Write;
 use std::sync::Arc;
 
 /// The key of what the result is of.
 const KEY: &str = "oboro";
+
+/// The rows of rules that are turned into columns at a time.
+const ROWS: usize = 1 << 14;
 
 /// The table of [`itemsets_csv`](super::itemsets_csv).
 ///
@@ -31,23 +35,39 @@ pub fn itemsets_parquet(document: &ItemsetsDocument) -> Result<Vec<u8>, ParquetE
         numbers(itemsets.iter().map(|it| document.fraction(it.support))),
     ];
     let columns = ITEMSETS.into_iter().zip(columns).collect();
-    written(
-        columns,
-        document.unverified,
-        itemsets.len(),
-        &document.head(),
-    )
+    let batch = batch(columns, document.unverified, itemsets.len())?;
+    let mut bytes = Vec::new();
+    let mut writer = writer(&batch, &document.head(), &mut bytes)?;
+    writer.write(&batch)?;
+    writer.close()?;
+    Ok(bytes)
 }
 
-/// The table of [`rules_csv`](super::rules_csv), of which `about` says everything else.
+/// Writes the table of [`rules_csv`](super::rules_csv), of which `about` says everything else.
 ///
 /// # Errors
-/// The library's, on more than it can write.
+/// The library's and those of `to`.
 pub fn rules_parquet(
-    rules: &[NamedRule],
+    mut rules: impl Iterator<Item = NamedRule>,
     unverified: bool,
     about: &Value,
-) -> Result<Vec<u8>, ParquetError> {
+    to: impl Write + Send,
+) -> Result<(), ParquetError> {
+    let mut next = || -> Result<RecordBatch, ParquetError> {
+        let rows: Vec<NamedRule> = rules.by_ref().take(ROWS).collect();
+        rules_batch(&rows, unverified)
+    };
+    let mut here = next()?;
+    let mut writer = writer(&here, about, to)?;
+    while here.num_rows() > 0 {
+        writer.write(&here)?;
+        here = next()?;
+    }
+    writer.close()?;
+    Ok(())
+}
+
+fn rules_batch(rules: &[NamedRule], unverified: bool) -> Result<RecordBatch, ParquetError> {
     let sides: [ArrayRef; 2] = [
         names(rules.iter().map(|it| &it.antecedents[..])),
         names(rules.iter().map(|it| &it.consequents[..])),
@@ -57,7 +77,7 @@ pub fn rules_parquet(
         let values = numbers(rules.iter().map(|rule| rule.metrics.get(metric)));
         (metric.name(), values)
     }));
-    written(columns, unverified, rules.len(), about)
+    batch(columns, unverified, rules.len())
 }
 
 fn names<'a>(rows: impl Iterator<Item = &'a [String]>) -> ArrayRef {
@@ -76,27 +96,30 @@ fn numbers(values: impl Iterator<Item = f64>) -> ArrayRef {
     Arc::new(Float64Array::from_iter_values(values))
 }
 
-fn written(
+fn batch(
     mut columns: Vec<(&str, ArrayRef)>,
     unverified: bool,
     rows: usize,
-    about: &Value,
-) -> Result<Vec<u8>, ParquetError> {
+) -> Result<RecordBatch, ParquetError> {
     if unverified {
         columns.push((UNVERIFIED, Arc::new(BooleanArray::from(vec![true; rows]))));
     }
     let batch = RecordBatch::try_from_iter(columns);
-    let batch = batch.map_err(|error: ArrowError| ParquetError::from(error))?;
+    batch.map_err(|error: ArrowError| ParquetError::from(error))
+}
+
+/// A writer of batches like this one.
+fn writer<W: Write + Send>(
+    like: &RecordBatch,
+    about: &Value,
+    to: W,
+) -> Result<ArrowWriter<W>, ParquetError> {
     let about = KeyValue::new(KEY.to_owned(), about.to_string());
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_key_value_metadata(Some(vec![about]))
         .build();
-    let mut bytes = Vec::new();
-    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties))?;
-    writer.write(&batch)?;
-    writer.close()?;
-    Ok(bytes)
+    ArrowWriter::try_new(to, like.schema(), Some(properties))
 }
 
 #[cfg(test)]
@@ -168,7 +191,8 @@ mod tests {
             metrics: RuleMetrics::from_counts(2, 3, 2, 4),
         };
         let about = json!({ "metric": "lift", "min": 1.5 });
-        let bytes = rules_parquet(std::slice::from_ref(&rule), false, &about).unwrap();
+        let mut bytes = Vec::new();
+        rules_parquet([rule.clone()].into_iter(), false, &about, &mut bytes).unwrap();
         let (batch, read) = read(bytes);
         assert_eq!(read, about);
         assert_eq!(names_in(&batch, "antecedents", 0), rule.antecedents);

@@ -75,7 +75,11 @@ pub fn itemsets(json: &[u8]) -> Option<()> {
         ..RuleOptions::new(Metric::Lift, 0.0)
     };
     let rules = decoded(association_rules(&itemsets, &names, options))?;
-    assert!(rules.is_sorted_by(|a, b| a.metrics.lift >= b.metrics.lift));
+    assert!(
+        rules
+            .iter()
+            .is_sorted_by(|a, b| a.metrics.lift >= b.metrics.lift)
+    );
     Some(())
 }
 

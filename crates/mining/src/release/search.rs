@@ -1,0 +1,455 @@
+//! Search for small counts that follow exactly from the supports that are shown.
+//!
+//! A *scope* is a set of shown items. Its `s` items divide the transactions into `2^s` cells, one for each set of items
+//! that a transaction has of them. A *table* gives each cell a whole number of at least 0 and *agrees* if it has every
+//! shown support over items of the scope. A count follows exactly if all tables that agree have the same.
+//!
+//! Linear programs only propose tables. A count is taken for hidden once two tables differ in it whose supports were
+//! compared in integers, so rounding errors of the solver can never hide a count that follows. Where no second table is
+//! found, the count is taken to follow: a solver that fails suppresses more, not less.
+
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use microlp::{ComparisonOp, OptimizationDirection, Problem, Variable};
+
+use super::{LONGEST, ReleaseError, are_safe, is_small, parts};
+use crate::apriori::candidates_from;
+use crate::deduction::Bounds;
+use crate::frequent::FrequentItemset;
+use crate::itemset::Itemset;
+use crate::prefix_tree::PrefixTree;
+
+/// The most items of a scope. Up to so many shown items form one scope.
+pub(super) const SCOPE: usize = 8;
+
+/// Items that join a minimal missing itemset in its scope.
+pub(super) const MORE: usize = 2;
+
+/// The most linear programs of a search.
+pub(super) const PROGRAMS: usize = 20_000;
+
+/// The most minimal missing itemsets of one length.
+const CANDIDATES: usize = 1_000_000;
+
+/// The most linear programs for one table.
+const BRANCHES: usize = 64;
+
+/// The longest that one linear program may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A small count that follows.
+pub(super) struct Disclosure {
+    /// The items that the count is about.
+    pub(super) itemset: Itemset,
+    /// The items whose supports it follows from.
+    pub(super) scope: Itemset,
+}
+
+/// The result of a search.
+pub(super) struct Searched {
+    pub(super) found: Vec<Disclosure>,
+    /// The number of linear programs solved.
+    pub(super) programs: usize,
+    /// Whether every minimal missing itemset was searched.
+    pub(super) complete: bool,
+}
+
+/// Searches for small counts that follow from the `shown` supports. `safe` has scopes in which none follows from these or
+/// more supports, and receives others.
+///
+/// # Errors
+/// Supports that contradict each other.
+pub(super) fn search(
+    transactions: u64,
+    shown: &[Vec<FrequentItemset>],
+    below: u64,
+    safe: &mut HashSet<Itemset>,
+) -> Result<Searched, ReleaseError> {
+    let items: Itemset = (shown.iter().take(1).flatten())
+        .flat_map(|it| it.itemset.items().iter().copied())
+        .collect();
+    let mut known = PrefixTree::new(transactions);
+    let mut result = Searched {
+        found: Vec::new(),
+        programs: 0,
+        complete: true,
+    };
+    let scopes = if items.len() <= SCOPE {
+        shown.iter().for_each(|level| known.add_level(level));
+        vec![items]
+    } else {
+        let missing = minimal_missing(&mut known, shown, below, &mut result)?;
+        // What follows from an itemset's own subsets is suppressed first; without it there may be no more.
+        if !result.found.is_empty() {
+            return Ok(result);
+        }
+        // Each takes a linear program at least.
+        result.complete &= missing.len() <= PROGRAMS;
+        let scopes = missing.into_iter().take(PROGRAMS);
+        let scopes = scopes.map(|itemset| with_companions(itemset, &items, &known));
+        let mut seen = HashSet::new();
+        scopes
+            .filter(|scope| is_linked(scope, &known) && seen.insert(scope.clone()))
+            .collect()
+    };
+    for scope in scopes {
+        if scope.is_empty() || safe.contains(&scope) {
+            continue;
+        }
+        let support = |subset: &Itemset| known.support(subset.items());
+        let mut tables = Tables::new(&scope, support, transactions, &mut result.programs);
+        match tables.disclosure(below) {
+            _ if *tables.programs > PROGRAMS => {
+                result.programs = PROGRAMS;
+                result.complete = false;
+                break;
+            }
+            Some(itemset) => result.found.push(Disclosure { itemset, scope }),
+            None => {
+                safe.insert(scope);
+            }
+        }
+    }
+    Ok(result)
+}
+
+/// The items of a small count that still follows from the `shown` supports over the items of a scope, if one is found.
+pub(super) fn again(
+    transactions: u64,
+    shown: &[Vec<FrequentItemset>],
+    below: u64,
+    scope: &Itemset,
+) -> Option<Itemset> {
+    if scope.len() > SCOPE {
+        return None;
+    }
+    let support = |subset: &Itemset| {
+        let Some(level) = subset.len().checked_sub(1) else {
+            return Some(transactions);
+        };
+        let level = shown.get(level)?;
+        let place = level.binary_search_by(|it| it.itemset.cmp(subset)).ok()?;
+        Some(level[place].support)
+    };
+    let mut programs = 0;
+    Tables::new(scope, support, transactions, &mut programs).disclosure(below)
+}
+
+/// The minimal missing itemsets, those whose supports have the narrowest bounds first. Puts into `known` what is shown and
+/// supports with only one possible value; where those have a small part they are disclosures.
+fn minimal_missing(
+    known: &mut PrefixTree,
+    shown: &[Vec<FrequentItemset>],
+    below: u64,
+    result: &mut Searched,
+) -> Result<Vec<Itemset>, ReleaseError> {
+    let mut missing: Vec<(u64, Itemset)> = Vec::new();
+    let mut last: Vec<FrequentItemset> = Vec::new();
+    for level in 0..=shown.len().min(LONGEST - 1) {
+        let mut here = shown.get(level).cloned().unwrap_or_default();
+        let is_known = |subset: &[u32]| known.contains(subset);
+        let go_on = || Ok::<_, Infallible>(());
+        let Ok(candidates) = candidates_from(&last, is_known, CANDIDATES, go_on);
+        result.complete &= candidates.is_some();
+        let is_shown = |itemset: &Itemset| {
+            let found = here.binary_search_by(|it| it.itemset.cmp(itemset));
+            found.is_ok()
+        };
+        let mut supports = vec![0; 1 << (level + 1)];
+        let mut implied = Vec::new();
+        for itemset in candidates.unwrap_or_default() {
+            if is_shown(&itemset) {
+                continue;
+            }
+            known.subset_supports(itemset.items(), &mut supports);
+            let bounds = Bounds::from_subsets(&mut supports);
+            let bounds = bounds.map_err(|_| ReleaseError::Impossible)?;
+            if bounds.lower < bounds.upper {
+                missing.push((bounds.upper - bounds.lower, itemset));
+                continue;
+            }
+            let support = bounds.lower;
+            let frequent = FrequentItemset { itemset, support };
+            if are_safe(&parts(known, &frequent)?, below) {
+                implied.push(frequent);
+            } else {
+                let itemset = frequent.itemset;
+                let scope = itemset.clone();
+                result.found.push(Disclosure { itemset, scope });
+            }
+        }
+        here.append(&mut implied);
+        here.sort_by(|a, b| a.itemset.cmp(&b.itemset));
+        known.add_level(&here);
+        last = here;
+    }
+    // Bounds of longer ones use all subsets already.
+    missing.retain(|(_, itemset)| itemset.len() < SCOPE);
+    missing.sort();
+    Ok(missing.into_iter().map(|(_, itemset)| itemset).collect())
+}
+
+/// The itemset with the items that are most often shown together with parts of it; of several the most frequent.
+fn with_companions(itemset: Itemset, items: &Itemset, known: &PrefixTree) -> Itemset {
+    let together = |item: u32| {
+        let is_pair = |&other: &u32| known.contains(Itemset::new([item, other]).items());
+        if !itemset.items().iter().any(is_pair) {
+            return (0, 0);
+        }
+        let all = 1u64 << itemset.len();
+        let with = |mask| {
+            let (part, _) = itemset.split(mask);
+            let with: Itemset = part.items().iter().copied().chain([item]).collect();
+            known.support(with.items())
+        };
+        let supports = (1..all).filter_map(with);
+        supports.fold((0, 0), |(count, sum), it| (count + 1, sum + u128::from(it)))
+    };
+    let others = items.items().iter().filter(|&&it| !itemset.contains(it));
+    let mut ranked: Vec<_> = others.map(|&it| (Reverse(together(it)), it)).collect();
+    ranked.retain(|(Reverse((count, _)), _)| *count > 0);
+    ranked.sort_unstable();
+    let more = MORE.min(SCOPE - itemset.len());
+    let companions = ranked.iter().take(more).map(|&(_, item)| item);
+    itemset.items().iter().copied().chain(companions).collect()
+}
+
+/// Whether shown pairs link all items of a scope that is linked at all: tables of parts without links combine freely, and
+/// each part is in a scope of its own.
+fn is_linked(scope: &Itemset, known: &PrefixTree) -> bool {
+    let items = scope.items();
+    let mut reached = vec![items[0]];
+    let mut place = 0;
+    while let Some(&from) = reached.get(place) {
+        let is_next = |to: &&u32| {
+            let pair = Itemset::new([from, **to]);
+            !reached.contains(to) && known.contains(pair.items())
+        };
+        let next: Vec<u32> = items.iter().filter(is_next).copied().collect();
+        reached.extend(next);
+        place += 1;
+    }
+    reached.len() == items.len()
+}
+
+/// The counts of a scope, as far as tables are known.
+///
+/// A count is of the transactions with some items of the scope and without others. Its number has a digit to base 3 for
+/// each item, that of the first the lowest: 0 if the item does not matter, 1 with it, 2 without it.
+struct Tables<'a> {
+    scope: &'a Itemset,
+    /// The shown supports by subset of the scope, a bit for each item.
+    shown: Vec<Option<i64>>,
+    /// The counts in the first table.
+    counts: Vec<i64>,
+    /// Whether all tables so far have the same count.
+    is_fixed: Vec<bool>,
+    transactions: i64,
+    programs: &'a mut usize,
+}
+
+/// Which table is wanted: one whose count is above or below a number.
+#[derive(Clone, Copy)]
+enum Beyond {
+    Above(i64),
+    Below(i64),
+}
+
+impl<'a> Tables<'a> {
+    fn new(
+        scope: &'a Itemset,
+        known: impl Fn(&Itemset) -> Option<u64>,
+        transactions: u64,
+        programs: &'a mut usize,
+    ) -> Self {
+        let support = |mask| {
+            let (subset, _) = scope.split(mask);
+            i64::try_from(known(&subset)?).ok()
+        };
+        Self {
+            scope,
+            shown: (0..1 << scope.len()).map(support).collect(),
+            counts: Vec::new(),
+            is_fixed: Vec::new(),
+            transactions: i64::try_from(transactions).unwrap_or(i64::MAX),
+            programs,
+        }
+    }
+
+    /// The items of a small count that is the same in all tables: the fewest there are.
+    fn disclosure(&mut self, below: u64) -> Option<Itemset> {
+        let whole = 3usize.pow(self.scope.len() as u32) / 2;
+        // A table that fills the cell of those with all items; the next ones change what is small in it.
+        let Some(first) = self.table(whole, Beyond::Above(-1)) else {
+            return Some(self.scope.clone());
+        };
+        self.counts = counts(&first);
+        self.is_fixed = vec![true; self.counts.len()];
+        loop {
+            let is_suspect = |&count: &usize| {
+                let value = u64::try_from(self.counts[count]).unwrap_or(0);
+                self.is_fixed[count] && is_small(value, below) && !self.is_shown(count)
+            };
+            let suspects = (0..self.counts.len()).filter(is_suspect);
+            let suspect = suspects.min_by_key(|&count| self.items(count).count_ones())?;
+            let value = self.counts[suspect];
+            let beyond = [Beyond::Above(value), Beyond::Below(value)];
+            let other = beyond.into_iter().find_map(|it| self.table(suspect, it));
+            let Some(other) = other else {
+                return Some(self.scope.split(self.items(suspect)).0);
+            };
+            for (place, count) in counts(&other).into_iter().enumerate() {
+                self.is_fixed[place] &= count == self.counts[place];
+            }
+        }
+    }
+
+    /// The items that a count is about, a bit for each.
+    fn items(&self, mut count: usize) -> u64 {
+        let mut items = 0;
+        for place in 0..self.scope.len() {
+            items |= u64::from(!count.is_multiple_of(3)) << place;
+            count /= 3;
+        }
+        items
+    }
+
+    /// Whether the support of its items is shown: then all parts of them are safe.
+    fn is_shown(&self, count: usize) -> bool {
+        self.shown[self.items(count) as usize].is_some()
+    }
+
+    /// A table that agrees and has this count above or below a number, if linear programs find one.
+    fn table(&mut self, count: usize, beyond: Beyond) -> Option<Vec<i64>> {
+        let mut bounds = vec![(0.0, f64::INFINITY); self.shown.len()];
+        let last = *self.programs + BRANCHES;
+        self.branch(count, beyond, &mut bounds, last)
+    }
+
+    /// The same where the cells are within `bounds`, by branch and bound.
+    fn branch(
+        &mut self,
+        count: usize,
+        beyond: Beyond,
+        bounds: &mut [(f64, f64)],
+        last: usize,
+    ) -> Option<Vec<i64>> {
+        if *self.programs >= last || *self.programs > PROGRAMS {
+            return None;
+        }
+        *self.programs += 1;
+        let proposed = self.propose(count, beyond, bounds)?;
+        let table: Vec<i64> = proposed.iter().map(|it| it.round() as i64).collect();
+        let is_beyond = |value: f64| match beyond {
+            Beyond::Above(than) => value > than as f64 + 0.5,
+            Beyond::Below(than) => value < than as f64 - 0.5,
+        };
+        let counted = || (0..table.len()).filter(|&cell| is_counted(cell, count));
+        if !is_beyond(counted().map(|cell| proposed[cell]).sum()) {
+            return None;
+        }
+        if self.agrees(&table) && is_beyond(counted().map(|cell| table[cell] as f64).sum()) {
+            return Some(table);
+        }
+        let distance = |cell: usize| (proposed[cell] - table[cell] as f64).abs();
+        let split = (0..table.len()).max_by(|&a, &b| distance(a).total_cmp(&distance(b)))?;
+        if distance(split) < 1e-3 {
+            return None;
+        }
+        let (before, floor) = (bounds[split], proposed[split].floor());
+        let mut halves = [(before.0, floor), (floor + 1.0, before.1)];
+        if proposed[split] - floor > 0.5 {
+            halves.reverse();
+        }
+        for half in halves {
+            bounds[split] = half;
+            if let Some(table) = self.branch(count, beyond, bounds, last) {
+                return Some(table);
+            }
+        }
+        bounds[split] = before;
+        None
+    }
+
+    /// The table of real numbers that has most or least of a count.
+    fn propose(&self, count: usize, beyond: Beyond, bounds: &[(f64, f64)]) -> Option<Vec<f64>> {
+        let mut problem = Problem::new(match beyond {
+            Beyond::Above(_) => OptimizationDirection::Maximize,
+            Beyond::Below(_) => OptimizationDirection::Minimize,
+        });
+        problem.set_time_limit(PATIENCE);
+        // The solver's tolerances are absolute; cells as fractions of all transactions fit them.
+        let all = self.transactions.max(1) as f64;
+        let variable = |(cell, &(least, most)): (usize, &(f64, f64))| {
+            let weight = f64::from(u8::from(is_counted(cell, count)));
+            problem.add_var(weight, (least / all, most / all))
+        };
+        let variables: Vec<Variable> = bounds.iter().enumerate().map(variable).collect();
+        for (subset, support) in self.shown.iter().enumerate() {
+            if let Some(support) = support {
+                let cells = (0..variables.len()).filter(|cell| cell & subset == subset);
+                let sum: Vec<(Variable, f64)> = cells.map(|it| (variables[it], 1.0)).collect();
+                problem.add_constraint(&sum[..], ComparisonOp::Eq, *support as f64 / all);
+            }
+        }
+        let solution = problem.solve().ok()?.into_solution().ok()?;
+        let values = variables.iter().map(|&it| solution.var_value_raw(it) * all);
+        Some(values.collect())
+    }
+
+    /// Whether a table has the shown supports and no negative cell.
+    fn agrees(&self, table: &[i64]) -> bool {
+        let sums = supports(table);
+        let same = |(sum, shown): (&i64, &Option<i64>)| shown.is_none_or(|it| it == *sum);
+        table.iter().all(|&it| it >= 0) && sums.iter().zip(&self.shown).all(same)
+    }
+}
+
+/// Whether the transactions of a cell belong to a count.
+fn is_counted(cell: usize, mut count: usize) -> bool {
+    let mut cell = cell;
+    while count > 0 {
+        match (count % 3, cell % 2) {
+            (1, 0) | (2, 1) => return false,
+            _ => (count, cell) = (count / 3, cell / 2),
+        }
+    }
+    true
+}
+
+/// The supports of all subsets in a table.
+fn supports(table: &[i64]) -> Vec<i64> {
+    let mut sums = table.to_vec();
+    let mut half = 1;
+    while half < sums.len() {
+        for pair in sums.chunks_exact_mut(2 * half) {
+            let (without, with) = pair.split_at_mut(half);
+            for (without, with) in without.iter_mut().zip(with) {
+                *without = without.saturating_add(*with);
+            }
+        }
+        half *= 2;
+    }
+    sums
+}
+
+/// All counts in a table.
+fn counts(table: &[i64]) -> Vec<i64> {
+    let mut counts = table.to_vec();
+    let mut block = 1;
+    for _ in 0..table.len().ilog2() {
+        let of_item = |pair: &[i64]| {
+            let (without, with) = pair.split_at(block);
+            let any = without.iter().zip(with).map(|(a, b)| a + b);
+            any.chain(with.iter().copied())
+                .chain(without.iter().copied())
+                .collect::<Vec<_>>()
+        };
+        counts = counts.chunks_exact(2 * block).flat_map(of_item).collect();
+        block *= 3;
+    }
+    counts
+}
