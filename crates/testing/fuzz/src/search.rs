@@ -97,7 +97,7 @@ pub fn search_answer(bytes: &[u8]) -> Option<()> {
     let answer = decoded(Answer::decode(&bytes, plan))?;
     let again = Answer::decode(&answer.encode(plan), plan);
     assert_eq!(again.as_ref(), Ok(&answer));
-    let found = decoded(OWN.read(&[answer]))?;
+    let found = decoded(OWN.read(&[&bytes], 1, 0))?;
     assert!(matches!(found, Found::Matches(0..=ROWS)));
     Some(())
 }
