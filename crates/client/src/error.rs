@@ -239,8 +239,8 @@ pub enum ClientError {
     #[error("{}", other_version(directory, own, published))]
     OtherVersion {
         directory: std::path::PathBuf,
-        own: NamedVersion,
-        published: NamedVersion,
+        own: Box<NamedVersion>,
+        published: Box<NamedVersion>,
     },
     #[error(
         "nothing was asked: there is no dataset named {name:?} at the server for you, and {} has {}; it was deleted there, was never uploaded under this name, or you were not granted it: upload it, or answer from what is kept with {OFFLINE}",

@@ -186,8 +186,8 @@ fn compare(connection: &Connection, dataset: &Dataset, name: &str) -> Result<(),
     } else {
         Err(ClientError::OtherVersion {
             directory: directory(),
-            own,
-            published,
+            own: Box::new(own),
+            published: Box::new(published),
         })
     }
 }

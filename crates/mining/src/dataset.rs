@@ -10,7 +10,9 @@ use crate::record::{Failure, Items, Notes, OwnerRecord, RecordError, Trust, boun
 use crate::shuffled::Shuffled;
 use crate::transactions::{MinSupport, TransactionsError};
 use oboro_format::files::free_bytes;
-use oboro_format::wording::{MAX_LEN, MIN_ITEM_SUPPORT, MISSING, NEW_ITEMS, ROW_IDS, TRUST_RESET};
+use oboro_format::wording::{
+    COMPACT, MAX_LEN, MIN_ITEM_SUPPORT, MISSING, NEW_ITEMS, ROW_IDS, TRUST_RESET,
+};
 use oboro_format::{
     BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, Digest, ErrorClass, FormatError,
     MAX_ROW_ID_BYTES, Manifest, RecoveryContent, RecoveryHead, segment_bytes,
@@ -111,7 +113,7 @@ pub enum DatasetError {
         free: u64,
     },
     #[error(
-        "answers about more than 1,024 parts cannot be verified; `oboro compact` merges appends. If these are billions of transactions, encrypt them as several datasets"
+        "answers about more than 1,024 parts cannot be verified; `{COMPACT}` merges appends. If these are billions of transactions, encrypt them as several datasets"
     )]
     TooManyRanges,
     #[error(

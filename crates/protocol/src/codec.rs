@@ -49,6 +49,7 @@ pub fn answer_bound(message: &str) -> Option<MessageBound> {
     match message {
         "CancelUploadReply"
         | "DeleteDatasetReply"
+        | "DescribeDatasetReply"
         | "EndQueryReply"
         | "GrantReply"
         | "KeepRecoveryReply"

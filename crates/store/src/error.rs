@@ -103,8 +103,8 @@ pub enum StoreError {
     Forbidden { role: Role },
     #[error(
         "this version replaces segments of the published one, which takes the role delete beside append, and you lack it here. \
-         Ask the owner of the data for it (`{ACCESS_GRANT}`), or the server's operator for a token that has it; or append with \
-         --no-absorb (in Python absorb=False) to a copy of the directory as it was last uploaded."
+         Ask the owner of the data for it (`{ACCESS_GRANT}`), or the server's operator for a token that has it; or append \
+         without absorbing (no-absorb) to a copy of the directory as it was last uploaded."
     )]
     ReplacesSegments,
     #[error(

@@ -298,7 +298,9 @@ impl Search {
         let given: Vec<Answer> = given.into_iter().filter_map(Mutex::into_inner).collect();
         let mut verified = given.len() == schedule.graph().task_count();
         for (answers, &matching) in given.chunks(answers).zip(&self.matching) {
-            verified &= self.own.read(answers)? == Found::Matches(matching);
+            let plan = self.own.plan();
+            let encoded: Vec<Vec<u8>> = answers.iter().map(|it| it.encode(plan)).collect();
+            verified &= self.own.read(&encoded, 1, 0)? == Found::Matches(matching);
         }
         let counters = schedule.counters();
         let near: u64 = (0..count).map(|node| counters.read[node][node]).sum();

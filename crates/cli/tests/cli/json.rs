@@ -255,7 +255,7 @@ fn every_command_prints_one_value() {
     let inspected = owner.json("inspect quest.oboro/segments/00000000.seg --verify");
     assert_eq!(inspected["kind"], "segment");
 
-    let appended = owner.json("encrypt quest.dat --append-to quest.oboro");
+    let appended = owner.json("encrypt quest.dat --append-to quest.oboro --no-absorb");
     has_fields(&appended, &encryption);
     let made = [
         "directory",

@@ -124,7 +124,7 @@ fn what_was_uploaded_is_mined_whatever_the_server_has_here() {
             owner.json(columns);
         }
         let _server = setting.serve("empty", "");
-        owner.json("encrypt rows.dat --append-to rows.oboro");
+        owner.json("encrypt rows.dat --append-to rows.oboro --no-absorb");
         assert_eq!(owner.json("upload rows.oboro")["version"], 2);
         owner.json(&format!("{MINE} twice.dat"));
         let server = setting.serve("new", "");

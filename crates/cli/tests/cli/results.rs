@@ -428,7 +428,7 @@ fn many_rules_need_little_memory() {
         // Its peak is read while it waits for the pipe to be emptied, which holds a small part of the rules.
         let script = format!(
             "mkfifo {file}; $oboro rules found.json --min 0 --out {file} > {file}.text & exec 3< {file}; \
-             head -c 100000 <&3 > /dev/null; grep VmHWM /proc/$!/status; cat <&3 > /dev/null; wait $!"
+             head -c 1000 <&3 > /dev/null; grep VmHWM /proc/$!/status; cat <&3 > /dev/null; wait $!"
         );
         let ended = owner.start_shell(&script).ended();
         assert_eq!(ended.code, Some(0), "{file}: {}", ended.stderr);

@@ -10,7 +10,7 @@ fn mined(rows: &str) -> (Home, Home, Server) {
     let server = operator.serve("");
     owner.talk_to(server.url());
     owner.write("rows.csv", rows);
-    owner.json("encrypt rows.csv --format csv-basket");
+    owner.json("encrypt rows.csv --format csv-basket --unicode as-is");
     owner.json("upload rows.oboro");
     owner.json(&format!("{MINE} --out found.json"));
     (owner, operator, server)
@@ -77,7 +77,9 @@ fn names_do_not_steer_the_terminal() {
         &[&format!("unexpected argument found: '{SHOWN}'")],
     );
     fs::rename(owner.path("rows.csv"), owner.path(&format!("{NAME}.csv"))).unwrap();
-    let text = owner.done(&format!("encrypt {NAME}.csv --format csv-basket"));
+    let text = owner.done(&format!(
+        "encrypt {NAME}.csv --format csv-basket --unicode as-is"
+    ));
     says(&text, &[&format!(" in {SHOWN}.oboro: ")]);
     assert!(owner.path(&format!("{NAME}.oboro")).exists());
 }

@@ -256,7 +256,13 @@ fn an_append_sends_only_what_is_new() {
     assert_eq!(appended["transactions"], 14_000);
     // The bundle is now newer than the server's version.
     let message = owner.refused("mine rows.oboro --min-support 15%");
-    says(&message, &["version 1", "Upload the newer version"]);
+    says(
+        &message,
+        &[
+            "version 1, uploaded",
+            "upload the directory's version first",
+        ],
+    );
 
     let uploaded = owner.json("upload rows.oboro");
     let all = appended["stored_bytes"].as_u64().unwrap();
@@ -338,7 +344,13 @@ fn a_name_belongs_to_one_dataset() {
     }
     // Each bundle has its own id, so mining one under another's name is detected.
     let message = owner.refused("mine others.oboro --name rows --min-support 15%");
-    says(&message, &["root", "use the bundle that was uploaded"]);
+    says(
+        &message,
+        &[
+            "it is another dataset",
+            "the name under which this one was uploaded",
+        ],
+    );
     assert_eq!(parties.listed(server.url()), [("rows".to_owned(), 1)]);
     owner.json("upload others.oboro");
     parties.assert_mines("rows.oboro", "rows.dat");

@@ -66,6 +66,9 @@ fn mine(
         mined.found.itemsets().to_document(&mined.names).unwrap(),
         plaintext.to_document(all.names()).unwrap()
     );
+    if trust_server {
+        dataset.reset_trust().unwrap();
+    }
     Ok(())
 }
 

@@ -20,7 +20,7 @@ const ARFF: Foreign = Foreign {
 };
 const DRAWN: Foreign = Foreign {
     kind: "a drawn table, as of Markdown or of the shell of a database",
-    remedy: r"export it as CSV, or take out the drawing with `sed -e '/^[-+|:= ]*$/d' -e 's/^ *|//' -e 's/| *$//'` and give `--separator pipe --spaces trim`",
+    remedy: r"export it as CSV, or take out the drawing with `sed -e '/^[-+|:= ]*$/d' -e 's/^ *|//' -e 's/| *$//'` and read the rest with the separator pipe and spaces trimmed",
 };
 const ALIGNED: Foreign = Foreign {
     kind: "a table of aligned columns, as of the shell of a database",
@@ -48,7 +48,7 @@ const SQL: Foreign = Foreign {
 };
 const VCF: Foreign = Foreign {
     kind: "a file of genetic variants (VCF)",
-    remedy: "load it into a collection with `oboro genome`",
+    remedy: "load it into a collection of genomes",
 };
 const SEQUENCES: Foreign = Foreign {
     kind: "a file of sequences of SPMF, in which -1 ends an itemset and -2 a sequence, and transactions have no order",

@@ -51,7 +51,11 @@ impl Owner {
         let open = || self.open(directory);
         match version {
             1 => Dataset::create(rows, &self.key, target, 2, threads, &go_on),
-            2 | 3 => open()?.append(rows, NewItems::Refuse, threads, &go_on),
+            // The first append absorbs what is there; the second leaves a stratum to compact.
+            2 | 3 => {
+                let rows = rows.absorbing(Some(version == 2));
+                open()?.append(rows, NewItems::Refuse, threads, &go_on)
+            }
             4 => {
                 let dataset = open()?;
                 let mut rows = dataset.own_row_ids(threads)?.into_iter();

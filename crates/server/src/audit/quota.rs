@@ -196,6 +196,7 @@ mod tests {
     fn every_call_is_a_change_or_not() {
         let others = [
             "Count",
+            "DescribeDataset",
             "FetchColumns",
             "FetchRecovery",
             "ListAccess",
