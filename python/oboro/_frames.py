@@ -208,7 +208,7 @@ def names(labels: Iterable[Hashable]) -> list[str]:
     Raises:
         InputError: labels that are there twice, or of types that have no names.
     """
-    return Rows.labels(_names(list(labels))[0])
+    return _names(list(labels))[0]
 
 
 def _names(labels: Sequence[Hashable]) -> tuple[list[str], bool]:

@@ -143,7 +143,7 @@ def test_what_nothing_has_to_be_asked_for_is_interrupted_too(
 
         threading.Thread(target=interrupt_in_the_middle, daemon=True).start()
         with pytest.raises(KeyboardInterrupt):
-            dataset.apriori(keys, 0.5)
+            dataset.apriori(keys, 0.5, stop_above=0)
 
 
 def test_an_encryption_is_complete_or_leaves_nothing(tmp_path: Path) -> None:

@@ -607,11 +607,11 @@ def test_baskets_and_frames_have_names_as_files_have_them() -> None:
     assert len(_frames.rows(baskets, reading={"unicode": "as-is"}).names) == 3
     frame = pd.DataFrame({"visit_id": [1, 1, 2], "code": ["tea", "Ka\u0308se", "K\u00e4se"]})
     assert sorted(_frames.rows(frame).names) == ["K\u00e4se", "tea"]
+    # Labels of columns of 0 and 1 are names as they are.
     labels = pd.DataFrame([[1, 0]], columns=["Ka\u0308se", "?"])
-    assert _frames.rows(labels).names == ["K\u00e4se", "?"]
-    assert _frames.names(labels.columns) == ["K\u00e4se", "?"]
+    assert _frames.rows(labels).names == ["Ka\u0308se", "?"]
     for word in ("nan", "NaT", "<NA>", "?", "\\N", "#REF!", ""):
-        with pytest.raises(errors.InputError, match=r'`missing="absent"` if no item is there'):
+        with pytest.raises(errors.InputError, match=r"`missing='absent'` if no item is there"):
             _frames.rows([["milk", "tea"], ["milk", word]])
         absent = _frames.rows([["milk"], ["milk", word]], reading={"missing": "absent"})
         assert absent.names == ["milk"]
@@ -619,15 +619,14 @@ def test_baskets_and_frames_have_names_as_files_have_them() -> None:
         assert kept.names == sorted(["milk", word])
         if word:
             for table in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame)):
-                with pytest.raises(errors.InputError, match=r'`missing="item"`'):
+                with pytest.raises(errors.InputError, match=r"`missing='item'`"):
                     _frames.rows(with_code(table, word))
     for missing in (None, pd.NA, pd.NaT, float("nan")):
         codes = pd.DataFrame({"visit_id": [1, 1, 2], "code": ["tea", "milk", missing]})
         rows = _frames.rows(codes)
         assert (len(rows), rows.names) == (2, ["milk", "tea"])
-    for data in ([["mi\u00adlk"]], pd.DataFrame([[1]], columns=["mi\u00adlk"])):
-        with pytest.raises(errors.InputError, match=r"U\+00AD, a soft hyphen"):
-            _frames.rows(data)
+    with pytest.raises(errors.InputError, match=r"U\+00AD, a soft hyphen"):
+        _frames.rows([["mi\u00adlk"]])
     with pytest.raises(errors.InputError, match="missing is about files and tables"):
         _frames.rows(np.array([[1, 0]]), reading={"missing": "item"})
 
@@ -645,7 +644,7 @@ def test_what_is_no_data_is_left_out_of_files(tmp_path: Path) -> None:
     path.write_text('visit,items\n1,"milk, tea"\n2,"tea"\nTotal,3\n')
     with pytest.raises(errors.InputError, match=r"`skip_last=1` to leave the last row out"):
         _frames.rows(path)
-    with pytest.raises(errors.InputError, match=r'`item_separator="comma"` if such cells'):
+    with pytest.raises(errors.InputError, match=r"`item_separator='comma'` if such cells"):
         _frames.rows(path, reading={"skip_last": 1})
     rows = _frames.rows(path, reading={"skip_last": 1, "item_separator": "comma"})
     assert (rows.names, rows.supports()) == (["milk", "tea"], [1, 2])

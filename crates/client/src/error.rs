@@ -250,7 +250,7 @@ pub enum ClientError {
     NotPublished {
         directory: std::path::PathBuf,
         name: String,
-        own: NamedVersion,
+        own: Box<NamedVersion>,
     },
     #[error(
         "{0}; all that this takes is kept: {OFFLINE} answers without comparing versions with the server"

@@ -170,7 +170,7 @@ fn compare(connection: &Connection, dataset: &Dataset, name: &str) -> Result<(),
         return Err(ClientError::NotPublished {
             directory: directory(),
             name: name.to_owned(),
-            own,
+            own: Box::new(own),
         });
     };
     let published = NamedVersion {

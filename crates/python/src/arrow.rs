@@ -3,7 +3,6 @@
 #![allow(unsafe_code)]
 
 use crate::errors::Failure;
-use crate::rows::item_labels;
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::types::{
@@ -118,7 +117,7 @@ impl Batches {
                 .map(|&place| self.bits(place))
                 .collect::<Result<_, _>>()?;
             let columns: Vec<&dyn Cells> = columns.iter().map(|it| it as &dyn Cells).collect();
-            rows.push(item_labels(names)?, &columns);
+            rows.push(names, &columns);
         }
         Ok(rows)
     }

@@ -159,6 +159,7 @@ pub fn more_columns(
 
 /// The number of transactions with both the item `name` and each other one, by the other's index in the owner's order,
 /// and the cost, as JSON.
+#[expect(clippy::too_many_arguments, reason = "they are Python's keywords")]
 #[pyfunction]
 #[pyo3(signature = (server, encrypted, name, item, *, offline = false, progress = None, interrupt = None))]
 pub fn pairs_with(

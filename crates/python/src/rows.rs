@@ -5,7 +5,7 @@ use crate::encrypted::Encrypted;
 use crate::errors::Failure;
 use numpy::PyReadonlyArray1;
 use numpy::ndarray::{ArrayView1, s};
-use oboro_mining::readers::{Bin, Missing, NameRules, UnknownOption, next_after, read_batches};
+use oboro_mining::readers::{Bin, NameRules, UnknownOption, next_after, read_batches};
 use oboro_mining::transactions::TransactionsError;
 use oboro_mining::{
     Cells, HowRead, MinSupport, ReadError, ReadOptions, Shuffled, Shuffling, Transactions,
@@ -80,11 +80,6 @@ impl Rows {
                 "there are {columns} columns and {names} names; give each column one"
             )));
         }
-        let names = if self.numbers {
-            names
-        } else {
-            item_labels(names)?
-        };
         match &mut *self.state() {
             State::Open(rows) => {
                 let columns: Vec<_> = columns.iter().map(|column| column as &dyn Cells).collect();
@@ -346,12 +341,6 @@ impl Rows {
         Self::of_batches(py, arrow::batch_of(columns)?, options, like)
     }
 
-    /// The labels of columns as names of items.
-    #[staticmethod]
-    fn labels(names: Vec<String>) -> Result<Vec<String>, Failure> {
-        item_labels(names)
-    }
-
     /// Whether columns of these names may have a transaction and an item in each row.
     #[staticmethod]
     fn are_of_long_form(names: Vec<String>) -> bool {
@@ -492,19 +481,6 @@ fn basket_items(
         }
     }
     Ok(numbers)
-}
-
-/// The labels of columns as names of items. Each is an item, whatever it is called.
-pub fn item_labels(labels: Vec<String>) -> Result<Vec<String>, Failure> {
-    let rules = NameRules {
-        missing: Some(Missing::Item),
-        unicode: None,
-    };
-    let name = |label: String| item_name(&label, rules, "the labels of columns");
-    let names = labels
-        .into_iter()
-        .map(|it| Ok(name(it)?.unwrap_or_default()));
-    names.collect()
 }
 
 /// The name of an item at a place, in its Unicode form; `None` if it says that there is none.

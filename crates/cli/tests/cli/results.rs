@@ -423,7 +423,7 @@ fn many_rules_need_little_memory() {
     let itemsets: Vec<Value> = (1..1 << 11).map(itemset).collect();
     let document =
         json!({ "transactions": 4096, "min_support": 1, "max_len": null, "itemsets": itemsets });
-    owner.write("found.json", &document.to_string());
+    owner.write("found.json", document.to_string());
     for file in ["rules.json", "rules.csv", "rules.parquet"] {
         // Its peak is read while it waits for the pipe to be emptied, which holds a small part of the rules.
         let script = format!(
