@@ -241,9 +241,10 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     }
     let offline = runs.iter().all(|run| run.fetched.offline);
     let source = source(&dataset, &name, mined.found.standing(), routes, offline);
-    let source = match is_release {
-        true => source.for_release(),
-        false => source,
+    let source = if is_release {
+        source.for_release()
+    } else {
+        source
     };
     let document = ItemsetsDocument {
         kept,
