@@ -92,7 +92,7 @@ def first_calls(tmp_path: Path, target: str) -> list[str]:
     cargo.write_text(f'#!/bin/sh\necho "$*" >>"{log}"\nexit 1\n')
     cargo.chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    command = ["make", "--directory", ROOT, target, "SETUP=true"]
+    command = ["make", "--directory", str(ROOT), target, "SETUP=true"]
     made = subprocess.run(command, env=environment, capture_output=True, check=False)
     assert made.returncode != 0
     return log.read_text().splitlines()

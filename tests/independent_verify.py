@@ -473,8 +473,10 @@ def parse_record(data: bytes, manifest: Manifest, bounds: Bounds) -> Record:
         for item in member(value, "strata", list):
             blocks = member(item, "blocks", int)
             digests = strings(member(item, "ranges", list))
-            rows = [member(item, it, int) for it in ("transactions", "erased", "erased_in_sample")]
-            strata.append(Stratum(next_block, blocks, *rows, digests))
+            rows, emptied, sampled = (
+                member(item, it, int) for it in ("transactions", "erased", "erased_in_sample")
+            )
+            strata.append(Stratum(next_block, blocks, rows, emptied, sampled, digests))
             erased += strata[-1].erased
             next_block += blocks
         record = Record(

@@ -650,7 +650,7 @@ def test_what_is_no_data_is_left_out_of_files(tmp_path: Path) -> None:
     assert (rows.names, rows.supports()) == (["milk", "tea"], [1, 2])
     for wrong in (-1, True, "1", 1 << 32):
         with pytest.raises(errors.InputError, match="give a number of lines, or 0 for none"):
-            _frames.rows(path, reading={"skip_last": wrong})  # type: ignore[typeddict-item]
+            _frames.rows(path, reading={"skip_last": wrong})  # type: ignore[arg-type]
 
 
 def test_refusals_of_other_formats_name_what_reads_them(tmp_path: Path) -> None:

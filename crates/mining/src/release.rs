@@ -1,7 +1,7 @@
 //! Supports for others to see: small counts are suppressed, and what would give them away; supports are rounded.
 //!
 //! The items of an itemset `I` divide the transactions into `2^|I|` parts: for each `X ⊆ I` those with all of `X` and
-//! none of `I∖X`. What is released has no part of 1 to `N − 1` transactions, and [`search`] finds no such count that
+//! none of `I∖X`. What is released has no part of 1 to `N − 1` transactions, and `search` finds no such count that
 //! follows exactly from it. `docs/privacy.md` has the proof and its limits.
 //!
 //! What says how a release was made depends on the supports that are shown and on nothing that is not.
