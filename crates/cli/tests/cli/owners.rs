@@ -472,7 +472,7 @@ fn an_append_that_absorbs_others_takes_the_role_to_delete() {
         .json("access grant bob read,append rows --token-file token");
     bob.json("encrypt rows.dat --append-to rows.oboro");
     let refused = bob.refused("upload rows.oboro --name alice/rows --token-file token");
-    says(&refused, &["the role delete", "--no-absorb"]);
+    says(&refused, &["the role delete", "no-absorb"]);
     bob.json("encrypt rows.dat --append-to copy.oboro --no-absorb");
     bob.json("upload copy.oboro --name alice/rows --token-file token");
 }
