@@ -278,22 +278,29 @@ fn suppress(
 }
 
 /// Takes out of `shown` what the search needs to be taken out, and says how far the search of the rest went.
+///
+/// All passes but the last share one limit of linear programs. The last one has a limit of its own, since what it reports
+/// must depend on the shown supports alone.
 fn withhold(
     transactions: u64,
     shown: &mut [Vec<FrequentItemset>],
     below: u64,
 ) -> Result<Search, ReleaseError> {
     let mut safe = HashSet::new();
+    let mut left = search::PROGRAMS;
+    // The first is the last if it finds nothing.
+    let mut is_last = true;
     loop {
-        // The search that is told of must depend on what is shown alone, so the last one starts anew.
-        let is_anew = safe.is_empty();
-        let searched = search::search(transactions, shown, below, &mut safe)?;
-        if searched.found.is_empty() && is_anew {
-            return Ok(Search::new(below, searched.programs, searched.complete));
-        }
-        if searched.found.is_empty() {
+        if is_last {
             safe.clear();
         }
+        let limit = if is_last { search::PROGRAMS } else { left };
+        let searched = search::search(transactions, shown, below, limit, &mut safe)?;
+        left = left.saturating_sub(searched.programs);
+        if searched.found.is_empty() && is_last {
+            return Ok(Search::new(below, searched.programs, searched.complete));
+        }
+        is_last = searched.found.is_empty() || left == 0;
         let mut given_up: Vec<Itemset> = Vec::new();
         for mut found in searched.found {
             loop {
@@ -727,7 +734,7 @@ mod tests {
         for others in [0, 20] {
             let shown = forcing_six(others);
             let found = |shown: &[Vec<FrequentItemset>]| {
-                let found = search::search(113, shown, 11, &mut HashSet::new())
+                let found = search::search(113, shown, 11, search::PROGRAMS, &mut HashSet::new())
                     .unwrap()
                     .found;
                 found.into_iter().map(|it| it.itemset).collect::<Vec<_>>()

@@ -35,6 +35,8 @@ use tonic::{Code, Status};
 
 /// Lines that wait to be written; with more, no call is begun.
 const MOST_WAITING: usize = 4096;
+/// Bytes that a log should keep: of less, the part of one name is soon used up.
+const USUAL_KEPT: u64 = 64 << 20;
 /// The time until a line that could not be written is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How often calls that are added up are looked through.
@@ -264,6 +266,12 @@ impl Audit {
     /// Those of [`AuditOptions::check`], a file that cannot be opened or written.
     pub(crate) fn open(options: AuditOptions, home: &Path) -> Result<Self, AuditError> {
         options.check(home)?;
+        if options.kept() < USUAL_KEPT {
+            tracing::warn!(
+                kept_bytes = options.kept(),
+                "the audit log keeps little, so a name that changes much is soon refused; raise {AUDIT_LOG_KEEP}"
+            );
+        }
         let state = Arc::new(State {
             quotas: Mutex::new(Quotas::new(options.kept())),
             waiting: AtomicUsize::new(0),

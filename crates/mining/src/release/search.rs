@@ -57,8 +57,8 @@ pub(super) struct Searched {
     pub(super) complete: bool,
 }
 
-/// Searches for small counts that follow from the `shown` supports. `safe` has scopes in which none follows from these or
-/// more supports, and receives others.
+/// Searches for small counts that follow from the `shown` supports, with at most `limit` linear programs. `safe` has scopes
+/// in which none follows from these or more supports, and receives others.
 ///
 /// # Errors
 /// Supports that contradict each other.
@@ -66,6 +66,7 @@ pub(super) fn search(
     transactions: u64,
     shown: &[Vec<FrequentItemset>],
     below: u64,
+    limit: usize,
     safe: &mut HashSet<Itemset>,
 ) -> Result<Searched, ReleaseError> {
     let items: Itemset = (shown.iter().take(1).flatten())
@@ -100,10 +101,10 @@ pub(super) fn search(
             continue;
         }
         let support = |subset: &Itemset| known.support(subset.items());
-        let mut tables = Tables::new(&scope, support, transactions, &mut result.programs);
+        let mut tables = Tables::new(&scope, support, transactions, limit, &mut result.programs);
         match tables.disclosure(below) {
-            _ if *tables.programs > PROGRAMS => {
-                result.programs = PROGRAMS;
+            _ if *tables.programs > limit => {
+                result.programs = limit;
                 result.complete = false;
                 break;
             }
@@ -135,7 +136,7 @@ pub(super) fn again(
         Some(level[place].support)
     };
     let mut programs = 0;
-    Tables::new(scope, support, transactions, &mut programs).disclosure(below)
+    Tables::new(scope, support, transactions, PROGRAMS, &mut programs).disclosure(below)
 }
 
 /// The minimal missing itemsets, those whose supports have the narrowest bounds first. Puts into `known` what is shown and
@@ -248,6 +249,8 @@ struct Tables<'a> {
     /// Whether all tables so far have the same count.
     is_fixed: Vec<bool>,
     transactions: i64,
+    /// The most linear programs of the search.
+    limit: usize,
     programs: &'a mut usize,
 }
 
@@ -263,6 +266,7 @@ impl<'a> Tables<'a> {
         scope: &'a Itemset,
         known: impl Fn(&Itemset) -> Option<u64>,
         transactions: u64,
+        limit: usize,
         programs: &'a mut usize,
     ) -> Self {
         let support = |mask| {
@@ -275,6 +279,7 @@ impl<'a> Tables<'a> {
             counts: Vec::new(),
             is_fixed: Vec::new(),
             transactions: i64::try_from(transactions).unwrap_or(i64::MAX),
+            limit,
             programs,
         }
     }
@@ -337,7 +342,7 @@ impl<'a> Tables<'a> {
         bounds: &mut [(f64, f64)],
         last: usize,
     ) -> Option<Vec<i64>> {
-        if *self.programs >= last || *self.programs > PROGRAMS {
+        if *self.programs >= last || *self.programs > self.limit {
             return None;
         }
         *self.programs += 1;
