@@ -506,6 +506,16 @@ fn now() -> i64 {
 }
 
 impl State {
+    /// Returns the record of a published dataset.
+    ///
+    /// # Errors
+    /// No such dataset, a name that no dataset can have, a catalogue that fails.
+    fn published(&self, name: &str) -> Result<Record, StoreError> {
+        check_name(name)?;
+        let record = self.catalogue.by_name(Table::Dataset, name)?;
+        record.ok_or_else(|| StoreError::NoDataset { name: name.into() })
+    }
+
     fn stop_receiving(&self, dataset: DatasetId) {
         for ((id, _), cancelled) in &self.receiving {
             if *id == dataset {

@@ -410,12 +410,8 @@ impl Namespace {
     /// # Errors
     /// No such dataset, a damaged manifest, a catalogue that fails.
     pub(super) fn describe(&self, name: &str) -> Result<(DatasetInfo, i64), StoreError> {
-        check_name(name)?;
         let state = self.state();
-        let record = state
-            .catalogue
-            .by_name(Table::Dataset, name)?
-            .ok_or_else(|| StoreError::NoDataset { name: name.into() })?;
+        let record = state.published(name)?;
         let is_outdated = state.outdated.contains(&record.id);
         drop(state);
         let published = record.at;
@@ -452,12 +448,8 @@ impl Namespace {
         if let Some(current) = self.snapshots().current(name) {
             return Ok(current);
         }
-        check_name(name)?;
         let state = self.state();
-        let record = state
-            .catalogue
-            .by_name(Table::Dataset, name)?
-            .ok_or_else(|| StoreError::NoDataset { name: name.into() })?;
+        let record = state.published(name)?;
         let manifest = stored_manifest(&record)?;
         if state.outdated.contains(&record.id) {
             self.check_is_served(&manifest, name)?;

@@ -122,10 +122,8 @@ impl Namespace {
 
     /// The version of a dataset that is published.
     fn published_head(&self, name: &str) -> Result<RecoveryHead, StoreError> {
-        check_name(name)?;
         let state = self.state();
-        let record = state.catalogue.by_name(Table::Dataset, name)?;
-        let record = record.ok_or_else(|| StoreError::NoDataset { name: name.into() })?;
+        let record = state.published(name)?;
         let manifest = stored_manifest(&record)?;
         if state.outdated.contains(&record.id) {
             self.check_is_served(&manifest, name)?;
