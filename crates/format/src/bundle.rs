@@ -47,6 +47,11 @@ fn kept_path(directory: &Path) -> PathBuf {
     directory.join("keep-record")
 }
 
+/// Has the number from which on segments were written after the bundle was recovered without any.
+fn recovered_path(directory: &Path) -> PathBuf {
+    directory.join("recovered")
+}
+
 /// Says when a version was uploaded.
 fn uploaded_path(directory: &Path) -> PathBuf {
     directory.join("uploaded")
@@ -279,6 +284,9 @@ impl Bundle {
     }
 
     /// Opens a segment and checks that it is the one that the manifest names.
+    ///
+    /// # Errors
+    /// A segment that the manifest does not name, that a recovered bundle never had, or whose file is missing or damaged.
     pub fn open_segment(&self, index: u32) -> Result<Segment, FormatError> {
         if index as usize >= self.manifest.segments.len() {
             return Err(FormatError::NoSegment {
@@ -286,7 +294,29 @@ impl Bundle {
                 segments: self.manifest.segments.len(),
             });
         }
+        if !self.has_segment(index)?
+            && self.manifest.segments[index as usize].number < self.recovered()?
+        {
+            return Err(FormatError::Recovered {
+                path: self.directory.clone(),
+                index,
+            });
+        }
         Segment::open_named(&self.segment_path(index), &self.manifest, index)
+    }
+
+    /// Segments below this number are not here, because the bundle was recovered without them.
+    fn recovered(&self) -> Result<u32, FormatError> {
+        let path = recovered_path(&self.directory);
+        let number = read_if_there(&path)?.unwrap_or_else(|| b"0".to_vec());
+        let number = str::from_utf8(&number)
+            .ok()
+            .and_then(|it| it.trim_end().parse().ok());
+        number.ok_or_else(|| FormatError::Damaged {
+            subject: "the bundle's note of its recovery".into(),
+            path: Some(path),
+            corruption: Corruption::Invalid("it is no number".into()),
+        })
     }
 
     /// The owner's sealed record of a range of blocks, whose digest the owner record has.
@@ -518,6 +548,9 @@ impl Bundle {
             replace(&note_path(&writer.directory), note, Durability::Durable)?;
         }
         replace(&kept_path(&writer.directory), b"", Durability::Durable)?;
+        let next = format!("{}\n", manifest.next_segment);
+        let recovered = recovered_path(&writer.directory);
+        replace(&recovered, next.as_bytes(), Durability::Durable)?;
         Ok(writer.publish(&manifest, sealed)?)
     }
 

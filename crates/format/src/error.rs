@@ -131,6 +131,12 @@ pub enum FormatError {
          calling program."
     )]
     BundleMismatch { reason: String },
+    #[error(
+        "{} was recovered without its ciphertext, and this needs segment {index} of it. Run it on a copy of the directory \
+         that has its segments; without one, encrypt the data again.",
+        path.display()
+    )]
+    Recovered { path: PathBuf, index: u32 },
     #[error("{text:?} is not a {what}: that is {digits} hexadecimal digits.")]
     NotHex {
         text: String,
@@ -212,6 +218,7 @@ impl FormatError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Exists { .. } => ErrorKind::AlreadyExists,
+            Self::Recovered { .. } => ErrorKind::NotFound,
             Self::NotHex { .. }
             | Self::LargeRecovery { .. }
             | Self::NoPanel { .. }

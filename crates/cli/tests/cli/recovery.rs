@@ -82,8 +82,28 @@ fn a_lost_directory_is_recovered_and_mined_and_grows() {
     assert_eq!(recovered["transactions"], 400);
     let mine = "mine third.oboro --name rows --min-support 10% --answers moments";
     owner.json(&format!("{mine} --verify all.dat"));
-    // What takes ciphertext says that there is none.
-    let refused = owner.run("compact third.oboro --all").refusal();
+    // Commands that need ciphertext say that there is none; nothing is damaged.
+    owner.json("keygen --key new.key");
+    for command in [
+        "compact third.oboro --all",
+        "rotate third.oboro --new-key new.key",
+        "inspect third.oboro --verify",
+    ] {
+        let ended = owner.run(command);
+        assert_eq!(ended.code, Some(3), "{ended:?}");
+        says(
+            &ended.refusal(),
+            &["without its ciphertext", "a copy of the directory"],
+        );
+    }
+    // A segment that was written since, and is gone, is damage.
+    owner.json("encrypt more.dat --append-to third.oboro");
+    let segment = fs::read_dir(owner.path("third.oboro/segments"))
+        .unwrap()
+        .next()
+        .unwrap();
+    fs::remove_file(segment.unwrap().path()).unwrap();
+    let refused = owner.run("upload third.oboro --name rows").refusal();
     says(&refused, &["is missing"]);
 }
 
