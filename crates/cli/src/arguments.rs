@@ -191,10 +191,9 @@ impl ReadArguments {
         if given || self.options() == ReadOptions::default() {
             Ok(())
         } else {
-            Err(format!(
-            "options say how a file is read, but no file is given; give {file}, or leave them out"
-        )
-        .into())
+            Err(Failure::input(format!(
+                "options say how a file is read, but no file is given; give {file}, or leave them out"
+            )))
         }
     }
 
@@ -407,24 +406,23 @@ fn first_line_of(command: &str, setting: &str) -> Result<Passphrase, Failure> {
     let text = std::str::from_utf8(&output).ok();
     match text.and_then(|it| it.lines().next()) {
         Some(line) if !line.is_empty() => Ok(line.to_owned().into()),
-        _ => Err(format!(
+        _ => Err(Failure::input(format!(
             "what the command of {setting} prints has no text on its first line; it should print the passphrase there"
-        )
-        .into()),
+        ))),
     }
 }
 
 /// A variable of the environment, if it is set.
 fn environment(name: &str) -> Result<Option<Passphrase>, Failure> {
     match std::env::var(name) {
-        Ok(value) if value.is_empty() => {
-            Err(format!("{name} is empty; set it as it should be, or unset it").into())
-        }
+        Ok(value) if value.is_empty() => Err(Failure::input(format!(
+            "{name} is empty; set it as it should be, or unset it"
+        ))),
         Ok(value) => Ok(Some(value.into())),
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(std::env::VarError::NotUnicode(_)) => {
-            Err(format!("{name} is not UTF-8 text; set it anew, or use a file").into())
-        }
+        Err(std::env::VarError::NotUnicode(_)) => Err(Failure::input(format!(
+            "{name} is not UTF-8 text; set it anew, or use a file"
+        ))),
     }
 }
 
@@ -470,7 +468,7 @@ fn first_line(file: io::Result<File>, path: &Path, what: &str) -> Result<Passphr
             "cannot read the {what} file {}: {problem}; it should hold the {what} on its first line",
             path.display()
         );
-        Failure::of(ErrorClass::Input, sentence)
+        Failure::input(sentence)
     };
     // Allocated at once, so that growing leaves no copies in freed memory.
     let mut text = Passphrase::new(String::with_capacity(MOST));
@@ -536,6 +534,6 @@ pub fn dataset_name(name: Option<&String>, bundle: &Path) -> Result<String, Fail
             "{} does not exist or has no name for a dataset; check the path, or give --name",
             bundle.display()
         );
-        Failure::of(ErrorClass::Input, sentence)
+        Failure::input(sentence)
     })
 }

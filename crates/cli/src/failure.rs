@@ -48,6 +48,11 @@ impl Failure {
         }
     }
 
+    /// A failure of what was given to the command.
+    pub fn input(sentence: impl Into<String>) -> Self {
+        Self::of(ErrorClass::Input, sentence.into())
+    }
+
     /// A failure of reading or writing a file.
     pub fn io(error: &io::Error, sentence: String) -> Self {
         let class = match error.kind() {

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use clap::error::ContextKind;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use oboro_client::Wait;
-use oboro_format::{Bundle, ErrorClass};
+use oboro_format::Bundle;
 use oboro_mining::{escaped, escaped_lines};
 use oboro_system::{sync_directory, with_mode};
 use serde::Serialize;
@@ -282,7 +282,7 @@ impl Form {
                     path.display(),
                     Self::ENDINGS
                 );
-                Err(Failure::of(ErrorClass::Input, sentence))
+                Err(Failure::input(sentence))
             }
         }
     }
@@ -329,7 +329,7 @@ impl OutputFile {
     pub fn prepare(path: &Path) -> Result<Self, Failure> {
         let failed = |problem: String| {
             let sentence = format!("cannot write {}: {problem}", path.display());
-            Failure::of(ErrorClass::Input, sentence)
+            Failure::input(sentence)
         };
         let resolved = match path.canonicalize() {
             Ok(resolved) => resolved,
@@ -412,11 +412,10 @@ impl OutputFile {
     pub fn prepare_new(path: &Path) -> Result<Self, Failure> {
         let file = Self::prepare(path)?;
         match file.kind {
-            Kind::Regular if file.path.exists() => Err(format!(
+            Kind::Regular if file.path.exists() => Err(Failure::input(format!(
                 "{} exists already; choose another name, or remove it first",
                 path.display()
-            )
-            .into()),
+            ))),
             _ => Ok(file),
         }
     }

@@ -2,7 +2,6 @@
 //! command line and the environment go before them.
 
 use crate::failure::Failure;
-use oboro_format::ErrorClass;
 use oboro_system::others_can_write;
 use std::collections::BTreeMap;
 use std::env;
@@ -180,7 +179,7 @@ fn with_defaults(command: clap::Command, defaults: &BTreeMap<String, String>) ->
 
 /// The settings of a profile, with paths beside the file resolved; `None` if none is meant.
 fn settings(name: Option<String>) -> Result<Option<BTreeMap<String, String>>, Failure> {
-    let refused = |sentence: String| Failure::of(ErrorClass::Input, sentence);
+    let refused = |sentence: String| Failure::input(sentence);
     let Some(path) = path() else {
         return match name {
             Some(name) => Err(refused(format!(

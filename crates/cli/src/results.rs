@@ -4,7 +4,6 @@ use crate::failure::Failure;
 use crate::output::{Form, Output, OutputFile};
 use clap::{Args, value_parser};
 use oboro_client::utc;
-use oboro_format::ErrorClass;
 use oboro_mining::release::LEAST_SUPPRESSED_BELOW;
 use oboro_mining::tables::{itemsets_csv, rules_csv};
 use oboro_mining::{
@@ -66,7 +65,7 @@ impl ReleaseArguments {
 
 /// That something cannot be released.
 pub fn refused(error: ReleaseError) -> Failure {
-    Failure::of(ErrorClass::Input, error.to_string())
+    Failure::input(error.to_string())
 }
 
 /// Says on standard error, to people, what was done for release.
@@ -181,10 +180,9 @@ impl RecordArguments {
         let is_same = |other: &Path| other == path || file.is(other);
         if others.iter().flatten().any(|other| is_same(other)) {
             let path = path.display();
-            return Err(format!(
+            return Err(Failure::input(format!(
                 "the record cannot be in {path}, which has something else; write it to another file"
-            )
-            .into());
+            )));
         }
         let began = OffsetDateTime::now_utc();
         let is_release = release.are_given();

@@ -2,7 +2,6 @@
 //! is as it was.
 
 use crate::failure::Failure;
-use oboro_format::ErrorClass;
 use oboro_rlwe::Passphrase;
 use parking_lot::{Mutex, MutexGuard};
 use std::io::{self, IsTerminal};
@@ -23,7 +22,7 @@ pub fn prompt(questions: &[&str]) -> Result<Option<Vec<Passphrase>>, Failure> {
         let sentence = format!(
             "cannot read the passphrase from the terminal: {error}; give it in a file instead"
         );
-        Failure::of(ErrorClass::Input, sentence)
+        Failure::input(sentence)
     })
 }
 

@@ -94,7 +94,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         && arguments.out.is_none()
         && arguments.append_to.is_none()
     {
-        return Err("standard input has no name to call the dataset by; give --out DIR".into());
+        return Err(Failure::input(
+            "standard input has no name to call the dataset by; give --out DIR",
+        ));
     }
     let key = arguments.key.load()?;
     let appended_to = arguments

@@ -72,7 +72,10 @@ fn begins_with(path: &Path, magic: &[u8]) -> Result<bool, Failure> {
     let mut start = Vec::new();
     File::open(path)
         .and_then(|file| file.take(magic.len() as u64).read_to_end(&mut start))
-        .map_err(|error| format!("cannot read {}: {error}; check the path", path.display()))?;
+        .map_err(|error| {
+            let sentence = format!("cannot read {}: {error}; check the path", path.display());
+            Failure::io(&error, sentence)
+        })?;
     Ok(start == magic)
 }
 

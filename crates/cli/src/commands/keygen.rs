@@ -60,7 +60,9 @@ fn print(key: &MasterKey, passphrase: Option<&Passphrase>) -> Outcome {
     // Not through the buffer of standard output, which is not wiped.
     let mut out = unbuffered_stdout()?;
     if !is_pipe(&out)? {
-        return Err("standard output is not a pipe, and a key must not be shown or lie in a file that others may read; pipe it into the command that stores it, or give a file with --key".into());
+        return Err(Failure::input(
+            "standard output is not a pipe, and a key must not be shown or lie in a file that others may read; pipe it into the command that stores it, or give a file with --key",
+        ));
     }
     let bytes = key.to_file_bytes(passphrase)?;
     out.write_all(&bytes[..])?;

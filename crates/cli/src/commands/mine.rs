@@ -147,10 +147,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         && file.is(plaintext)
     {
         let plaintext = plaintext.display();
-        return Err(format!(
+        return Err(Failure::input(format!(
             "{plaintext} has the transactions to compare with; write the itemsets to another file"
-        )
-        .into());
+        )));
     }
     let server = arguments.uploaded.server()?;
     // What depends on hidden counts is not shown: not how far counting is, nor what it took.
@@ -222,7 +221,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             "the result for release has no itemset with {}, and must not name it; leave it out of --containing",
             Name(hidden)
         );
-        return Err(Failure::of(ErrorClass::Input, sentence));
+        return Err(Failure::input(sentence));
     }
     say_release(release.as_ref(), output);
     // How data were read tells supports of items.
@@ -389,10 +388,14 @@ impl Arguments {
         match self.max_len {
             // Cells count itemsets of any length; none is longer than the number of items.
             Some(wanted) if !self.trust_server => Ok(wanted),
-            Some(wanted) if wanted > possible && possible.get() < dataset.record().names.len() => Err(format!(
-                "the server can count itemsets of up to {possible}, for which the dataset was encrypted, not {wanted}; choose --max-len {possible}, leave --trust-server out, or encrypt it again with --max-len {wanted}"
-            )
-            .into()),
+            Some(wanted) if wanted > possible && possible.get() < dataset.record().names.len() => {
+                Err(Failure::of(
+                    ErrorClass::Input,
+                    format!(
+                        "the server can count itemsets of up to {possible}, for which the dataset was encrypted, not {wanted}; choose --max-len {possible}, leave --trust-server out, or encrypt it again with --max-len {wanted}"
+                    ),
+                ))
+            }
             Some(wanted) => Ok(wanted.min(possible)),
             None => Ok(possible),
         }

@@ -165,7 +165,7 @@ impl Arguments {
             let sentence = format!(
                 "items in fewer than {least} transactions would be left out, and a minimum support of {mined} is then refused; lower --min-item-support, or raise --min-support"
             );
-            return Err(Failure::of(ErrorClass::Input, sentence));
+            return Err(Failure::input(sentence));
         }
         let frequent = self.min_support.map(|min_support| {
             let threshold = min_support.threshold(count);

@@ -4,7 +4,6 @@ use crate::Outcome;
 use crate::arguments::read;
 use crate::failure::Failure;
 use crate::output::{Output, OutputFile};
-use oboro_format::ErrorClass;
 use oboro_mining::report::report;
 use oboro_mining::{ItemsetsDocument, Metric, RuleOptions};
 use serde_json::json;
@@ -32,7 +31,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let in_file = |error: &dyn std::fmt::Display| {
         let sentence = format!("{}: {error}", arguments.itemsets.display());
-        Failure::of(ErrorClass::Input, sentence)
+        Failure::input(sentence)
     };
     let json = read(&arguments.itemsets, "itemsets")?;
     let document = ItemsetsDocument::from_json(&json).map_err(|error| in_file(&error))?;

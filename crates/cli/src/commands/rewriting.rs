@@ -288,8 +288,10 @@ impl EraseArguments {
     fn rows(&self) -> Result<RowSelection, Failure> {
         let mut ids = self.row_id.clone();
         if let Some(path) = &self.row_ids_file {
-            let text = String::from_utf8(read(path, "row ids")?)
-                .map_err(|_| format!("{} is not UTF-8 text; give one id a line", path.display()))?;
+            let text = String::from_utf8(read(path, "row ids")?).map_err(|_| {
+                let sentence = format!("{} is not UTF-8 text; give one id a line", path.display());
+                Failure::input(sentence)
+            })?;
             ids.extend(text.lines().filter(|it| !it.is_empty()).map(str::to_owned));
         }
         let rows = RowSelection::of_ids(ids);
@@ -330,7 +332,8 @@ pub fn rotate(arguments: &RotateArguments, output: Output) -> Outcome {
         arguments.new_key_command.as_deref(),
     );
     let key = KeyFrom::one_of(file, command, "--new-key-command");
-    let key = passphrase.open(&key.ok_or("give the new key with --new-key")?)?;
+    let key =
+        passphrase.open(&key.ok_or_else(|| Failure::input("give the new key with --new-key"))?)?;
     let threads = changed.threads.count();
     let moved = before.manifest().segment_bytes();
     if changed.dry_run {

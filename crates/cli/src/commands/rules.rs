@@ -6,7 +6,6 @@ use crate::commands::mine::{beyond, unverified};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::results::{RecordArguments, ReleaseArguments, ResultFile, say_release};
-use oboro_format::ErrorClass;
 use oboro_mining::rules::metrics::Column;
 use oboro_mining::{
     FileDigest, FrequentItemsets, Itemset, ItemsetsDocument, Metric, Name, Names, Release, Rule,
@@ -66,7 +65,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let json = read(&arguments.itemsets, "itemsets")?;
     let in_file = |error: &dyn std::fmt::Display| {
         let sentence = format!("{}: {error}", arguments.itemsets.display());
-        Failure::of(ErrorClass::Input, sentence)
+        Failure::input(sentence)
     };
     let document = ItemsetsDocument::from_json(&json).map_err(|error| in_file(&error))?;
     let is_unverified = document.unverified;
@@ -220,7 +219,7 @@ impl Filter {
                     let sentence = format!(
                         "{name} is in no itemset of it; check its spelling, or mine at a lower minimum support"
                     );
-                    Failure::of(ErrorClass::Input, sentence)
+                    Failure::input(sentence)
                 })
             };
             wanted.iter().flatten().map(number).collect()

@@ -5,7 +5,6 @@ use crate::output::Output;
 use crate::{Cli, Outcome};
 use clap::CommandFactory;
 use clap_complete::Shell;
-use oboro_format::ErrorClass;
 use serde_json::json;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -42,7 +41,7 @@ pub fn man(arguments: &ManArguments, output: Output) -> Outcome {
             "cannot write manual pages to {}: {error}; give a directory that is there and may be written to",
             directory.display()
         );
-        Failure::of(ErrorClass::Input, sentence)
+        Failure::input(sentence)
     })?;
     let shown = directory.display().to_string();
     output.result(&json!({ "directory": shown }), || {

@@ -367,6 +367,11 @@ fn every_error_is_one_value() {
         ),
         ("rules rows.dat", (3, "input"), "rows.dat"),
         (
+            "mine rows.oboro --min-support 1 --trust-server --max-len 9",
+            (3, "input"),
+            "the server can count itemsets of up to",
+        ),
+        (
             "datasets --server http://127.0.0.1:0",
             (5, "connection"),
             "cannot reach",

@@ -431,7 +431,7 @@ fn a_new_key_goes_into_a_pipe_and_nowhere_else() {
     owner.json("encrypt rows.dat");
     assert_eq!(owner.json("inspect rows.oboro")["key_check"], check);
     let ended = owner.start_shell("\"$oboro\" keygen --key - >key").ended();
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(ended.code, Some(3), "{ended:?}");
     says(&ended.stderr, &["is not a pipe", "--key"]);
     assert_eq!(owner.read("key"), b"");
     assert!(!owner.path("-").exists());

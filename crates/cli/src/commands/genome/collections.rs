@@ -268,12 +268,11 @@ fn listed(info: Info) -> GenomeInfo {
 fn show(arguments: &ShowArguments, output: Output) -> Outcome {
     let panel = Collections::open(&arguments.data).panel(&arguments.panel)?;
     if arguments.haplotype >= panel.haplotypes() {
-        return Err(format!(
+        return Err(Failure::input(format!(
             "there is no haplotype {}; the panel has {}, from 0",
             arguments.haplotype,
             panel.haplotypes()
-        )
-        .into());
+        )));
     }
     let first = panel.site_at(0);
     let (chromosome, position) = match &arguments.position {

@@ -176,7 +176,10 @@ fn letters(given: &str) -> Result<Zeroizing<String>, Failure> {
     if given == "-" {
         letters.clear();
         let read = io::stdin().lock().read_line(&mut letters);
-        read.map_err(|error| format!("cannot read the query from standard input: {error}"))?;
+        read.map_err(|error| {
+            let sentence = format!("cannot read the query from standard input: {error}");
+            Failure::io(&error, sentence)
+        })?;
         let length = letters.trim_end().len();
         letters.truncate(length);
     }

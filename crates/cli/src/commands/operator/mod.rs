@@ -54,12 +54,12 @@ fn location(
     let url = data.to_str().filter(|data| data.contains("://"));
     match (url, cache) {
         (None, None) => Ok(Location::from(data)),
-        (None, Some(_)) => {
-            Err("--cache is for object storage; give its URL with --data, or leave --cache out".into())
-        }
-        (Some(_), None) => Err(
-            "object storage needs a directory here for uploads in progress and cached data; give one with --cache".into(),
-        ),
+        (None, Some(_)) => Err(Failure::input(
+            "--cache is for object storage; give its URL with --data, or leave --cache out",
+        )),
+        (Some(_), None) => Err(Failure::input(
+            "object storage needs a directory here for uploads in progress and cached data; give one with --cache",
+        )),
         (Some(url), Some(cache)) => Ok(Location::Objects {
             url: url.to_owned(),
             cache: cache.into(),

@@ -1,7 +1,7 @@
 //! `oboro token`: the tokens of which callers of a server must present one.
 
-use crate::Outcome;
 use crate::output::{Output, OutputFile};
+use crate::{Failure, Outcome};
 use oboro_format::{Role, Roles};
 use oboro_server::{Token, TokenFile, parse_date};
 use serde_json::{Value, json};
@@ -76,11 +76,10 @@ fn new(arguments: &NewArguments, output: Output) -> Outcome {
     if let Some(out) = &arguments.out
         && absolute(out)? == absolute(tokens)?
     {
-        return Err(format!(
+        return Err(Failure::input(format!(
             "{} is the file of hashes; give the token another file with --out",
             out.display()
-        )
-        .into());
+        )));
     }
     let out = arguments
         .out
