@@ -245,8 +245,12 @@ fn attempt(
     }
     let dataset = status.dataset;
     let published = connection.call("publishing", async |mut client| {
-        let name = request.name.clone();
-        client.publish(v1::PublishRequest { dataset, name }).await
+        let publish = v1::PublishRequest {
+            dataset,
+            name: request.name.clone(),
+            root: bundle.manifest().root().0.to_vec().into(),
+        };
+        client.publish(publish).await
     })?;
     Ok(Some(published))
 }
@@ -274,6 +278,7 @@ fn send_segment(
         index: segment.index,
         offset: segment.bytes_received,
         name: name.to_owned(),
+        root: bundle.manifest().root().0.to_vec().into(),
     };
     let (sender, receiver) = mpsc::channel(CHANNEL);
     thread::scope(|scope| {

@@ -57,7 +57,7 @@ pub mod v1 {
 }
 
 /// The protocol version. Every change that an older peer would misunderstand increments it.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 
 /// The metadata key of a caller's protocol version.
 pub const PROTOCOL_KEY: &str = "oboro-protocol";

@@ -703,15 +703,15 @@ mod tests {
         let bundle = bundle(&home.path().join("rows"), &two_limbs(), &[2]);
         let store = Store::open(&home.path().join("store")).unwrap();
         let access = store.access();
-        let dataset = bundle.manifest().dataset;
+        let (dataset, root) = (bundle.manifest().dataset, bundle.manifest().root());
         access
             .begin_upload("rows", &bundle.manifest().encode())
             .unwrap();
-        let mut receiver = access.receive_segment(dataset, 0, 0).unwrap();
+        let mut receiver = access.receive_segment(dataset, root, 0, 0).unwrap();
         let bytes = std::fs::read(bundle.segment_path(0)).unwrap();
         receiver.write(&bytes).unwrap();
         receiver.finish().unwrap();
-        access.publish(dataset).unwrap();
+        access.publish(dataset, root).unwrap();
         store
     }
 

@@ -13,7 +13,7 @@ use crate::status;
 use crate::writes::Writes;
 use oboro_format::wording::{MAX_DATASET, MIN_ITEM_SUPPORT};
 use oboro_format::{DatasetId, Manifest, Role, Roles};
-use oboro_protocol::{PROTOCOL, dataset_id, v1, v1::mining_server::Mining};
+use oboro_protocol::{PROTOCOL, dataset_id, digest, v1, v1::mining_server::Mining};
 use oboro_store::{
     Access, DeletedInfo, Grant, Listing, RecoveryReceiver, SegmentReceiver, StoreError, UploadInfo,
     Usage,
@@ -195,11 +195,12 @@ impl Mining for Service {
                 (None, Some(start)) => {
                     let dataset =
                         dataset_id(&start.dataset).map_err(|error| status::of_field(&error))?;
+                    let root = digest(&start.root).map_err(|error| status::of_field(&error))?;
                     record(&caller, dataset);
                     caller.subject.set_name(&start.name);
                     self.with_access(&caller, move |access| {
                         let access = of_upload(access, &start.name)?;
-                        access.receive_segment(dataset, start.index, start.offset)
+                        access.receive_segment(dataset, root, start.index, start.offset)
                     })
                     .await?
                 }
@@ -232,15 +233,20 @@ impl Mining for Service {
         request: Request<v1::PublishRequest>,
     ) -> Result<Response<v1::Published>, Status> {
         let caller = caller(&request)?;
-        let v1::PublishRequest { dataset, name } = request.into_inner();
+        let v1::PublishRequest {
+            dataset,
+            name,
+            root,
+        } = request.into_inner();
         let dataset = dataset_id(&dataset).map_err(|error| status::of_field(&error))?;
+        let root = digest(&root).map_err(|error| status::of_field(&error))?;
         record(&caller, dataset);
         caller.subject.set_name(&name);
         let release_memory = self.release_memory;
         let (published, identity) = self
             .with_access(&caller, move |access| {
                 let access = of_upload(access, &name)?;
-                let published = access.publish(dataset)?;
+                let published = access.publish(dataset, root)?;
                 // The memory of the upload's chunks is of no use to the queries that follow.
                 release_memory();
                 Ok((published, identity(access.namespace(), dataset)))

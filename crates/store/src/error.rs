@@ -291,6 +291,11 @@ pub enum UploadError {
          cancel it, and begin again."
     )]
     OtherUpload { dataset: DatasetId, name: String },
+    #[error(
+        "the version of dataset {dataset} with root {root} is neither being uploaded nor published: another version took \
+         its place. Begin the upload again."
+    )]
+    OtherVersion { dataset: DatasetId, root: Digest },
     #[error("the upload of dataset {dataset} was cancelled. Begin again if that was not intended.")]
     UploadCancelled { dataset: DatasetId },
     #[error(
@@ -559,6 +564,7 @@ impl UploadError {
             | Self::RecoveryRefused { .. }
             | Self::RecoveryLength { .. } => ErrorKind::InvalidArgument,
             Self::OtherUpload { .. }
+            | Self::OtherVersion { .. }
             | Self::UploadCancelled { .. }
             | Self::Incomplete { .. }
             | Self::OtherRecovery { .. }

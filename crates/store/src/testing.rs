@@ -21,6 +21,7 @@ pub(crate) fn send_as(access: &Access, name: &str, bundle: &Bundle) {
         let mut receiver = upload
             .receive_segment(
                 bundle.manifest().dataset,
+                bundle.manifest().root(),
                 segment.index,
                 segment.bytes_received,
             )

@@ -201,7 +201,7 @@ fn bundle(directory: &Path, columns: u32, groups: u64) -> Result<Bundle, Failure
 /// Publishes the dataset in a store in this directory.
 pub fn publish(directory: &Path, bundle: &Bundle) -> Result<(), Failure> {
     let store = Store::open(directory)?;
-    let dataset = bundle.manifest().dataset;
+    let (dataset, root) = (bundle.manifest().dataset, bundle.manifest().root());
     let upload = store
         .access()
         .begin_upload(NAME, &bundle.manifest().encode())?;
@@ -209,11 +209,11 @@ pub fn publish(directory: &Path, bundle: &Bundle) -> Result<(), Failure> {
         let path = bundle.segment_path(segment.index);
         let bytes = fs::read(&path)
             .map_err(|error| format!("cannot read {}: {error}; start again", path.display()))?;
-        let mut receiver = store.access().receive_segment(dataset, segment.index, 0)?;
+        let mut receiver = store.access().receive_segment(dataset, root, segment.index, 0)?;
         receiver.write(&bytes)?;
         receiver.finish()?;
     }
-    store.access().publish(dataset)?;
+    store.access().publish(dataset, root)?;
     Ok(())
 }
 

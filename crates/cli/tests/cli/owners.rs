@@ -89,6 +89,7 @@ impl Stored {
             "Publish" => v1::PublishRequest {
                 dataset: dataset.into(),
                 name,
+                root: vec![0; 32].into(),
             }
             .encode_to_vec(),
             "CancelUpload" => v1::CancelUploadRequest { name }.encode_to_vec(),
@@ -162,6 +163,7 @@ fn segment(dataset: Vec<u8>, name: String) -> Vec<u8> {
         index: 0,
         offset: 0,
         name,
+        root: vec![0; 32].into(),
     });
     let data = Bytes::new();
     v1::SegmentChunk { start, data }.encode_to_vec()
@@ -399,6 +401,7 @@ fn ids_of_others_do_not_exist() {
         let publish = v1::PublishRequest {
             dataset: dataset.to_vec().into(),
             name: String::new(),
+            root: vec![0; 32].into(),
         };
         let id = oboro_format::DatasetId(dataset.try_into().unwrap()).to_string();
         [

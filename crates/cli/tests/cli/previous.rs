@@ -1,7 +1,7 @@
 //! The previous release itself, both ways: its program against this one, over sockets and on each other's files.
 //!
-//! `OBORO_PREVIOUS` names its `oboro`; `make test-previous` builds the release that docs/compatibility.md names last. Without it
-//! these tests are skipped.
+//! `OBORO_PREVIOUS` names its `oboro`; `make test-previous` builds the release that docs/compatibility.md names last. Without
+//! one these tests are skipped.
 
 use crate::common::plaintext::random_baskets;
 use crate::common::{Home, Server, says};
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// The previous release's command; says so if there is none.
 fn previous() -> Option<PathBuf> {
-    let found = env::var_os("OBORO_PREVIOUS").map(PathBuf::from);
+    let named = env::var_os("OBORO_PREVIOUS").filter(|it| !it.is_empty());
+    let found = named.map(PathBuf::from);
     if found.is_none() {
         println!("skipped: OBORO_PREVIOUS names no program of the previous release");
     }

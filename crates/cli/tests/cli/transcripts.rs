@@ -1,7 +1,7 @@
 //! What clients of earlier releases say to their servers, byte for byte: this server answers as theirs did.
 //!
-//! `golden/transcripts` has one transcript for each release since 0.1.0. For a new release `OBORO_RECORD=RELEASE` writes one, with the
-//! program of that release in `OBORO_PREVIOUS`.
+//! `golden/transcripts` has one transcript for each release since 0.2.0, until then of the present protocol: `OBORO_RECORD=NAME`
+//! writes one, with the program that it is of in `OBORO_PREVIOUS`.
 
 use crate::common::calls::{connect, endpoint};
 use crate::common::{Home, Server};
@@ -10,6 +10,7 @@ use axum::extract::State;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http_body_util::{BodyExt, Full};
+use oboro_protocol::PROTOCOL;
 use oboro_protocol::v1::{self, count_reply::Reply};
 use prost::Message;
 use serde::{Deserialize, Serialize};
@@ -134,23 +135,34 @@ fn record(release: &str, program: &Path) {
     fs::write(file, lines.collect::<String>()).unwrap();
 }
 
-/// An answer without the time that it took to count.
+/// An answer without the time that it took to count, or that its dataset was published at.
 fn timeless(path: &str, mut answer: &[u8]) -> Vec<u8> {
-    if path != "/oboro.v1.Mining/Count" {
-        return answer.to_owned();
-    }
     let mut replies = Vec::new();
     while let Some((prefix, rest)) = answer.split_first_chunk::<5>() {
         let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
         let (message, rest) = rest.split_at(length as usize);
-        let mut reply = v1::CountReply::decode(message).unwrap();
-        if let Some(Reply::Done(done)) = &mut reply.reply {
-            done.microseconds = 0;
-        }
-        reply.encode_length_delimited(&mut replies).unwrap();
+        replies.extend(timeless_message(path, message));
         answer = rest;
     }
     replies
+}
+
+fn timeless_message(path: &str, message: &[u8]) -> Vec<u8> {
+    match path {
+        "/oboro.v1.Mining/Count" => {
+            let mut reply = v1::CountReply::decode(message).unwrap();
+            if let Some(Reply::Done(done)) = &mut reply.reply {
+                done.microseconds = 0;
+            }
+            reply.encode_length_delimited_to_vec()
+        }
+        "/oboro.v1.Mining/DescribeDataset" => {
+            let mut reply = v1::DescribeDatasetReply::decode(message).unwrap();
+            reply.published = 0;
+            reply.encode_length_delimited_to_vec()
+        }
+        _ => message.to_owned(),
+    }
 }
 
 /// Sends what a release's client sent; the answers must be those of its own server.
@@ -161,8 +173,15 @@ fn replay(server: &Server, transcript: &str) {
         let exchange: Exchange = serde_json::from_str(line).unwrap();
         let body = BASE64_STANDARD.decode(&exchange.request).unwrap();
         let uri = format!("{}{}", server.url(), exchange.path);
-        let (reply, status) =
-            runtime.block_on(async { call(connect(server).await, &uri, "5", body.into()).await });
+        let (reply, status) = runtime.block_on(async {
+            call(
+                connect(server).await,
+                &uri,
+                &PROTOCOL.to_string(),
+                body.into(),
+            )
+            .await
+        });
         assert_eq!(status, exchange.status, "{}", exchange.path);
         let before = BASE64_STANDARD.decode(&exchange.reply).unwrap();
         let is_same = timeless(&exchange.path, &reply) == timeless(&exchange.path, &before);

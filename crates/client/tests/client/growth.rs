@@ -8,7 +8,7 @@
 use crate::common::two;
 use oboro_client::{Answers, ClientError, Connection, Mining, forget_kept, upload};
 use oboro_faults::{Image, scratch};
-use oboro_format::{Digest, ErrorClass, RecoveryHead};
+use oboro_format::{Digest, ErrorClass, FormatError, RecoveryHead};
 use oboro_mining::{
     AprioriError, AprioriOptions, Dataset, DatasetError, FoundRow, MinSupport, NewItems, Shuffled,
     Target, Transactions, eclat,
@@ -21,6 +21,7 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
@@ -264,7 +265,7 @@ impl World {
                 }
                 false
             }
-            Err(DatasetError::Format(_)) if !self.has_segments => {
+            Err(DatasetError::Format(FormatError::Recovered { .. })) if !self.has_segments => {
                 self.dataset();
                 false
             }
@@ -273,7 +274,7 @@ impl World {
     }
 
     fn step(&mut self) {
-        match self.rng.random_range(0..17) {
+        match self.rng.random_range(0..18) {
             0..3 => {
                 let rows = self.new_rows(3);
                 let absorbs = [None, Some(false), Some(true)][self.rng.random_range(0..3)];
@@ -338,6 +339,7 @@ impl World {
             }
             7 => self.restore(),
             8 => self.upload(),
+            17 => self.kill_upload(),
             _ => {
                 self.upload();
                 self.ask();
@@ -447,6 +449,20 @@ impl World {
         self.has_segments = false;
     }
 
+    /// Begins an upload and ends before its first segment, or somewhere in it.
+    fn kill_upload(&mut self) {
+        let part: f64 = [0.0, self.rng.random()][self.rng.random_range(0..2)];
+        let dataset = self.dataset();
+        let connection = self.connect();
+        let kill = |sent: u64, total: u64| {
+            if sent as f64 >= part * total as f64 {
+                std::panic::resume_unwind(Box::new("killed"));
+            }
+        };
+        let killed = AssertUnwindSafe(|| upload(&connection, dataset.bundle(), NAME, &kill));
+        let _ = std::panic::catch_unwind(killed);
+    }
+
     /// Uploads, which is refused where histories parted or the server has a newer version.
     fn upload(&mut self) {
         let dataset = self.dataset();
@@ -455,7 +471,9 @@ impl World {
             Ok(uploaded) => assert_eq!(uploaded.version, dataset.manifest().version),
             Err(error) => {
                 let message = error.to_string();
-                if !self.has_segments && matches!(error, ClientError::Format(_)) {
+                if !self.has_segments
+                    && matches!(error, ClientError::Format(FormatError::Recovered { .. }))
+                {
                     // The server lacks segments that the directory lacks, too.
                     return;
                 }

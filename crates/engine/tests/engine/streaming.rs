@@ -92,12 +92,15 @@ fn upload_columns(directory: &Path, segment_blocks: &[u32], columns: u32) {
         let bytes = std::fs::read(bundle.segment_path(segment.index)).unwrap();
         let mut receiver = store
             .access()
-            .receive_segment(manifest.dataset, segment.index, 0)
+            .receive_segment(manifest.dataset, manifest.root(), segment.index, 0)
             .unwrap();
         receiver.write(&bytes).unwrap();
         receiver.finish().unwrap();
     }
-    store.access().publish(manifest.dataset).unwrap();
+    store
+        .access()
+        .publish(manifest.dataset, manifest.root())
+        .unwrap();
 }
 
 /// The snapshot in a store without a budget, or within one.

@@ -28,7 +28,7 @@ fn published(directory: &Path, blocks: &[u32]) -> PathBuf {
     let bundle = bundle(&directory.join("a.oboro"), &one_limb(), blocks);
     let store = Store::open(&path).unwrap();
     send(&store, &bundle);
-    store.access().publish(ID).unwrap();
+    store.access().publish_pending(ID).unwrap();
     path
 }
 
@@ -182,11 +182,11 @@ fn an_append_leaves_panels_in_memory_where_they_are() {
     let path = directory.path().join("store");
     let store = Store::open_on(&path, Placement::on(vec![0; 3])).unwrap();
     send(&store, &bundle);
-    store.access().publish(ID).unwrap();
+    store.access().publish_pending(ID).unwrap();
     let old = store.access().snapshot("a").unwrap();
     let before = panels(&old);
     send(&store, &append(&bundle, &[40]));
-    store.access().publish(ID).unwrap();
+    store.access().publish_pending(ID).unwrap();
     let new = store.access().snapshot("a").unwrap();
     let after = panels(&new);
     assert!(before.iter().zip(&after).all(|(a, b)| Arc::ptr_eq(a, b)));

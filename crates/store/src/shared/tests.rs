@@ -14,7 +14,7 @@ fn published(location: impl Into<Location>, root: &TempDir) -> (Store, oboro_for
     let store = Store::open_on(location, Placement::default()).unwrap();
     let bundle = bundle(&root.path().join("bundle"), &two_limbs(), &[2, 2, 1]);
     send(&store, &bundle);
-    store.access().publish(ID).unwrap();
+    store.access().publish_pending(ID).unwrap();
     (store, bundle)
 }
 
@@ -53,7 +53,7 @@ fn reads_beside_the_store_that_has_the_directory() {
     // A newer version has the older one's panels.
     let longer = append(&bundle, &[2]);
     send(&store, &longer);
-    store.access().publish(ID).unwrap();
+    store.access().publish_pending(ID).unwrap();
     let newer = shared
         .snapshot(DEFAULT_NAMESPACE, "a", longer.manifest().clone())
         .unwrap();

@@ -224,26 +224,28 @@ impl Access {
         Ok(namespace)
     }
 
-    /// Resumes receiving a segment at `offset`, which must be where its upload stands.
+    /// Resumes receiving a segment of the version with this root at `offset`, which must be where its upload stands.
     ///
     /// # Errors
-    /// No such upload or segment, another offset, a segment that another connection sends, a disk that fails.
+    /// No such upload or segment, an upload of another version, another offset, a segment that another connection sends, a disk that fails.
     pub fn receive_segment(
         &self,
         dataset: DatasetId,
+        root: Digest,
         index: u32,
         offset: u64,
     ) -> Result<SegmentReceiver, StoreError> {
         self.uploading(dataset)?
-            .receive_segment(dataset, index, offset)
+            .receive_segment(dataset, root, index, offset)
     }
 
-    /// Makes a completely received version the published one. Repeating it does nothing.
+    /// Publishes the completely received version with this root. Repeating it does nothing.
     ///
     /// # Errors
-    /// No such upload, segments that are missing, another server that writes to the objects, a disk that fails.
-    pub fn publish(&self, dataset: DatasetId) -> Result<Published, StoreError> {
-        self.uploading(dataset)?.publish(dataset)
+    /// No such upload, an upload of another version, segments that are missing, another server that writes to the
+    /// objects, a disk that fails.
+    pub fn publish(&self, dataset: DatasetId, root: Digest) -> Result<Published, StoreError> {
+        self.uploading(dataset)?.publish(dataset, root)
     }
 
     /// Publishes what a bundle holds, as an upload of it would. Segments are linked if the store is a directory on the

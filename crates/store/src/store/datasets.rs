@@ -211,14 +211,15 @@ impl Namespace {
         manifest.segments.iter().enumerate().map(one).collect()
     }
 
-    /// Resumes receiving a segment at `offset`, which must be where its upload stands.
+    /// Resumes receiving a segment of the version with this root at `offset`, which must be where its upload stands.
     ///
     /// # Errors
     ///
-    /// No such upload or segment, another offset, a segment that another connection sends, a disk that fails.
+    /// No such upload or segment, an upload of another version, another offset, a segment that another connection sends, a disk that fails.
     pub(super) fn receive_segment(
         self: &Arc<Self>,
         dataset: DatasetId,
+        root: Digest,
         index: u32,
         offset: u64,
     ) -> Result<SegmentReceiver, StoreError> {
@@ -228,6 +229,9 @@ impl Namespace {
             .by_id(Table::Upload, dataset)?
             .ok_or(UploadError::NoUpload { dataset })?;
         let manifest = stored_manifest(&pending)?;
+        if manifest.root() != root {
+            return Err(UploadError::OtherVersion { dataset, root }.into());
+        }
         let no_such = |reason| {
             UploadError::NoSuchSegment {
                 dataset,
@@ -297,24 +301,43 @@ impl Namespace {
         Err(UploadError::NoUpload { dataset }.into())
     }
 
-    /// Makes a completely received version the published one. Repeating it does nothing.
+    /// Publishes the completely received version with this root. Repeating it does nothing.
     ///
     /// # Errors
-    /// No such upload, segments that are missing, another server that writes to the objects, a disk that fails.
-    pub(super) fn publish(&self, dataset: DatasetId) -> Result<Published, StoreError> {
+    /// No such upload, an upload of another version, segments that are missing, another server that writes to the
+    /// objects, a disk that fails.
+    pub(super) fn publish(
+        &self,
+        dataset: DatasetId,
+        root: Digest,
+    ) -> Result<Published, StoreError> {
         let mut state = self.state();
         let record = state.catalogue.by_id(Table::Dataset, dataset)?;
         let published = record.as_ref().map(stored_manifest).transpose()?;
-        let Some(pending) = state.catalogue.by_id(Table::Upload, dataset)? else {
-            let record = record.ok_or(UploadError::NoUpload { dataset })?;
-            let manifest = stored_manifest(&record)?;
+        let pending = state.catalogue.by_id(Table::Upload, dataset)?;
+        if let (Some(record), Some(manifest)) = (&record, &published)
+            && manifest.root() == root
+        {
             if state.outdated.contains(&dataset) {
-                self.check_is_served(&manifest, &record.name)?;
+                self.check_is_served(manifest, &record.name)?;
+            }
+            if pending.is_some() {
+                // Finishing would remove what has arrived of the other version; publishing that finishes both.
+                return Ok(Published::of(manifest, Vec::new()));
             }
             // Of an earlier attempt something may be left to do.
-            return self.finish(&mut state, manifest, None);
+            return self.finish(&mut state, manifest.clone(), None);
+        }
+        let Some(pending) = pending else {
+            return Err(match record {
+                Some(_) => UploadError::OtherVersion { dataset, root }.into(),
+                None => UploadError::NoUpload { dataset }.into(),
+            });
         };
         let manifest = stored_manifest(&pending)?;
+        if manifest.root() != root {
+            return Err(UploadError::OtherVersion { dataset, root }.into());
+        }
         self.check_is_not_replaced(&manifest)?;
         let new: Vec<u32> = match &published {
             Some(published) if !state.outdated.contains(&dataset) => {
@@ -372,12 +395,7 @@ impl Namespace {
             self.note(&manifest)?;
         }
         state.outdated.remove(&dataset);
-        Ok(Published {
-            dataset,
-            version: manifest.version,
-            root: manifest.root(),
-            rewrote,
-        })
+        Ok(Published::of(&manifest, rewrote))
     }
 
     /// The published datasets. One whose manifest is damaged, or that must not be served, does not hide the others.

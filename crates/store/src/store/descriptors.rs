@@ -89,7 +89,7 @@ fn more_segments_than_descriptors_are_read_and_deleted() {
             for location in locations(&directory) {
                 let store = Store::open_on(location.clone(), Placement::default()).unwrap();
                 send(&store, &bundle);
-                store.access().publish(ID).unwrap();
+                store.access().publish_pending(ID).unwrap();
                 let snapshot = store.access().snapshot("a").unwrap();
                 assert_eq!(read(&snapshot, 0).0, COUNT);
                 let mut scrub = store.access().scrub(None).unwrap();
@@ -125,7 +125,7 @@ fn more_segments_than_descriptors_are_received_at_a_time() {
                 .begin_upload("a", &bundle.manifest().encode())
                 .unwrap();
             let mut receivers: Vec<_> = (0..COUNT as u32)
-                .map(|index| access.receive_segment(ID, index, 0).unwrap())
+                .map(|index| access.receive_pending(ID, index, 0).unwrap())
                 .collect();
             for half in 0..2 {
                 for (index, receiver) in receivers.iter_mut().enumerate() {
@@ -137,7 +137,7 @@ fn more_segments_than_descriptors_are_received_at_a_time() {
             for receiver in receivers {
                 receiver.finish().unwrap();
             }
-            access.publish(ID).unwrap();
+            access.publish_pending(ID).unwrap();
             let snapshot = access.snapshot("a").unwrap();
             assert_eq!(read(&snapshot, 0).0, COUNT);
         },

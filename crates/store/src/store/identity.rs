@@ -166,7 +166,7 @@ mod tests {
             let path = directory.with_extension(format!("{number}.bundle"));
             let bundle = crate::testing::bundle_of(id, &path, &crate::testing::one_limb(), &[1]);
             crate::testing::send_as(&access, "a", &bundle);
-            access.publish(id).unwrap();
+            access.publish_pending(id).unwrap();
         }
     }
 

@@ -22,6 +22,7 @@ impl Namespace {
         bundle: &Bundle,
         roles: Roles,
     ) -> Result<Published, StoreError> {
+        let root = bundle.manifest().root();
         let status = self.begin_upload(name, &bundle.manifest().encode(), roles)?;
         let missing = status.segments.iter().filter(|segment| !segment.complete);
         for SegmentProgress {
@@ -30,10 +31,10 @@ impl Namespace {
             ..
         } in missing
         {
-            let receiver = self.receive_segment(status.dataset, *index, *bytes_received)?;
+            let receiver = self.receive_segment(status.dataset, root, *index, *bytes_received)?;
             receiver.adopt(&bundle.segment_path(*index))?;
         }
-        self.publish(status.dataset)
+        self.publish(status.dataset, root)
     }
 }
 

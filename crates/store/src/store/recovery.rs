@@ -405,13 +405,13 @@ mod tests {
         let first = bundle(&directory.join("bundle"), &one_limb(), &[1, 2]);
         let store = Store::open(&directory.join("store")).unwrap();
         send(&store, &first);
-        store.access().publish(ID).unwrap();
+        store.access().publish_pending(ID).unwrap();
         (store, first)
     }
 
     fn publish(store: &Store, bundle: &Bundle) {
         send(store, bundle);
-        store.access().publish(ID).unwrap();
+        store.access().publish_pending(ID).unwrap();
     }
 
     fn is_none(kept: Result<Vec<u8>, StoreError>) -> bool {
@@ -427,7 +427,7 @@ mod tests {
         keep(&store, &copy(&first, 2)).unwrap();
         assert_eq!(kept(&store).unwrap(), copy(&first, 2));
         // Publishing again changes nothing; another version makes it useless.
-        store.access().publish(ID).unwrap();
+        store.access().publish_pending(ID).unwrap();
         assert_eq!(kept(&store).unwrap(), copy(&first, 2));
         let second = append(&first, &[3]);
         publish(&store, &second);

@@ -39,6 +39,17 @@ pub struct Published {
     pub rewrote: Vec<Digest>,
 }
 
+impl Published {
+    pub(super) fn of(manifest: &Manifest, rewrote: Vec<Digest>) -> Self {
+        Self {
+            dataset: manifest.dataset,
+            version: manifest.version,
+            root: manifest.root(),
+            rewrote,
+        }
+    }
+}
+
 /// What there is of a store in memory and in its cache, and what was read since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreState {

@@ -245,7 +245,7 @@ mod tests {
         let first = bundle(&directory.join("bundle"), &one_limb(), &[1, 2]);
         let store = Store::open(&directory.join("store")).unwrap();
         send(&store, &first);
-        store.access().publish(ID).unwrap();
+        store.access().publish_pending(ID).unwrap();
         (store, first)
     }
 
@@ -261,7 +261,7 @@ mod tests {
         let store = Store::open(&path("store")).unwrap();
         send(&store, &second);
         let snapshot = store.access().snapshot("a").unwrap();
-        store.access().publish(ID).unwrap();
+        store.access().publish_pending(ID).unwrap();
         // Who counts may go on; nobody new begins with the old version.
         snapshot
             .panel(1, oboro_ring::Limb(0), oboro_ring::Column(0))
@@ -288,7 +288,7 @@ mod tests {
         let error = store.access().snapshot("a").unwrap_err();
         assert!(matches!(error, StoreError::Outdated { .. }), "{error}");
         // Publishing again makes no difference, and the note stays.
-        let error = store.access().publish(ID).unwrap_err();
+        let error = store.access().publish_pending(ID).unwrap_err();
         assert!(matches!(error, StoreError::Outdated { .. }), "{error}");
         let noted = store.namespace().noted(ID).unwrap();
         assert_eq!(noted.as_ref(), Some(second.manifest()));
@@ -301,7 +301,7 @@ mod tests {
         );
         let third = append(&second, &[1]);
         send(&store, &third);
-        store.access().publish(ID).unwrap();
+        store.access().publish_pending(ID).unwrap();
         store.access().snapshot("a").unwrap();
         drop(store);
         let store = Store::open(&path("restored")).unwrap();
@@ -330,23 +330,23 @@ mod tests {
             let disk = Disk::new();
             let store = Store::open(&disk.path().join("store")).unwrap();
             send(&store, &first);
-            store.access().publish(ID).unwrap();
+            store.access().publish_pending(ID).unwrap();
             let second = rewrite(&first, 1, &[]);
             send(&store, &second);
             drop(store.access().snapshot("a").unwrap());
             disk.fail(Failure::Once { at, errno: EIO });
-            let failed = store.access().publish(ID).is_err();
+            let failed = store.access().publish_pending(ID).is_err();
             disk.mend();
             if !failed && disk.attempts() < at {
                 break;
             }
             let published = store.access().list().unwrap().datasets[0].version == 2;
             published_before_it_failed += u32::from(failed && published);
-            store.access().publish(ID).unwrap();
+            store.access().publish_pending(ID).unwrap();
             assert!(!has(disk.path(), &bytes), "{at}");
             let old = first.manifest().root();
             assert!(store.access().snapshot_at("a", old).is_err(), "{at}");
-            assert_eq!(store.access().publish(ID).unwrap().rewrote, []);
+            assert_eq!(store.access().publish_pending(ID).unwrap().rewrote, []);
             assert_eq!(
                 store.namespace().noted(ID).unwrap().as_ref(),
                 Some(second.manifest())
@@ -364,7 +364,7 @@ mod tests {
         let store = Store::open(&path("store")).unwrap();
         let publish = |bundle: &Bundle| {
             send(&store, bundle);
-            let published = store.access().publish(ID).unwrap();
+            let published = store.access().publish_pending(ID).unwrap();
             store.access().snapshot("a").unwrap();
             published.rewrote
         };
@@ -398,7 +398,7 @@ mod tests {
         let store = Store::open(&path("store")).unwrap();
         let is_damage = |error| assert!(matches!(error, StoreError::DamagedNote { .. }), "{error}");
         is_damage(store.access().snapshot("a").unwrap_err());
-        is_damage(store.access().publish(ID).unwrap_err());
+        is_damage(store.access().publish_pending(ID).unwrap_err());
         let manifest = first.manifest().encode();
         is_damage(store.access().begin_upload("a", &manifest).unwrap_err());
         is_damage(store.access().list().unwrap().damaged.remove(0));
@@ -426,7 +426,7 @@ mod tests {
         let publish = |done, total| {
             // When all is copied but the notes.
             if done == total {
-                store.access().publish(ID).unwrap();
+                store.access().publish_pending(ID).unwrap();
             }
         };
         backup::backup(&path("store"), &path("backup"), &publish).unwrap();
@@ -447,10 +447,10 @@ mod tests {
         let store = Store::open(&path("store")).unwrap();
         send(&store, &first);
         let copy = Image::read(&path("store"));
-        store.access().publish(ID).unwrap();
+        store.access().publish_pending(ID).unwrap();
         let second = rewrite(&first, 1, &[]);
         send(&store, &second);
-        store.access().publish(ID).unwrap();
+        store.access().publish_pending(ID).unwrap();
         drop(store);
         fs::create_dir_all(path("restored/rewritten")).unwrap();
         copy.write(&path("restored"));
@@ -458,9 +458,9 @@ mod tests {
         assert!(has(&path("restored"), &erased));
         let store = Store::open(&path("restored")).unwrap();
         assert!(!has(&path("restored"), &erased));
-        store.access().publish(ID).unwrap_err();
+        store.access().publish_pending(ID).unwrap_err();
         send(&store, &second);
-        store.access().publish(ID).unwrap();
+        store.access().publish_pending(ID).unwrap();
         store.access().snapshot("a").unwrap();
     }
 
@@ -472,7 +472,7 @@ mod tests {
         let first = bundle(&path("bundle"), &one_limb(), &[1]);
         let store = Store::open(&path("store")).unwrap();
         send(&store, &first);
-        store.access().publish(ID).unwrap();
+        store.access().publish_pending(ID).unwrap();
         let second = append(&first, &[64, 1]);
         send(&store, &second);
         let bytes = fs::read(second.segment_path(2)).unwrap();
@@ -486,7 +486,7 @@ mod tests {
             .unwrap();
         assert!(!has(&path("store"), &bytes));
         send(&store, &third);
-        store.access().publish(ID).unwrap();
+        store.access().publish_pending(ID).unwrap();
         assert!(!has(&path("store"), &bytes));
         assert!(path("store/rewritten").join(ID.to_string()).exists());
     }
@@ -499,13 +499,13 @@ mod tests {
         let old = Image::read(&path("bundle"));
         let store = Store::open(&path("store")).unwrap();
         send(&store, &first);
-        store.access().publish(ID).unwrap();
+        store.access().publish_pending(ID).unwrap();
         drop(store);
         let backup = Image::read(&path("store"));
         let second = rewrite(&first, 1, &[]);
         let store = Store::open(&path("store")).unwrap();
         send(&store, &second);
-        store.access().publish(ID).unwrap();
+        store.access().publish_pending(ID).unwrap();
         drop(store);
         fs::create_dir_all(path("restored/rewritten")).unwrap();
         backup.write(&path("restored"));
@@ -528,7 +528,7 @@ mod tests {
         assert_eq!(backed_up.datasets, 0);
         let store = Store::open(&path("restored")).unwrap();
         send(&store, &second);
-        store.access().publish(ID).unwrap();
+        store.access().publish_pending(ID).unwrap();
         store.access().snapshot("a").unwrap();
     }
 }

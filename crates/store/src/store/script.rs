@@ -133,6 +133,7 @@ impl Owner {
         for segment in status.segments.iter().filter(|segment| !segment.complete) {
             let mut receiver = store.access().receive_segment(
                 status.dataset,
+                bundle.manifest().root(),
                 segment.index,
                 segment.bytes_received,
             )?;
@@ -154,7 +155,10 @@ impl Owner {
 
     fn upload(&self, store: &Store, name: &'static str, version: u64) -> Result<(), StoreError> {
         assert!(self.send(store, name, version, ALL)?);
-        let published = store.access().publish(self.id(name))?;
+        let published = store.access().publish(
+            self.id(name),
+            self.bundles[&(name, version)].manifest().root(),
+        )?;
         self.assert_root(name, version, published.root);
         Ok(())
     }

@@ -47,7 +47,7 @@ impl Setting {
 
     fn publish(&self, store: &Store) -> Published {
         self.send(store);
-        store.access().publish(ID).unwrap()
+        store.access().publish_pending(ID).unwrap()
     }
 
     fn files(&self) -> Vec<String> {
@@ -90,7 +90,7 @@ fn a_dataset_is_uploaded_published_listed_and_read() {
             root: manifest.root()
         }
     );
-    assert_eq!(store.access().publish(ID).unwrap(), published);
+    assert_eq!(store.access().publish_pending(ID).unwrap(), published);
     assert!(setting.begin(&store).published);
 
     let [info] = store.access().list().unwrap().datasets.try_into().unwrap();
@@ -176,7 +176,7 @@ fn an_upload_goes_on_wherever_it_broke() {
     ] {
         let store = setting.open();
         setting.begin(&store);
-        let mut receiver = store.access().receive_segment(ID, 0, 0).unwrap();
+        let mut receiver = store.access().receive_pending(ID, 0, 0).unwrap();
         receiver.write(&bytes[..at]).unwrap();
         assert_eq!(
             (receiver.received(), receiver.announced()),
@@ -189,14 +189,14 @@ fn an_upload_goes_on_wherever_it_broke() {
         assert_eq!(received(&setting.begin(&store)), [(at as u64, false)]);
         let wrong = store
             .access()
-            .receive_segment(ID, 0, at as u64 + 1)
+            .receive_pending(ID, 0, at as u64 + 1)
             .err()
             .unwrap();
         assert!(
             wrong.to_string().contains(&format!("Go on from byte {at}")),
             "{wrong}"
         );
-        let mut receiver = store.access().receive_segment(ID, 0, at as u64).unwrap();
+        let mut receiver = store.access().receive_pending(ID, 0, at as u64).unwrap();
         receiver.write(&bytes[at..]).unwrap();
         receiver.finish().unwrap();
         assert_eq!(received(&setting.begin(&store)), [(end as u64, true)]);
@@ -215,7 +215,7 @@ fn a_crash_leaves_the_old_state_or_the_new_one() {
     // Before finish.
     let store = setting.open();
     setting.begin(&store);
-    let mut receiver = store.access().receive_segment(ID, 0, 0).unwrap();
+    let mut receiver = store.access().receive_pending(ID, 0, 0).unwrap();
     receiver.write(&setting.segment(0)).unwrap();
     drop((receiver, store));
     let store = setting.open();
@@ -224,23 +224,23 @@ fn a_crash_leaves_the_old_state_or_the_new_one() {
         [(full, false), (0, false)]
     );
     assert_eq!(
-        store.access().publish(ID).unwrap_err().kind(),
+        store.access().publish_pending(ID).unwrap_err().kind(),
         ErrorKind::FailedPrecondition
     );
 
     // After finishing one segment.
     store
         .access()
-        .receive_segment(ID, 0, full)
+        .receive_pending(ID, 0, full)
         .unwrap()
         .finish()
         .unwrap();
     drop(store);
     let store = setting.open();
     assert_eq!(received(&setting.begin(&store)), [(full, true), (0, false)]);
-    let error = store.access().publish(ID).unwrap_err().to_string();
+    let error = store.access().publish_pending(ID).unwrap_err().to_string();
     assert!(error.contains("segment 1 is not complete"), "{error}");
-    assert!(store.access().receive_segment(ID, 0, full).is_err());
+    assert!(store.access().receive_pending(ID, 0, full).is_err());
 
     // After all segments, before publishing.
     setting.send(&store);
@@ -253,7 +253,7 @@ fn a_crash_leaves_the_old_state_or_the_new_one() {
     assert!(store.access().list().unwrap().datasets.is_empty());
 
     // After publishing.
-    store.access().publish(ID).unwrap();
+    store.access().publish_pending(ID).unwrap();
     drop(store);
     let store = setting.open();
     assert!(setting.begin(&store).published);
@@ -320,7 +320,7 @@ fn a_wrong_segment_is_discarded_and_can_be_sent_again() {
     altered[5000] ^= 1;
     // An altered panel, and a sound segment at the wrong index.
     for wrong in [altered, setting.segment(1)] {
-        let mut receiver = store.access().receive_segment(ID, 0, 0).unwrap();
+        let mut receiver = store.access().receive_pending(ID, 0, 0).unwrap();
         receiver.write(&wrong).unwrap();
         let error = receiver.finish().unwrap_err();
         assert!(
@@ -346,13 +346,13 @@ fn too_many_and_too_few_bytes_are_refused() {
     setting.begin(&store);
     let mut bytes = setting.segment(0);
     bytes.push(0);
-    let mut receiver = store.access().receive_segment(ID, 0, 0).unwrap();
+    let mut receiver = store.access().receive_pending(ID, 0, 0).unwrap();
     assert!(matches!(
         receiver.write(&bytes),
         Err(StoreError::Upload(UploadError::TooLong { .. }))
     ));
     receiver.write(&bytes[..100]).unwrap();
-    let busy = store.access().receive_segment(ID, 0, 100).err().unwrap();
+    let busy = store.access().receive_pending(ID, 0, 100).err().unwrap();
     assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
     assert!(matches!(
         receiver.finish(),
@@ -363,16 +363,16 @@ fn too_many_and_too_few_bytes_are_refused() {
     ));
     assert_eq!(received(&setting.begin(&store)), [(100, false)]);
     assert!(matches!(
-        store.access().receive_segment(ID, 1, 0),
+        store.access().receive_pending(ID, 1, 0),
         Err(StoreError::Upload(UploadError::NoSuchSegment { .. }))
     ));
     let other = DatasetId([9; 16]);
     assert!(matches!(
-        store.access().receive_segment(other, 0, 0),
+        store.access().receive_pending(other, 0, 0),
         Err(StoreError::Upload(UploadError::NoUpload { .. }))
     ));
     assert!(matches!(
-        store.access().publish(other),
+        store.access().publish_pending(other),
         Err(StoreError::Upload(UploadError::NoUpload { .. }))
     ));
 }
@@ -390,7 +390,7 @@ fn a_full_disk_is_said_and_hurts_nothing_published() {
         .join(ID.to_string())
         .join("00000001.seg.partial");
     std::os::unix::fs::symlink("/dev/full", &partial).unwrap();
-    let mut receiver = store.access().receive_segment(ID, 1, 0).unwrap();
+    let mut receiver = store.access().receive_pending(ID, 1, 0).unwrap();
     let error = receiver.write(&setting.segment(1)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DiskFull);
     let text = error.to_string();
@@ -431,7 +431,7 @@ fn an_append_needs_only_its_new_segments_and_shares_residents() {
     );
     setting.send(&store);
     assert_eq!(store.access().snapshot("a").unwrap().manifest().version, 1);
-    assert_eq!(store.access().publish(ID).unwrap().version, 3);
+    assert_eq!(store.access().publish_pending(ID).unwrap().version, 3);
 
     let new = store.access().snapshot("a").unwrap();
     assert_eq!((old.block_count(), new.block_count()), (2, 6));
@@ -518,7 +518,7 @@ fn an_upload_takes_in_what_was_appended_meanwhile() {
     let mut setting = Setting::new(&[1]);
     let store = setting.open();
     setting.begin(&store);
-    let mut receiver = store.access().receive_segment(ID, 0, 0).unwrap();
+    let mut receiver = store.access().receive_pending(ID, 0, 0).unwrap();
     receiver.write(&setting.segment(0)[..100]).unwrap();
     setting.bundle = append(&setting.bundle, &[1]);
     assert_eq!(received(&setting.begin(&store)), [(100, false), (0, false)]);
@@ -538,7 +538,7 @@ fn snapshots_that_nobody_uses_are_forgotten_for_the_headers_of_others() {
         let id = DatasetId([name.as_bytes()[0]; 16]);
         let bundle = bundle_of(id, &directory.path().join(name), &one_limb(), &[1, 1]);
         send_as(&access, name, &bundle);
-        access.publish(id).unwrap();
+        access.publish_pending(id).unwrap();
         bundle
     });
     let ids = bundles.each_ref().map(|it| it.manifest().dataset);
@@ -547,7 +547,7 @@ fn snapshots_that_nobody_uses_are_forgotten_for_the_headers_of_others() {
     }
     let longer = append(&bundles[2], &[1]);
     send_as(&access, "c", &longer);
-    access.publish(ids[2]).unwrap();
+    access.publish_pending(ids[2]).unwrap();
     drop(access.snapshot("c").unwrap());
     let used = access.snapshot("a").unwrap();
     let known = || {
@@ -584,7 +584,7 @@ fn headers_of_all_owners_stay_within_their_memory() {
                 let bundle = directory.path().join(id.to_string());
                 let bundle = bundle_of(id, &bundle, &one_limb(), &[1, 1]);
                 send_as(&access, name, &bundle);
-                access.publish(id).unwrap();
+                access.publish_pending(id).unwrap();
             }
             access
         })
@@ -692,7 +692,7 @@ fn only_one_version_is_uploaded_at_a_time() {
     );
 
     // Cancelling leaves the published version, and a receiver in use learns of it.
-    let mut receiver = store.access().receive_segment(ID, 1, 0).unwrap();
+    let mut receiver = store.access().receive_pending(ID, 1, 0).unwrap();
     receiver.write(&[0; 10]).unwrap();
     store.access().cancel_upload("a").unwrap();
     assert!(matches!(
@@ -713,6 +713,44 @@ fn only_one_version_is_uploaded_at_a_time() {
     assert_eq!(setting.publish(&store).version, 2);
 }
 
+impl Namespace {
+    /// The root of the version that is uploaded, or else published.
+    pub(super) fn pending_root(&self, dataset: DatasetId) -> Option<Digest> {
+        let catalogue = &self.state().catalogue;
+        [Table::Upload, Table::Dataset].into_iter().find_map(|it| {
+            let record = catalogue.by_id(it, dataset).ok().flatten()?;
+            Some(stored_manifest(&record).ok()?.root())
+        })
+    }
+}
+
+#[test]
+fn uploads_are_of_the_version_that_the_call_names() {
+    let mut setting = Setting::new(&[1]);
+    let store = setting.open();
+    let first = setting.publish(&store);
+    setting.bundle = append(&setting.bundle, &[1]);
+    setting.send(&store);
+    let second = setting.bundle.manifest().root();
+    let third = append(&setting.bundle, &[1]).manifest().root();
+
+    // The owner of an older copy uploads what is published: nothing of the newer version is published or lost.
+    let access = store.access();
+    assert_eq!(access.publish(ID, first.root).unwrap(), first);
+    assert_eq!(access.describe("a").unwrap().0.version, 1);
+    let other = |refused: Result<(), StoreError>| match refused.unwrap_err() {
+        StoreError::Upload(UploadError::OtherVersion { root, .. }) => root,
+        other => panic!("{other}"),
+    };
+    assert_eq!(other(access.publish(ID, third).map(drop)), third);
+    for root in [first.root, third] {
+        let refused = access.receive_segment(ID, root, 1, 0).map(drop);
+        assert_eq!(other(refused), root);
+    }
+    assert_eq!(access.publish(ID, second).unwrap().version, 2);
+    assert_eq!(other(access.publish(ID, first.root).map(drop)), first.root);
+}
+
 #[test]
 fn a_deleted_dataset_serves_its_snapshots_and_never_comes_back() {
     let mut setting = Setting::new(&[2, 1]);
@@ -723,7 +761,7 @@ fn a_deleted_dataset_serves_its_snapshots_and_never_comes_back() {
     let first = setting.bundle.manifest().encode();
     setting.bundle = append(&setting.bundle, &[1]);
     setting.begin(&store);
-    let receiver = store.access().receive_segment(ID, 2, 0).unwrap();
+    let receiver = store.access().receive_pending(ID, 2, 0).unwrap();
 
     store.access().delete_now("a").unwrap();
     assert!(setting.files().is_empty());
@@ -831,7 +869,7 @@ fn a_segment_of_other_parameters_is_not_taken_for_ours() {
     lying.segments[0].digest = foreign.manifest().segments[0].digest;
     store.access().begin_upload("b", &lying.encode()).unwrap();
     let bytes = fs::read(foreign.segment_path(0)).unwrap();
-    let mut receiver = store.access().receive_segment(lying.dataset, 0, 0).unwrap();
+    let mut receiver = store.access().receive_pending(lying.dataset, 0, 0).unwrap();
     let announced = receiver.announced() as usize;
     assert!(receiver.write(&bytes).is_err());
     receiver.write(&bytes[..announced]).unwrap();
@@ -853,7 +891,7 @@ fn one_process_has_the_store() {
     );
     // A receiver may still write, so it holds the store too.
     setting.begin(&store);
-    let receiver = store.access().receive_segment(ID, 0, 0).unwrap();
+    let receiver = store.access().receive_pending(ID, 0, 0).unwrap();
     drop(store);
     assert!(Store::open(&setting.root()).is_err());
     drop(receiver);

@@ -8,6 +8,7 @@ use oboro_format::{Bundle, DatasetId, Manifest, SegmentEntry};
 use oboro_protocol::v1;
 use oboro_protocol::v1::mining_client::MiningClient;
 use prost::Message;
+use prost::bytes::Bytes;
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
@@ -55,6 +56,11 @@ fn begin(
     begun.map(tonic::Response::into_inner)
 }
 
+fn root(manifest: &[u8]) -> Bytes {
+    let manifest = oboro_format::Manifest::decode(manifest).unwrap();
+    manifest.root().0.to_vec().into()
+}
+
 fn wide(runtime: &Runtime, scene: &Scene) -> MiningClient<Channel> {
     MiningClient::new(runtime.block_on(connect(&scene.server)))
         .max_encoding_message_size(1 << 28)
@@ -68,14 +74,21 @@ fn a_huge_manifest_is_published_again_and_again() {
     let scene = Scene::with_memory(192 + 192 * (bytes as u64 >> 20), "");
     let (token, runtime) = (scene.tenant("publisher"), Runtime::new().unwrap());
     let mut client = wide(&runtime, &scene);
-    let status = begin(&runtime, &mut client, &token, 1, manifest(&scene, 1, bytes)).unwrap();
+    let manifest = manifest(&scene, 1, bytes);
+    let root = root(&manifest);
+    let status = begin(&runtime, &mut client, &token, 1, manifest).unwrap();
     assert_eq!(status.segments.len(), bytes / ENTRY);
     runtime.block_on(async {
         let mut publishing = Vec::new();
         for _ in 0..100 {
             let (mut client, name) = (client.clone(), "upload-1".to_owned());
-            let dataset = status.dataset.clone();
-            let publish = with_token(v1::PublishRequest { dataset, name }, &token);
+            let (dataset, root) = (status.dataset.clone(), root.clone());
+            let publish = v1::PublishRequest {
+                dataset,
+                name,
+                root,
+            };
+            let publish = with_token(publish, &token);
             publishing.push(tokio::spawn(async move { client.publish(publish).await }));
         }
         for published in publishing {
@@ -218,12 +231,14 @@ fn uploads_that_stay_open_are_cheap() {
     let mut sending = Connection::to(&scene.server, 0);
     for number in 0..uploads as u32 {
         let manifest = manifest(&scene, number, ENTRY);
+        let root = root(&manifest);
         let status = begin(&runtime, &mut client, &token, number, manifest).unwrap();
         if number % 20 == 0 {
             // The first bytes of a segment, and no more.
             let start = v1::SegmentStart {
                 dataset: status.dataset,
                 name: format!("upload-{number}"),
+                root,
                 ..Default::default()
             };
             let chunk = v1::SegmentChunk {

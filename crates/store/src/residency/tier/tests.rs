@@ -50,7 +50,10 @@ fn filled(store: Store, directory: &Path, blocks: &[u32]) -> Store {
     if store.access().list().unwrap().datasets.is_empty() {
         let bundle = bundle(&directory.join("bundle"), &two_limbs(), blocks);
         send(&store, &bundle);
-        store.access().publish(bundle.manifest().dataset).unwrap();
+        store
+            .access()
+            .publish_pending(bundle.manifest().dataset)
+            .unwrap();
     }
     store
 }

@@ -5,6 +5,28 @@ use crate::testing::{ID, append, bundle, one_limb, rewrite, send_as};
 use oboro_format::ErrorKind;
 use tempfile::TempDir;
 
+impl Access {
+    /// Receives a segment of the upload of this dataset, whichever version that is.
+    pub(crate) fn receive_pending(
+        &self,
+        dataset: DatasetId,
+        index: u32,
+        offset: u64,
+    ) -> Result<SegmentReceiver, StoreError> {
+        self.receive_segment(dataset, self.pending_root(dataset), index, offset)
+    }
+
+    /// Publishes the upload of this dataset, or again what is published of it.
+    pub(crate) fn publish_pending(&self, dataset: DatasetId) -> Result<Published, StoreError> {
+        self.publish(dataset, self.pending_root(dataset))
+    }
+
+    fn pending_root(&self, dataset: DatasetId) -> Digest {
+        let namespace = self.namespaces.get(&self.caller).unwrap();
+        namespace.pending_root(dataset).unwrap_or(Digest([0; 32]))
+    }
+}
+
 struct Setting {
     _directory: TempDir,
     bundle: Bundle,
@@ -33,7 +55,11 @@ impl Setting {
     fn publish(&self, access: &Access, name: &str, bundle: &Bundle) {
         send_as(access, name, bundle);
         let dataset = bundle.manifest().dataset;
-        access.of_upload(name).unwrap().publish(dataset).unwrap();
+        access
+            .of_upload(name)
+            .unwrap()
+            .publish_pending(dataset)
+            .unwrap();
     }
 
     fn root(&self) -> Digest {
@@ -56,11 +82,11 @@ impl Setting {
         let uploading = access.of_upload(name);
         let send = uploading
             .as_ref()
-            .map(|it| it.receive_segment(ID, 0, 0).map(drop));
+            .map(|it| it.receive_pending(ID, 0, 0).map(drop));
         let send = send.unwrap_or_else(|_| access.of_upload(name).map(drop));
         let publish = access
             .of_upload(name)
-            .and_then(|it| it.publish(ID).map(drop));
+            .and_then(|it| it.publish_pending(ID).map(drop));
         vec![
             (Role::Read, access.snapshot(name).map(drop)),
             (Role::Read, access.scrub(Some(name)).map(drop)),
@@ -113,7 +139,7 @@ fn the_same_id_and_name_may_be_everybodys() {
         setting.store.access(),
     );
     for other in [&bob, &nameless] {
-        let refused = other.publish(ID).unwrap_err();
+        let refused = other.publish_pending(ID).unwrap_err();
         assert!(
             matches!(refused, StoreError::Upload(UploadError::NoUpload { .. })),
             "{refused}"
@@ -220,7 +246,7 @@ fn datasets_of_others_are_listed_by_their_owner_and_used() {
     let dataset = longer.manifest().dataset;
     bob.of_upload("alice/rows")
         .unwrap()
-        .publish(dataset)
+        .publish_pending(dataset)
         .unwrap();
     let root = setting.of("alice").snapshot("rows").unwrap().root();
     assert_eq!(root, longer.manifest().root());
@@ -336,7 +362,7 @@ fn an_upload_that_nobody_goes_on_with_is_cancelled() {
         .begin_upload("other", &other.manifest().encode())
         .unwrap();
     let receiver = alice
-        .receive_segment(other.manifest().dataset, 0, 0)
+        .receive_pending(other.manifest().dataset, 0, 0)
         .unwrap();
     let [upload] = &alice.uploads().unwrap()[..] else {
         panic!("one was begun");

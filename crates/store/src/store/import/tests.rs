@@ -83,7 +83,7 @@ fn an_import_goes_on_where_an_upload_stopped() {
     let manifest = setting.bundle.manifest().encode();
     store.access().begin_upload("a", &manifest).unwrap();
     let bytes = fs::read(setting.bundle.segment_path(0)).unwrap();
-    let mut receiver = store.access().receive_segment(ID, 0, 0).unwrap();
+    let mut receiver = store.access().receive_pending(ID, 0, 0).unwrap();
     receiver.write(&bytes[..5000]).unwrap();
     drop(receiver);
     store.access().import("a", &setting.bundle).unwrap();

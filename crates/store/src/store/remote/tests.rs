@@ -58,7 +58,7 @@ impl Setting {
 
     fn publish(&self, store: &Store) {
         send(store, &self.bundle);
-        store.access().publish(ID).unwrap();
+        store.access().publish_pending(ID).unwrap();
     }
 
     fn object(&self, index: u32) -> PathBuf {
@@ -323,7 +323,7 @@ fn the_last_to_start_has_the_objects() {
     let first = setting.open("cache");
     send(&first, &setting.bundle);
     let second = setting.open("other");
-    let error = first.access().publish(ID).unwrap_err();
+    let error = first.access().publish_pending(ID).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::FailedPrecondition);
     assert!(
         matches!(
@@ -383,11 +383,11 @@ fn the_server_before_replaces_and_removes_nothing() {
     let newer = setting.open("other");
     let longer = append(&setting.bundle, &[1]);
     send(&newer, &longer);
-    newer.access().publish(ID).unwrap();
+    newer.access().publish_pending(ID).unwrap();
     let objects = Image::read(&setting.path("objects"));
     let index = others.manifest().segments.len() as u32 - 1;
     let upload = older.access().of_upload("a").unwrap();
-    let mut receiver = upload.receive_segment(dataset, index, 0).unwrap();
+    let mut receiver = upload.receive_pending(dataset, index, 0).unwrap();
     receiver
         .write(&fs::read(others.segment_path(index)).unwrap())
         .unwrap();
@@ -406,7 +406,7 @@ fn an_upload_survives_its_server_and_lost_objects() {
     // Another server has swept one in between.
     fs::remove_file(setting.object(1)).unwrap();
     assert!(matches!(
-        store.access().publish(ID),
+        store.access().publish_pending(ID),
         Err(StoreError::Upload(UploadError::NotComplete {
             index: 1,
             ..
@@ -419,7 +419,7 @@ fn an_upload_survives_its_server_and_lost_objects() {
     let longer = append(&setting.bundle, &[1]);
     let other = setting.open("other");
     send(&other, &longer);
-    other.access().publish(ID).unwrap();
+    other.access().publish_pending(ID).unwrap();
     drop(other);
     assert!(
         setting
@@ -467,7 +467,7 @@ fn an_older_catalogue_takes_nothing_from_newer_ones() {
     catalogues.push(fs::read(&catalogue).unwrap());
     let longer = append(&setting.bundle, &[1]);
     send(&store, &longer);
-    store.access().publish(ID).unwrap();
+    store.access().publish_pending(ID).unwrap();
     drop(store);
     let newest = fs::read(&catalogue).unwrap();
     for (older, unnamed) in catalogues.into_iter().zip([3, 1]) {
@@ -509,14 +509,14 @@ fn an_upload_does_not_pass_with_the_objects_of_another() {
     send(&setting.open("other"), &theirs);
     let store = setting.open("cache");
     assert!(matches!(
-        store.access().publish(ID),
+        store.access().publish_pending(ID),
         Err(StoreError::Upload(UploadError::NotComplete {
             index: 2,
             ..
         }))
     ));
     send(&store, &mine);
-    store.access().publish(ID).unwrap();
+    store.access().publish_pending(ID).unwrap();
     setting.check(&setting.open("third").access().snapshot("a").unwrap());
 }
 
@@ -529,7 +529,7 @@ fn what_was_rewritten_is_noted_in_the_bucket() {
     send(&store, &newer);
     let (notes, note) = ("objects/rewritten", format!("objects/rewritten/{ID}"));
     fs::write(setting.path(notes), []).unwrap();
-    store.access().publish(ID).unwrap_err();
+    store.access().publish_pending(ID).unwrap_err();
     assert!(
         !setting
             .path("cache/rewritten")
@@ -537,7 +537,7 @@ fn what_was_rewritten_is_noted_in_the_bucket() {
             .exists()
     );
     fs::remove_file(setting.path(notes)).unwrap();
-    store.access().publish(ID).unwrap();
+    store.access().publish_pending(ID).unwrap();
     drop(store);
     let noted = fs::read(setting.path(&note)).unwrap();
     assert_eq!(noted, newer.manifest().encode());

@@ -44,7 +44,7 @@ impl Old {
         let bundle = bundle(&path("bundle"), &one_limb(), &[1, 2]);
         let store = Store::open_on(location.clone(), Placement::default()).unwrap();
         send(&store, &bundle);
-        store.access().publish(ID).unwrap();
+        store.access().publish_pending(ID).unwrap();
         drop(store);
         let uploads = [path("store").join(CATALOGUE)];
         for path in uploads.iter().chain(Some(&catalogue).filter(|_| is_remote)) {
@@ -150,7 +150,7 @@ fn there_is_no_way_back_once_something_was_changed() {
         let store = old.open().unwrap();
         let longer = append(&old.bundle, &[1]);
         send(&store, &longer);
-        store.access().publish(ID).unwrap();
+        store.access().publish_pending(ID).unwrap();
         drop(store);
         let before = old.content();
         let refused = undo_upgrade(&old.location).unwrap_err();
