@@ -295,9 +295,11 @@ fn withhold(
             safe.clear();
         }
         let limit = if is_last { search::PROGRAMS } else { left };
+        let is_whole = safe.is_empty();
         let searched = search::search(transactions, shown, below, limit, &mut safe)?;
         left = left.saturating_sub(searched.programs);
-        if searched.found.is_empty() && is_last {
+        // A pass that searched all below its limit is what the last one would be.
+        if searched.found.is_empty() && (is_last || is_whole && searched.complete) {
             return Ok(Search::new(below, searched.programs, searched.complete));
         }
         is_last = searched.found.is_empty() || left == 0;
@@ -305,8 +307,9 @@ fn withhold(
         for mut found in searched.found {
             loop {
                 // It may not follow any more.
-                if given_up.iter().any(|it| it.is_subset_of(&found.scope)) {
-                    match search::again(transactions, shown, below, &found.scope) {
+                let scope = found.tables.scope();
+                if given_up.iter().any(|it| it.is_subset_of(scope)) {
+                    match search::again(transactions, shown, below, &mut found.tables) {
                         Some(itemset) => found.itemset = itemset,
                         None => break,
                     }

@@ -6,14 +6,17 @@
 //!
 //! Linear programs only propose tables. A count is taken for hidden once two tables differ in it whose supports were
 //! compared in integers, so rounding errors of the solver can never hide a count that follows. Where no second table is
-//! found, the count is taken to follow: a solver that fails suppresses more, not less.
+//! found, the count is taken to follow: a solver that fails suppresses more, not less. From a table that agrees, a walk
+//! in integers reaches others that agree, and saves most linear programs.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use microlp::{ComparisonOp, OptimizationDirection, Problem, Variable};
+use microlp::{ComparisonOp, OptimizationDirection, Problem, Solution, Variable};
+use rand::rngs::ChaCha20Rng;
+use rand::{Rng, SeedableRng};
 
 use super::{LONGEST, ReleaseError, are_safe, is_small, parts};
 use crate::apriori::candidates_from;
@@ -37,6 +40,12 @@ const CANDIDATES: usize = 1_000_000;
 /// The most linear programs for one table.
 const BRANCHES: usize = 64;
 
+/// The most moves that are tried from one table.
+const STEPS: usize = 1 << 17;
+
+/// After so many of them counts are looked at.
+const CHECKED: usize = 1 << 12;
+
 /// The longest that one linear program may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -44,8 +53,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct Disclosure {
     /// The items that the count is about.
     pub(super) itemset: Itemset,
-    /// The items whose supports it follows from.
-    pub(super) scope: Itemset,
+    /// The counts of the items whose supports it follows from.
+    pub(super) tables: Tables,
 }
 
 /// The result of a search.
@@ -82,7 +91,7 @@ pub(super) fn search(
         shown.iter().for_each(|level| known.add_level(level));
         vec![items]
     } else {
-        let missing = minimal_missing(&mut known, shown, below, &mut result)?;
+        let missing = minimal_missing(&mut known, transactions, shown, below, &mut result)?;
         // What follows from an itemset's own subsets is suppressed first; without it there may be no more.
         if !result.found.is_empty() {
             return Ok(result);
@@ -100,15 +109,18 @@ pub(super) fn search(
         if scope.is_empty() || safe.contains(&scope) {
             continue;
         }
-        let support = |subset: &Itemset| known.support(subset.items());
-        let mut tables = Tables::new(&scope, support, transactions, limit, &mut result.programs);
-        match tables.disclosure(below) {
-            _ if *tables.programs > limit => {
+        let mut tables = Tables::new(scope.clone(), transactions);
+        tables.show(|subset| known.support(subset.items()));
+        (tables.limit, tables.programs) = (limit, result.programs);
+        let disclosure = tables.disclosure(below);
+        result.programs = tables.programs;
+        match disclosure {
+            _ if result.programs > limit => {
                 result.programs = limit;
                 result.complete = false;
                 break;
             }
-            Some(itemset) => result.found.push(Disclosure { itemset, scope }),
+            Some(itemset) => result.found.push(Disclosure { itemset, tables }),
             None => {
                 safe.insert(scope);
             }
@@ -118,31 +130,33 @@ pub(super) fn search(
 }
 
 /// The items of a small count that still follows from the `shown` supports over the items of a scope, if one is found.
+/// Supports that were shown when `tables` were found may be missing, but none may be new.
 pub(super) fn again(
     transactions: u64,
     shown: &[Vec<FrequentItemset>],
     below: u64,
-    scope: &Itemset,
+    tables: &mut Tables,
 ) -> Option<Itemset> {
-    if scope.len() > SCOPE {
+    if tables.scope.len() > SCOPE {
         return None;
     }
-    let support = |subset: &Itemset| {
+    tables.show(|subset| {
         let Some(level) = subset.len().checked_sub(1) else {
             return Some(transactions);
         };
         let level = shown.get(level)?;
         let place = level.binary_search_by(|it| it.itemset.cmp(subset)).ok()?;
         Some(level[place].support)
-    };
-    let mut programs = 0;
-    Tables::new(scope, support, transactions, PROGRAMS, &mut programs).disclosure(below)
+    });
+    (tables.limit, tables.programs) = (PROGRAMS, 0);
+    tables.disclosure(below)
 }
 
 /// The minimal missing itemsets, those whose supports have the narrowest bounds first. Puts into `known` what is shown and
 /// supports with only one possible value; where those have a small part they are disclosures.
 fn minimal_missing(
     known: &mut PrefixTree,
+    transactions: u64,
     shown: &[Vec<FrequentItemset>],
     below: u64,
     result: &mut Searched,
@@ -178,8 +192,8 @@ fn minimal_missing(
                 implied.push(frequent);
             } else {
                 let itemset = frequent.itemset;
-                let scope = itemset.clone();
-                result.found.push(Disclosure { itemset, scope });
+                let tables = Tables::new(itemset.clone(), transactions);
+                result.found.push(Disclosure { itemset, tables });
             }
         }
         here.append(&mut implied);
@@ -240,10 +254,14 @@ fn is_linked(scope: &Itemset, known: &PrefixTree) -> bool {
 ///
 /// A count is of the transactions with some items of the scope and without others. Its number has a digit to base 3 for
 /// each item, that of the first the lowest: 0 if the item does not matter, 1 with it, 2 without it.
-struct Tables<'a> {
-    scope: &'a Itemset,
+///
+/// A table that agrees still does when fewer supports are shown. So what is known of counts stays true then.
+pub(super) struct Tables {
+    scope: Itemset,
     /// The shown supports by subset of the scope, a bit for each item.
     shown: Vec<Option<i64>>,
+    /// The last table found; empty before the first.
+    latest: Vec<i64>,
     /// The counts in the first table.
     counts: Vec<i64>,
     /// Whether all tables so far have the same count.
@@ -251,7 +269,7 @@ struct Tables<'a> {
     transactions: i64,
     /// The most linear programs of the search.
     limit: usize,
-    programs: &'a mut usize,
+    programs: usize,
 }
 
 /// Which table is wanted: one whose count is above or below a number.
@@ -261,45 +279,49 @@ enum Beyond {
     Below(i64),
 }
 
-impl<'a> Tables<'a> {
-    fn new(
-        scope: &'a Itemset,
-        known: impl Fn(&Itemset) -> Option<u64>,
-        transactions: u64,
-        limit: usize,
-        programs: &'a mut usize,
-    ) -> Self {
-        let support = |mask| {
-            let (subset, _) = scope.split(mask);
-            i64::try_from(known(&subset)?).ok()
-        };
+impl Tables {
+    fn new(scope: Itemset, transactions: u64) -> Self {
         Self {
             scope,
-            shown: (0..1 << scope.len()).map(support).collect(),
+            shown: Vec::new(),
+            latest: Vec::new(),
             counts: Vec::new(),
             is_fixed: Vec::new(),
             transactions: i64::try_from(transactions).unwrap_or(i64::MAX),
-            limit,
-            programs,
+            limit: PROGRAMS,
+            programs: 0,
         }
+    }
+
+    /// The items that the counts are about.
+    pub(super) fn scope(&self) -> &Itemset {
+        &self.scope
+    }
+
+    /// Sets which supports are shown: the same as before, or fewer.
+    fn show(&mut self, known: impl Fn(&Itemset) -> Option<u64>) {
+        let support = |mask| {
+            let (subset, _) = self.scope.split(mask);
+            i64::try_from(known(&subset)?).ok()
+        };
+        self.shown = (0..1 << self.scope.len()).map(support).collect();
     }
 
     /// The items of a small count that is the same in all tables: the fewest there are.
     fn disclosure(&mut self, below: u64) -> Option<Itemset> {
-        let whole = 3usize.pow(self.scope.len() as u32) / 2;
-        // A table that fills the cell of those with all items; the next ones change what is small in it.
-        let Some(first) = self.table(whole, Beyond::Above(-1)) else {
-            return Some(self.scope.clone());
-        };
-        self.counts = counts(&first);
-        self.is_fixed = vec![true; self.counts.len()];
-        loop {
-            let is_suspect = |&count: &usize| {
-                let value = u64::try_from(self.counts[count]).unwrap_or(0);
-                self.is_fixed[count] && is_small(value, below) && !self.is_shown(count)
+        if self.latest.is_empty() {
+            let whole = 3usize.pow(self.scope.len() as u32) / 2;
+            // A table that fills the cell of those with all items; the next ones change what is small in it.
+            let Some(first) = self.table(whole, Beyond::Above(-1)) else {
+                return Some(self.scope.clone());
             };
-            let suspects = (0..self.counts.len()).filter(is_suspect);
-            let suspect = suspects.min_by_key(|&count| self.items(count).count_ones())?;
+            self.counts = counts(&first);
+            self.is_fixed = vec![true; self.counts.len()];
+            self.latest = first;
+        }
+        loop {
+            self.walk(below);
+            let suspect = self.suspect(below)?;
             let value = self.counts[suspect];
             let beyond = [Beyond::Above(value), Beyond::Below(value)];
             let other = beyond.into_iter().find_map(|it| self.table(suspect, it));
@@ -309,7 +331,107 @@ impl<'a> Tables<'a> {
             for (place, count) in counts(&other).into_iter().enumerate() {
                 self.is_fixed[place] &= count == self.counts[place];
             }
+            self.latest = other;
         }
+    }
+
+    /// Looks for tables near the latest one without linear programs, and notes the counts in which they differ.
+    ///
+    /// A *move* of a set `J` of items, with a set `B` of other items, adds `(−1)^|J∖X|` to the cell `B ∪ X` for each
+    /// `X ⊆ J`. Where no superset of `J` is shown it keeps each shown support, that of `S` say: some item of `J` is not in
+    /// `S`, and cells that differ in it alone are both counted or both not, with opposite signs. So a table that agrees
+    /// and has no negative cell after a move agrees then too. A longer `J` allows nothing more: its move is the
+    /// difference of two moves of a subset that is smaller by an item, and fits only where both fit.
+    fn walk(&mut self, below: u64) {
+        let cells = self.shown.len();
+        let ternary: Vec<usize> = (0..cells).map(ternary).collect();
+        let moves: Vec<(usize, usize)> = (self.minimal_hidden().into_iter())
+            .flat_map(|items| (0..cells).map(move |others| (items, others)))
+            .filter(|(items, others)| items & others == 0)
+            .collect();
+        let mut is_noted = vec![false; moves.len()];
+        // Fixed, so that the same supports give the same walk.
+        let mut random = ChaCha20Rng::from_seed([0; 32]);
+        for step in 0..STEPS {
+            if step.is_multiple_of(CHECKED) && self.suspect(below).is_none() {
+                return;
+            }
+            let Some(place) = random.next_u64().checked_rem(moves.len() as u64) else {
+                return;
+            };
+            let place = place as usize;
+            let (items, others) = moves[place];
+            let is_added = |cell: usize| (items & !cell).count_ones().is_multiple_of(2);
+            // How often the move fits, and its opposite.
+            let (mut forth, mut back) = (i64::MAX, i64::MAX);
+            for cell in subsets_of(items) {
+                let least = if is_added(cell) {
+                    &mut back
+                } else {
+                    &mut forth
+                };
+                *least = self.latest[cell | others].min(*least);
+            }
+            if forth == 0 && back == 0 {
+                continue;
+            }
+            if !std::mem::replace(&mut is_noted[place], true) {
+                // It changes the counts that divide by all its items and have a part of its cells.
+                for choice in 0..cells {
+                    let with = choice & (items | others);
+                    let without = (items & !choice) | (choice & !items & !others);
+                    self.is_fixed[ternary[with] + 2 * ternary[without]] = false;
+                }
+            }
+            let ways = forth.saturating_add(back).saturating_add(1);
+            let times = (random.next_u64() % ways as u64) as i64 - back;
+            for cell in subsets_of(items) {
+                let change = if is_added(cell) { times } else { -times };
+                self.latest[cell | others] += change;
+            }
+            debug_assert!(self.agrees(&self.latest));
+        }
+    }
+
+    /// A small count that may follow, of the fewest items.
+    fn suspect(&self, below: u64) -> Option<usize> {
+        let is_suspect = |&count: &usize| {
+            let value = u64::try_from(self.counts[count]).unwrap_or(0);
+            self.is_fixed[count] && is_small(value, below) && !self.is_shown(count)
+        };
+        let suspects = (0..self.counts.len()).filter(is_suspect);
+        suspects.min_by_key(|&count| self.items(count).count_ones())
+    }
+
+    /// The cells that are empty in all tables: those in an empty part of a shown itemset. Shown supports give the count of
+    /// that part, 0, and no cell is negative.
+    fn empty_cells(&self) -> Vec<bool> {
+        let cells = 0..self.shown.len();
+        if self.counts.is_empty() {
+            return vec![false; cells.len()];
+        }
+        let ternary: Vec<usize> = cells.clone().map(ternary).collect();
+        let is_empty = |cell: usize| {
+            let mut shown = cells.clone().filter(|&set| self.shown[set].is_some());
+            shown.any(|set| self.counts[ternary[cell & set] + 2 * ternary[set & !cell]] == 0)
+        };
+        cells.clone().map(is_empty).collect()
+    }
+
+    /// The smallest sets of items no superset of which is shown, a bit for each item.
+    fn minimal_hidden(&self) -> Vec<usize> {
+        let mut is_below: Vec<bool> = self.shown.iter().map(Option::is_some).collect();
+        let items = || (0..self.scope.len()).map(|item| 1 << item);
+        for item in items() {
+            for set in (0..is_below.len()).filter(|set| set & item == 0) {
+                is_below[set] |= is_below[set | item];
+            }
+        }
+        let is_minimal = |&set: &usize| {
+            let mut inside = items().filter(|item| set & item != 0);
+            !is_below[set] && inside.all(|item| is_below[set & !item])
+        };
+        (0..is_below.len()).filter(is_minimal).collect()
     }
 
     /// The items that a count is about, a bit for each.
@@ -329,80 +451,99 @@ impl<'a> Tables<'a> {
 
     /// A table that agrees and has this count above or below a number, if linear programs find one.
     fn table(&mut self, count: usize, beyond: Beyond) -> Option<Vec<i64>> {
-        let mut bounds = vec![(0.0, f64::INFINITY); self.shown.len()];
-        let last = *self.programs + BRANCHES;
-        self.branch(count, beyond, &mut bounds, last)
+        if self.programs > self.limit {
+            return None;
+        }
+        let last = self.programs + BRANCHES;
+        self.programs += 1;
+        let (variables, proposed) = self.propose(count, beyond)?;
+        self.branch(count, beyond, &variables, proposed, last)
     }
 
-    /// The same where the cells are within `bounds`, by branch and bound.
+    /// The same by branch and bound, from a table of real numbers.
     fn branch(
         &mut self,
         count: usize,
         beyond: Beyond,
-        bounds: &mut [(f64, f64)],
+        variables: &[Option<Variable>],
+        proposed: Solution,
         last: usize,
     ) -> Option<Vec<i64>> {
-        if *self.programs >= last || *self.programs > self.limit {
-            return None;
-        }
-        *self.programs += 1;
-        let proposed = self.propose(count, beyond, bounds)?;
-        let table: Vec<i64> = proposed.iter().map(|it| it.round() as i64).collect();
+        let all = self.all();
+        let value = |it: &Option<Variable>| it.map_or(0.0, |it| proposed.var_value_raw(it) * all);
+        let values: Vec<f64> = variables.iter().map(value).collect();
+        let table: Vec<i64> = values.iter().map(|it| it.round() as i64).collect();
         let is_beyond = |value: f64| match beyond {
             Beyond::Above(than) => value > than as f64 + 0.5,
             Beyond::Below(than) => value < than as f64 - 0.5,
         };
         let counted = || (0..table.len()).filter(|&cell| is_counted(cell, count));
-        if !is_beyond(counted().map(|cell| proposed[cell]).sum()) {
+        if !is_beyond(counted().map(|cell| values[cell]).sum()) {
             return None;
         }
         if self.agrees(&table) && is_beyond(counted().map(|cell| table[cell] as f64).sum()) {
             return Some(table);
         }
-        let distance = |cell: usize| (proposed[cell] - table[cell] as f64).abs();
+        let distance = |cell: usize| (values[cell] - table[cell] as f64).abs();
         let split = (0..table.len()).max_by(|&a, &b| distance(a).total_cmp(&distance(b)))?;
         if distance(split) < 1e-3 {
             return None;
         }
-        let (before, floor) = (bounds[split], proposed[split].floor());
-        let mut halves = [(before.0, floor), (floor + 1.0, before.1)];
-        if proposed[split] - floor > 0.5 {
+        let (variable, floor) = (variables[split]?, values[split].floor());
+        let mut halves = [(ComparisonOp::Le, floor), (ComparisonOp::Ge, floor + 1.0)];
+        if values[split] - floor > 0.5 {
             halves.reverse();
         }
-        for half in halves {
-            bounds[split] = half;
-            if let Some(table) = self.branch(count, beyond, bounds, last) {
+        for (side, end) in halves {
+            if self.programs >= last || self.programs > self.limit {
+                return None;
+            }
+            self.programs += 1;
+            // The solver goes on from the solution without the constraint.
+            let half = proposed.clone();
+            let half = half.add_constraint([(variable, 1.0)], side, end / all);
+            let Some(half) = half.ok().and_then(|it| it.into_solution().ok()) else {
+                continue;
+            };
+            if let Some(table) = self.branch(count, beyond, variables, half, last) {
                 return Some(table);
             }
         }
-        bounds[split] = before;
         None
     }
 
-    /// The table of real numbers that has most or least of a count.
-    fn propose(&self, count: usize, beyond: Beyond, bounds: &[(f64, f64)]) -> Option<Vec<f64>> {
+    /// The table of real numbers that has most or least of a count, and its cells but those that are empty anyway.
+    fn propose(&self, count: usize, beyond: Beyond) -> Option<(Vec<Option<Variable>>, Solution)> {
         let mut problem = Problem::new(match beyond {
             Beyond::Above(_) => OptimizationDirection::Maximize,
             Beyond::Below(_) => OptimizationDirection::Minimize,
         });
         problem.set_time_limit(PATIENCE);
-        // The solver's tolerances are absolute; cells as fractions of all transactions fit them.
-        let all = self.transactions.max(1) as f64;
-        let variable = |(cell, &(least, most)): (usize, &(f64, f64))| {
+        let all = self.all();
+        let variable = |(cell, is_empty): (usize, bool)| {
             let weight = f64::from(u8::from(is_counted(cell, count)));
-            problem.add_var(weight, (least / all, most / all))
+            (!is_empty).then(|| problem.add_var(weight, (0.0, f64::INFINITY)))
         };
-        let variables: Vec<Variable> = bounds.iter().enumerate().map(variable).collect();
+        let cells = self.empty_cells().into_iter().enumerate();
+        let variables: Vec<Option<Variable>> = cells.map(variable).collect();
+        let mut seen = HashSet::new();
         for (subset, support) in self.shown.iter().enumerate() {
             if let Some(support) = support {
                 let cells = (0..variables.len()).filter(|cell| cell & subset == subset);
-                let sum: Vec<(Variable, f64)> = cells.map(|it| (variables[it], 1.0)).collect();
-                problem.add_constraint(&sum[..], ComparisonOp::Eq, *support as f64 / all);
+                let sum: Vec<Variable> = cells.filter_map(|it| variables[it]).collect();
+                // Where cells are empty several supports may be the same sum, and equal, since the first table has it.
+                if seen.insert(sum.iter().map(Variable::idx).collect::<Vec<_>>()) {
+                    let sum: Vec<(Variable, f64)> = sum.into_iter().map(|it| (it, 1.0)).collect();
+                    problem.add_constraint(&sum[..], ComparisonOp::Eq, *support as f64 / all);
+                }
             }
         }
-        let solution = problem.solve().ok()?.into_solution().ok()?;
-        let values = variables.iter().map(|&it| solution.var_value_raw(it) * all);
-        Some(values.collect())
+        Some((variables, problem.solve().ok()?.into_solution().ok()?))
+    }
+
+    /// The number of transactions. The solver's tolerances are absolute; cells as fractions of all transactions fit them.
+    fn all(&self) -> f64 {
+        self.transactions.max(1) as f64
     }
 
     /// Whether a table has the shown supports and no negative cell.
@@ -411,6 +552,20 @@ impl<'a> Tables<'a> {
         let same = |(sum, shown): (&i64, &Option<i64>)| shown.is_none_or(|it| it == *sum);
         table.iter().all(|&it| it >= 0) && sums.iter().zip(&self.shown).all(same)
     }
+}
+
+/// The subsets of a set of bits.
+fn subsets_of(set: usize) -> impl Iterator<Item = usize> {
+    let next = move |&subset: &usize| (subset > 0).then(|| (subset - 1) & set);
+    std::iter::successors(Some(set), next)
+}
+
+/// The number of the count of all that have certain items, a bit for each.
+fn ternary(items: usize) -> usize {
+    let digits = (0..usize::BITS).take_while(|place| items >> place > 0);
+    digits
+        .map(|place| (items >> place & 1) * 3usize.pow(place))
+        .sum()
 }
 
 /// Whether the transactions of a cell belong to a count.
