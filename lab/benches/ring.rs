@@ -1,5 +1,5 @@
-//! The speed of the ring's kernels: `cargo bench --features fhe-math --bench ring`. One JSON object per line, the
-//! summary last; times are medians of interleaved repetitions, in microseconds.
+//! Speed of the ring's kernels: `cargo bench --features fhe-math --bench ring`. Products must agree with `fhe-math` first.
+//! One JSON object per line, the summary last; times are medians of interleaved repetitions, in microseconds.
 
 use oboro_ring::pack::{bits_packed_len, pack_bits, unpack_bits};
 use oboro_ring::{
@@ -42,10 +42,42 @@ impl<'a> Case<'a> {
     }
 }
 
+/// Compares products modulo X^N + 1 with those of `fhe-math`.
+///
+/// # Panics
+/// If one differs.
+fn check_products() {
+    for log_degree in [10, 12, 13, 15] {
+        for q in limb_primes(log_degree, 2).into_iter().chain([65537]) {
+            let degree = 1 << log_degree;
+            let modulus = Modulus::new(q).expect("limb primes are valid");
+            let ntt = Ntt::new(modulus, degree).expect("limb primes allow the transform");
+            let peer_modulus = fhe_math::zq::Modulus::new(q.into()).expect("a valid modulus");
+            let peer = fhe_math::ntt::NttOperator::new(&peer_modulus, degree).expect("a valid ring");
+            let residue = |i: usize, factor: u32| (i as u32).wrapping_mul(factor) % q;
+            let mut a: Vec<u32> = (0..degree).map(|i| residue(i, 0x9e37_79b9)).collect();
+            let mut b: Vec<u32> = (0..degree).map(|i| residue(i, 0x85eb_ca6b)).collect();
+            let widen = |values: &[u32]| -> Vec<u64> { values.iter().map(|&x| x.into()).collect() };
+            let (mut wide_a, mut wide_b) = (widen(&a), widen(&b));
+            ntt.forward(&mut a);
+            ntt.forward(&mut b);
+            let mut product = vec![0; degree];
+            vector::multiply(&modulus, &a, &b, &mut product);
+            ntt.inverse(&mut product);
+            peer.forward(&mut wide_a);
+            peer.forward(&mut wide_b);
+            peer_modulus.mul_vec(&mut wide_a, &wide_b);
+            peer.backward(&mut wide_a);
+            assert_eq!(widen(&product), wide_a, "N = {degree}, q = {q}");
+        }
+    }
+}
+
 /// Slots of a register tile's operands: eight operands fit into the L1 cache.
 const TILE: usize = 512;
 
 fn main() {
+    check_products();
     let log_degree = 12;
     let degree = 1usize << log_degree;
     let modulus = Modulus::new(limb_primes(log_degree, 1)[0]).expect("limb primes are valid");

@@ -270,26 +270,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn products_agree_with_fhe_math() {
-        for log_degree in [10, 12, 13, 15] {
-            for q in limb_primes(log_degree, 2).into_iter().chain([65537]) {
-                let n = 1 << log_degree;
-                let ours = Ntt::new(Modulus::new(q).unwrap(), n).unwrap();
-                let theirs_q = fhe_math::zq::Modulus::new(u64::from(q)).unwrap();
-                let theirs = fhe_math::ntt::NttOperator::new(&theirs_q, n).unwrap();
-                let (a, b) = (residues(q, n, 1), residues(q, n, 2));
-                let widen = |v: &[u32]| v.iter().map(|&x| u64::from(x)).collect::<Vec<_>>();
-                let (mut wide_a, mut wide_b) = (widen(&a), widen(&b));
-                theirs.forward(&mut wide_a);
-                theirs.forward(&mut wide_b);
-                theirs_q.mul_vec(&mut wide_a, &wide_b);
-                theirs.backward(&mut wide_a);
-                assert_eq!(widen(&product(&ours, &a, &b)), wide_a, "N = {n}, q = {q}");
-            }
-        }
-    }
-
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
