@@ -92,7 +92,7 @@ python-develop: .venv-python/installed | setup-python
 docs: build python-develop ## Make the documentation site in target/docs; its notebook runs meanwhile
 	OBORO_BIN="$(OBORO)" .venv-python/bin/sphinx-build -W --keep-going --quiet --builder html docs "$(DOCS)"
 
-lint: lint-rust lint-cross lint-python lint-shell lint-c ## Check format, lints, documentation and types
+lint: lint-rust lint-python lint-shell lint-c ## Check format, lints, documentation and types
 
 lint-rust: .venv/installed | setup-lint ## Check format, Clippy, documentation and dependencies of the crates
 	cargo fmt --all --check

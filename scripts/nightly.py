@@ -57,6 +57,7 @@ STEPS = [
     Step("s3", ["make", "test-s3"], 15, {"go": "golang-go"}),
     Step("ray", ["make", "test-ray"], 20),
     Step("previous", ["make", "test-previous"], 40),
+    Step("cross", ["make", "lint-cross", "CI=true"], 25),
     Step("fresh", ["make", "test-fresh"], 75),
     Step("package", ["make", "test-package"], 20),
     Step(
