@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from papers import environment, readme
+from papers import environment
 from papers.catalogue import ROOT, Catalogue, load
 from papers.page import page
 from papers.results import Results
@@ -90,9 +90,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="run each step N times")
     parser.add_argument("--page-only", action=flag, help="run nothing")
     parser.add_argument("--list", action=flag, help="show the steps, and run nothing")
-    parser.add_argument(
-        "--reference", action=flag, help="write to docs/papers, and the numbers of README.md"
-    )
+    parser.add_argument("--reference", action=flag, help="write to docs/papers")
     parser.add_argument(
         "--redraw", action=flag, help="write these anew from docs/papers/results.json"
     )
@@ -102,17 +100,12 @@ def options() -> argparse.Namespace:
 
 
 def save(place: Path, catalogue: Catalogue, results: Results) -> None:
-    """Page and results; those of the reference run also have their numbers in README.md."""
+    """Writes page and results."""
     place.mkdir(parents=True, exist_ok=True)
     results.write(place / RESULTS, catalogue)
     (place / PAGE).write_text(page(catalogue, results))
     for name in (RESULTS, PAGE):
         print(place / name)
-    if place == REFERENCE:
-        try:
-            readme.update(results)
-        except readme.Missing as missing:
-            sys.exit(f"error: {missing}")
 
 
 def settings() -> str:
