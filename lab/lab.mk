@@ -27,8 +27,8 @@ ALLOC_BUILD := $(abspath $(or $(CARGO_TARGET_DIR),target))/alloc
 bench-smoke: ## Run each bench that needs nothing built besides, in seconds, and check what it prints
 	$(PYTHON) scripts/benches.py smoke
 
-bench-full: ## Run every bench, those that take long with --quick, and check what it prints
-	$(PYTHON) scripts/benches.py full
+bench-full: ## Run every bench, those that take long with --quick, and check what it prints; BENCH=--reference for README
+	PYTHONPATH=lab $(PYTHON) scripts/benches.py full $(BENCH)
 
 bench-abuse: build ## What an owner notices while others abuse the server; BENCH=--quick for a minute
 	$(PYTHON) lab/bench/abuse.py --oboro "$(OBORO)" $(BENCH)
@@ -104,7 +104,7 @@ bench-table6: build-lab .venv-bench/installed ## Table 6 of the FCMalloc paper: 
 
 # Its steps are the benches above, each built by the make that runs it; only oboro-lab is needed before.
 papers: build-lab ## The five papers beside today's software, on one page; PAPERS=--quick for a quarter of an hour
-	PYTHONPATH=lab $(PYTHON) -m papers --lab "$(LAB)" --keep "$(abspath $(or $(CARGO_TARGET_DIR),target))/papers" $(PAPERS)
+	PYTHONPATH=lab:scripts $(PYTHON) -m papers --lab "$(LAB)" --keep "$(abspath $(or $(CARGO_TARGET_DIR),target))/papers" $(PAPERS)
 
 build-lab: build ## Build the laboratory, which measures the command beside it
 	cd lab && cargo build --profile $(BUILD_PROFILE) --locked

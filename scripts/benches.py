@@ -1,7 +1,8 @@
 """Runs the benches and checks what they print: `make bench-smoke` and `make bench-full`.
 
 A bench is a target of the Makefile that prints one JSON object a line, its summary last. Smoke
-runs take seconds each and show that the benches still work; their figures mean nothing.
+runs take seconds each and show that the benches still work; their figures mean nothing. With
+`--reference` the figures of whole benches go to docs/measured.json, from which README has them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
+
+import measured
+import nightly
 
 ROOT = Path(__file__).resolve().parents[1]
 SHAPE = "--items 8 --transactions 100000"
@@ -55,16 +60,16 @@ BENCHES = {
 }
 
 
-def run(target: str, options: str) -> str | None:
-    """What is wrong with a bench."""
+def run(target: str, options: str) -> tuple[str, str | None]:
+    """Returns what a bench printed, and what is wrong with it."""
     # A make that another has started, as in `make nightly`, says where it is, silent or not.
     command = ["make", "--silent", "--no-print-directory", target, f"BENCH={options}"]
     done = subprocess.run(
         command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     )
     if done.returncode != 0:
-        return f"ended with status {done.returncode}"
-    return problem(done.stdout, BENCHES[target].summary)
+        return done.stdout, f"ended with status {done.returncode}"
+    return done.stdout, problem(done.stdout, BENCHES[target].summary)
 
 
 def problem(printed: str, summary: str) -> str | None:
@@ -88,17 +93,29 @@ def main() -> int:
     """Runs all benches, each to its end."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("extent", choices=["smoke", "full"])
-    extent = parser.parse_args().extent
+    parser.add_argument("--reference", action="store_true", help="refresh docs/measured.json")
+    given = parser.parse_args()
+    extent = given.extent
+    if given.reference and extent != "full":
+        parser.error("--reference needs the benches in full: make bench-full")
+    figures = measured.read()
     failures = 0
     for target, bench in BENCHES.items():
         options = getattr(bench, extent)
         if options is None:
             continue
         begun = time.monotonic()
-        wrong = run(target, options)
+        printed, wrong = run(target, options)
         took = f"{time.monotonic() - begun:.0f} s"
         print(f"{target} BENCH='{options}': {wrong or 'ended well'} ({took})", flush=True)
         failures += wrong is not None
+        if given.reference and not wrong and not options:
+            lines = [json.loads(line) for line in printed.splitlines()]
+            today = datetime.now(timezone.utc).date().isoformat()
+            ran = {target.removeprefix("bench-"): lines}
+            measured.refresh(figures, ran, nightly.machine(), today)
+    if given.reference:
+        measured.write(figures)
     return 1 if failures else 0
 
 

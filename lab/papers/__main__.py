@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import measured
 from papers import environment
 from papers.catalogue import ROOT, Catalogue, load
 from papers.page import page
@@ -90,7 +91,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="run each step N times")
     parser.add_argument("--page-only", action=flag, help="run nothing")
     parser.add_argument("--list", action=flag, help="show the steps, and run nothing")
-    parser.add_argument("--reference", action=flag, help="write to docs/papers")
+    parser.add_argument(
+        "--reference", action=flag, help="write to docs/papers, and README's figures"
+    )
     parser.add_argument(
         "--redraw", action=flag, help="write these anew from docs/papers/results.json"
     )
@@ -100,12 +103,18 @@ def options() -> argparse.Namespace:
 
 
 def save(place: Path, catalogue: Catalogue, results: Results) -> None:
-    """Writes page and results."""
+    """Writes page and results; README's figures are those of a full reference run."""
     place.mkdir(parents=True, exist_ok=True)
     results.write(place / RESULTS, catalogue)
     (place / PAGE).write_text(page(catalogue, results))
     for name in (RESULTS, PAGE):
         print(place / name)
+    if place == REFERENCE and not results.quick:
+        figures = measured.read()
+        for name, outcome in results.steps.items():
+            machine = environment.short(results.environment)
+            measured.refresh(figures, {name: outcome.lines}, machine, outcome.date[:10])
+        measured.write(figures)
 
 
 def settings() -> str:

@@ -65,6 +65,12 @@ def identity(machine: Mapping[str, Any]) -> str:
     )
 
 
+def short(machine: Mapping[str, Any]) -> str:
+    """Returns the machine in a few words, as `make nightly` names it."""
+    gibibytes = round(machine["memory_bytes"] / GIB)
+    return f"{machine['processor']}, {machine['cores']} cores, {gibibytes} GiB"
+
+
 def kernel() -> str:
     """Its version; what a distribution adds to it names the place of its building."""
     return platform.release().partition("-")[0]
