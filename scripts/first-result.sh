@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
-# Runs the commands of README.md, "First result, by hand", with the `oboro` in PATH: `scripts/first-result.sh command`; or
-# the lines of "In Python" with the `python` in PATH: `scripts/first-result.sh python`. Works in the current folder.
+# Runs the commands of README.md, "First result", with the `oboro` in PATH: `scripts/first-result.sh command`; or the
+# lines of "In Python" with the `python` in PATH: `scripts/first-result.sh python`. Works in the current folder.
 set -euo pipefail
 readme=${BASH_SOURCE[0]%/*}/../README.md
 server=
 trap '[[ -z $server ]] || kill "$server"' EXIT
 
-# block HEADING LANGUAGE: the first such block below a heading of README.md.
-block() {
-    local line below=
+# blocks HEADING LANGUAGE: such blocks below a heading of README.md, up to the next heading.
+blocks() {
+    local line below='' inside=''
     while IFS= read -r line; do
         case $line in
-            "## $1") below=heading ;;
-            "\`\`\`$2") [[ $below != heading ]] || below=fence ;;
-            '```') [[ $below != fence ]] || return 0 ;;
-            *) [[ $below != fence ]] || printf '%s\n' "$line" ;;
+            "## $1") below=yes ;;
+            '## '*) below= ;;
+            "\`\`\`$2") inside=$below ;;
+            '```') inside= ;;
+            *) [[ -z $inside ]] || printf '%s\n' "$line" ;;
         esac
     done <"$readme"
 }
@@ -28,24 +29,18 @@ listening() {
     done
 }
 
-for ((i = 0; i < 1000; i++)); do
-    ((i % 3)) && echo bread,butter || echo jam,milk,tea
-done >baskets.csv
+commands=$(blocks "First result" sh)
 case ${1:-} in
     command)
-        commands=$(block "First result, by hand" sh)
-        said=
-        while IFS= read -r line; do
-            [[ $line != 'cargo install '* ]] || continue
-            line=${line%%#*}
-            [[ $line != 'oboro serve '*'&'* ]] || line="$line listening"
-            echo "+ $line" >&2
-            eval "$line" >said
-            said+=$(<said)
-        done <<<"$commands"
-        [[ $said == *bread* ]]
+        set -x
+        eval "$(sed '/^oboro serve .*&$/s/$/ listening/' <<<"$commands")" >said
+        { set +x; } 2>/dev/null
+        [[ $(<said) == *'{kidney disease} => {diabetes'* ]]
         ;;
-    python) python -c "$(block "In Python" python)"$'\nassert len(rules) > 0, itemsets' ;;
+    python)
+        eval "$(sed '/>stays.csv$/q' <<<"$commands")"
+        python -c "$(blocks "In Python" python)"$'\nassert len(rules) > 0, itemsets'
+        ;;
     *)
         echo "error: scripts/first-result.sh runs what README.md says for: command, python" >&2
         exit 2

@@ -15,8 +15,8 @@ git clone --quiet --no-local . "$work/oboro"
 mkdir "$work/home"
 export HOME=$work/home
 cd "$work/oboro"
-commands=$(sed -n '/^## Two commands/,/^## /s/^\(make [a-z]*\)  *#.*/\1/p' README.md)
-[[ $(wc -l <<<"$commands") == 2 ]] || { echo 'error: README.md has no two commands under "Two commands"' >&2; exit 1; }
+commands=$(sed -n '/^## Where to go next/,/^## /s/^\(make [a-z]*\)  *#.*/\1/p' README.md)
+[[ $(wc -l <<<"$commands") == 2 ]] || { echo 'error: README.md has no two commands under "Where to go next"' >&2; exit 1; }
 while read -r command; do
     echo "==> $command"
     $command </dev/null

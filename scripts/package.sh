@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the command and the Python package as README.md says, into a folder of their own that goes away at
-# the end, and runs the commands of "First result, by hand" and the lines of "In Python" there.
+# the end, and runs the commands of "First result" and the lines of "In Python" there.
 #
 # PYTHON  the Python that gets the package (default python3)
 set -euo pipefail

@@ -1,5 +1,5 @@
-"""What pages say is so: the commands of the tutorials are run and print what is shown, messages are
-those of the code, and the version is one."""
+"""What pages say is so: the commands of README and the tutorials are run and print what is shown,
+messages are those of the code, and the version is one."""
 
 from __future__ import annotations
 
@@ -64,20 +64,36 @@ def free_port() -> str:
         return str(bound.getsockname()[1])
 
 
-@pytest.mark.parametrize("name", ["tutorial-tls.md", "tutorial-owners.md"])
+# How long it took, at the end of a line.
+TIME = re.compile(r"in [\d.]+ m?s$")
+
+
+def first_result() -> str:
+    """The section of README."""
+    return (
+        (ROOT / "README.md").read_text().partition("\n## First result\n")[2].partition("\n## ")[0]
+    )
+
+
+@pytest.mark.parametrize("name", ["README.md", "tutorial-tls.md", "tutorial-owners.md"])
 def test_a_tutorial_does_what_it_says(name: str, tmp_path: Path) -> None:
-    if shutil.which("openssl") is None:
+    if name != "README.md" and shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "oboro").symlink_to(Path(oboro_command()).resolve())
-    found = steps((DOCS / name).read_text())
+    found = steps(first_result() if name == "README.md" else (DOCS / name).read_text())
     (tmp_path / "work").mkdir()
     port = free_port()
+    # README has the port that is the default.
+    ports = {
+        "OBORO_SERVE_LISTEN": f"127.0.0.1:{port}",
+        "OBORO_SERVER": f"http://127.0.0.1:{port}",
+    }
     environment = {name: value for name, value in os.environ.items() if "OBORO" not in name}
     ran = subprocess.run(
         ["bash", "-c", script(found).replace(PORT, port)],
         cwd=tmp_path / "work",
-        env=environment | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"},
+        env=environment | ports | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -87,7 +103,8 @@ def test_a_tutorial_does_what_it_says(name: str, tmp_path: Path) -> None:
     printed = ran.stdout.replace(port, PORT).split("--- step\n")[1:]
     for step, output in zip(found, printed, strict=True):
         for line in step.shown:
-            pattern = ".*".join(re.escape(part) for part in line.split("…"))
+            parts = TIME.sub("in …", line).split("…")
+            pattern = ".*".join(re.escape(part) for part in parts)
             assert re.search(f"^{pattern}$", output, re.MULTILINE), f"{line}\nis not in\n{output}"
 
 
