@@ -4,7 +4,7 @@
 //! sorts errors for callers that translate them.
 
 use crate::id::DatasetId;
-use crate::recovery::MAX_RECOVERY_BYTES;
+use crate::limits::MAX_RECOVERY_BYTES;
 use oboro_ring::{Column, Limb};
 use std::io;
 use std::path::PathBuf;
@@ -137,12 +137,6 @@ pub enum FormatError {
         path.display()
     )]
     Recovered { path: PathBuf, index: u32 },
-    #[error("{text:?} is not a {what}: that is {digits} hexadecimal digits.")]
-    NotHex {
-        text: String,
-        what: &'static str,
-        digits: usize,
-    },
     #[error("version {new} of dataset {dataset} cannot follow version {old}: {reason}. {remedy}")]
     NotAnExtension {
         dataset: DatasetId,
@@ -219,8 +213,7 @@ impl FormatError {
         match self {
             Self::Exists { .. } => ErrorKind::AlreadyExists,
             Self::Recovered { .. } => ErrorKind::NotFound,
-            Self::NotHex { .. }
-            | Self::LargeRecovery { .. }
+            Self::LargeRecovery { .. }
             | Self::NoPanel { .. }
             | Self::NoCells { .. }
             | Self::NoSegment { .. } => ErrorKind::InvalidArgument,

@@ -2,9 +2,18 @@
 //!
 //! Both are public. Ids are drawn by the owner, not here.
 
-use crate::error::FormatError;
 use std::fmt;
 use std::str::FromStr;
+use thiserror::Error;
+
+/// Text that does not spell a name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{text:?} is not a {what}: that is {digits} hexadecimal digits.")]
+pub struct ParseError {
+    text: String,
+    what: &'static str,
+    digits: usize,
+}
 
 macro_rules! hex_name {
     ($name:ident, $bytes:literal, $what:literal) => {
@@ -21,10 +30,10 @@ macro_rules! hex_name {
         }
 
         impl FromStr for $name {
-            type Err = FormatError;
+            type Err = ParseError;
 
-            fn from_str(text: &str) -> Result<Self, FormatError> {
-                decode(text).map(Self).ok_or_else(|| FormatError::NotHex {
+            fn from_str(text: &str) -> Result<Self, ParseError> {
+                decode(text).map(Self).ok_or_else(|| ParseError {
                     text: text.chars().take(80).collect(),
                     what: $what,
                     digits: 2 * $bytes,

@@ -14,6 +14,7 @@ pub mod codec;
 mod error;
 pub mod files;
 mod id;
+mod limits;
 mod listing;
 mod manifest;
 mod names;
@@ -27,17 +28,20 @@ pub mod wording;
 pub use bundle::{Bundle, BundleWriter, MAX_SEALED_BYTES};
 pub use class::ErrorClass;
 pub use error::{Corruption, ErrorKind, FormatError};
-pub use id::{DatasetId, Digest};
+pub use id::{DatasetId, Digest, ParseError};
+pub use limits::{
+    BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES, MAX_COLUMNS, MAX_RECOVERY_BYTES, MAX_ROW_ID_BYTES,
+};
 pub use listing::{Damage, DatasetInfo, Scrubbed};
-pub use manifest::{MAX_COLUMNS, MAX_MANIFEST_BYTES, MAX_SEGMENTS, Manifest, SegmentEntry};
+pub use manifest::{MAX_MANIFEST_BYTES, MAX_SEGMENTS, Manifest, SegmentEntry};
 pub use names::{MAX_CALLER_CHARS, MAX_NAME_CHARS, is_caller, is_name};
 pub use recovery::{
-    MAX_RECOVERY_BYTES, RecoveryContent, RecoveryHead, check_recovery, check_recovery_length,
-    decode_recovery, encode_recovery,
+    RecoveryContent, RecoveryHead, check_recovery, check_recovery_length, decode_recovery,
+    encode_recovery,
 };
 pub use roles::{Role, RoleError, Roles};
 pub use segment::{
-    BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES, MAX_ROW_ID_BYTES, PanelReader, PartExtent, ReadError,
-    Segment, SegmentDescription, SegmentFile, SegmentHeader, SegmentWriter, forget_cached,
-    full_panel_bytes, leave_descriptors, sealed_columns, segment_bytes, unpack_into,
+    PanelReader, PartExtent, ReadError, Segment, SegmentDescription, SegmentFile, SegmentHeader,
+    SegmentWriter, forget_cached, full_panel_bytes, leave_descriptors, sealed_columns,
+    segment_bytes, unpack_into,
 };

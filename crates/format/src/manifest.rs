@@ -7,7 +7,8 @@
 use crate::codec::{Reader, Writer, unseal};
 use crate::error::{Corruption, FormatError};
 use crate::id::{DatasetId, Digest};
-use crate::segment::{BLOCKS_PER_SEGMENT, MAX_ROW_ID_BYTES, sealed_columns, segment_bytes};
+use crate::limits::{BLOCKS_PER_SEGMENT, MAX_COLUMNS, MAX_ROW_ID_BYTES};
+use crate::segment::{Layout, sealed_columns, segment_bytes};
 use oboro_ring::{Blocks, Parameters};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,8 +25,6 @@ const ENTRY: usize = 84;
 const NUMBER: usize = 4;
 const DIGEST: usize = 32;
 
-/// The most columns of a dataset.
-pub const MAX_COLUMNS: u32 = 1 << 24;
 /// The most segments of a dataset.
 pub const MAX_SEGMENTS: usize = 1 << 20;
 /// The most earlier versions that a manifest names.
@@ -125,6 +124,19 @@ impl Manifest {
             out.put(&root.0);
         }
         out.seal()
+    }
+
+    /// Returns the layout of the file of the `index`-th segment.
+    pub(crate) fn layout(&self, index: u32) -> Layout {
+        let parameters = &self.parameters;
+        let layout = Layout::new(
+            parameters.log_degree(),
+            parameters.limb_count() as u32,
+            self.columns,
+            self.row_id_bytes,
+            self.segments[index as usize].blocks,
+        );
+        layout.expect("a manifest names segments that there can be")
     }
 
     /// The version of its encoding: the first that can say it.

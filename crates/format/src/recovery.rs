@@ -7,6 +7,7 @@
 use crate::codec::{Reader, Writer, unseal};
 use crate::error::{Corruption, FormatError};
 use crate::id::{DatasetId, Digest};
+use crate::limits::MAX_RECOVERY_BYTES;
 use crate::manifest::Manifest;
 use std::io::{self, Read};
 
@@ -17,9 +18,6 @@ const HEAD: usize = 8 + 4 + 16 + 8 + 32;
 const DIGEST: usize = 32;
 /// Lengths are multiples of this, so that they say little about the content.
 const UNIT: usize = 4096;
-
-/// The most bytes of a recovery copy.
-pub const MAX_RECOVERY_BYTES: u64 = 64 << 20;
 
 /// The version of a dataset that a copy is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

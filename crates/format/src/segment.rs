@@ -7,41 +7,31 @@
 
 use crate::error::FormatError;
 use crate::id::{DatasetId, Digest};
-use layout::Layout;
 use oboro_ring::{Blocks, Column, Limb, Parameters, Seed};
 
 mod file;
 mod header;
 mod layout;
 mod open_files;
+mod read_error;
 mod reader;
 #[cfg(test)]
 mod tests;
 mod writer;
 
-pub use file::{PartExtent, ReadError, SegmentFile, forget_cached};
+pub use file::{PartExtent, SegmentFile, forget_cached};
 pub use header::{SegmentHeader, unpack_into};
-pub use layout::{full_panel_bytes, segment_bytes};
+pub(crate) use layout::Layout;
+pub use layout::{full_panel_bytes, sealed_columns, segment_bytes};
 pub use open_files::leave_descriptors;
+pub use read_error::ReadError;
 pub use reader::{PanelReader, Segment};
 pub use writer::SegmentWriter;
-
-/// The most blocks a segment holds.
-pub const BLOCKS_PER_SEGMENT: u32 = 64;
-/// What sealing adds to the cells of a column: a nonce of 24 bytes before, a tag of 16 after.
-pub const CELL_SEAL_BYTES: usize = 24 + 16;
-/// The most bytes of a row id.
-pub const MAX_ROW_ID_BYTES: u32 = 255;
 
 const MAGIC: &str = "OBOROSEG";
 const VERSION: u32 = 3;
 /// Bits of a cell: whether a transaction has an item.
 const CELL_BITS: u32 = 1;
-
-/// The columns that have sealed cells: those of items, then one for each bit of a row id.
-pub fn sealed_columns(columns: u32, row_id_bytes: u32) -> u32 {
-    columns + 8 * row_id_bytes
-}
 
 /// What a segment holds, without the residues.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! The header of a segment: its description, and the digest of each part.
 
-use super::file::{PartExtent, ReadError, SegmentFile};
+use super::file::{PartExtent, SegmentFile};
 use super::layout::{FIXED_HEADER, Layout};
+use super::read_error::ReadError;
 use super::{CELL_BITS, MAGIC, SegmentDescription, VERSION};
 use crate::codec::{Reader, Writer, unseal};
 use crate::error::{Corruption, FormatError};
@@ -225,7 +226,7 @@ pub struct SegmentHeader {
 impl SegmentHeader {
     /// The length of the header of the segment that `manifest` names as its `index`-th.
     pub fn bytes_of(manifest: &Manifest, index: u32) -> u64 {
-        Layout::of(manifest, index).header
+        manifest.layout(index).header
     }
 
     /// Checks that these are the bytes of the header of the segment that `manifest` names as its

@@ -1,7 +1,6 @@
 //! Where the header and the parts of a segment lie in its file.
 
-use super::{BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES, MAX_ROW_ID_BYTES};
-use crate::manifest::{MAX_COLUMNS, Manifest};
+use crate::limits::{BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES, MAX_COLUMNS, MAX_ROW_ID_BYTES};
 use oboro_ring::{MAX_LOG_DEGREE, MIN_LOG_DEGREE, Parameters, pack};
 
 /// Headers and parts start at multiples of this.
@@ -64,19 +63,6 @@ impl Layout {
         })
     }
 
-    /// That of the `index`-th segment of a manifest.
-    pub(crate) fn of(manifest: &Manifest, index: u32) -> Self {
-        let parameters = &manifest.parameters;
-        let layout = Self::new(
-            parameters.log_degree(),
-            parameters.limb_count() as u32,
-            manifest.columns,
-            manifest.row_id_bytes,
-            manifest.segments[index as usize].blocks,
-        );
-        layout.expect("a manifest names segments that there can be")
-    }
-
     pub(crate) fn parts(&self) -> usize {
         (self.panels + self.sealed) as usize
     }
@@ -131,4 +117,9 @@ pub fn segment_bytes(
 pub fn full_panel_bytes(parameters: &Parameters) -> usize {
     let packed = pack::packed_len((BLOCKS_PER_SEGMENT as usize) << parameters.log_degree());
     packed.next_multiple_of(ALIGNMENT as usize)
+}
+
+/// The columns that have sealed cells: those of items, then one for each bit of a row id.
+pub fn sealed_columns(columns: u32, row_id_bytes: u32) -> u32 {
+    columns + 8 * row_id_bytes
 }

@@ -3,7 +3,7 @@
 //! Whoever reads takes a file for the time of the read. One that was closed for others, the least recently used first,
 //! is opened again by the next who reads. So however many segments are in use, descriptors are left for connections.
 
-use super::file::ReadError;
+use super::read_error::ReadError;
 use oboro_system::{descriptor_limit, is_out_of_descriptors};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};

@@ -1,8 +1,9 @@
 //! Segments that are read from a local file, each part checked against its digest.
 
 use super::SegmentDescription;
-use super::file::{ReadError, SegmentFile};
+use super::file::SegmentFile;
 use super::header::{CHUNK_BYTES, SegmentHeader, is_zero, unpack_into};
+use super::read_error::ReadError;
 use crate::error::{Corruption, FormatError};
 use crate::files::io_error;
 use crate::id::Digest;

@@ -4,7 +4,7 @@ use super::open_files::OpenFiles;
 use super::*;
 use crate::error::ErrorKind;
 use crate::files::{Durability, partial_path};
-use crate::manifest::MAX_COLUMNS;
+use crate::limits::{MAX_COLUMNS, MAX_ROW_ID_BYTES};
 use crate::testing::{
     assert_golden, cells, description, files, golden_path, manifest, one_limb, residues, two_limbs,
     write_segment,
