@@ -6,7 +6,7 @@
 //! `token(m, 2) = Σ_w Σ_{i<j≤m} x_i x_j c_i(w) c_j(w)` over all points `w` of a range, for every prefix of its columns,
 //! and `gram_row(i) = Σ_w c_i(w)·Σ_{j≠i} x_j c_j(w)`. Later the server answers with the sums
 //! `M_ij = Σ_w c_i(w) c_j(w)`, and these, weighted with the points, must equal the token. Those of longer itemsets are
-//! in [`crate::prefixes`], those of many columns in [`crate::wide`].
+//! in [`crate::prefix_tokens`], those of many columns in [`crate::wide`].
 
 use crate::key::DatasetKey;
 use oboro_ring::mask::{self, WeightSeed};

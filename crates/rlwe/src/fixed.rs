@@ -5,8 +5,8 @@
 //! it has the ciphertext in memory, the owner computes `M_{i,1} = Σ_b a_b c_{b,i}` and `M_{∅,2} = Σ_b a_b²`, and from
 //! them with its secrets one number for each pair: the sum over all evaluation points of the last three terms.
 
+use crate::block::BlockResidues;
 use crate::key::DatasetKey;
-use crate::range::BlockResidues;
 use oboro_ring::vector::{self, LAZY_SUMS, PREFIXES, Sum};
 use oboro_ring::{Column, Limb, Modulus, Parameters};
 use std::fmt;

@@ -5,7 +5,6 @@
 //! generation of the stratum's secrets and the column.
 
 use crate::prf::{Output, prf};
-use crate::seal::SealError;
 use oboro_ring::{Column, Limb, Parameters, Ring};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -213,26 +212,6 @@ impl DatasetKey {
             == (other.dataset, other.generation, other.secrets)
             && self.ring.parameters() == other.ring.parameters()
             && self.check == other.check
-    }
-
-    /// Seals a record of this dataset: encrypts and authenticates it, bound to dataset and purpose.
-    ///
-    /// # Errors
-    /// No randomness.
-    pub fn seal(&self, what: &str, plaintext: &[u8]) -> Result<Vec<u8>, SealError> {
-        self.seal_bytes(&self.context(what), plaintext)
-    }
-
-    /// Opens a record that [`DatasetKey::seal`] sealed for the same dataset and purpose.
-    ///
-    /// # Errors
-    /// Altered, or sealed by another key, for another dataset or purpose.
-    pub fn open(&self, what: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
-        self.open_bytes(&self.context(what), sealed)
-    }
-
-    fn context(&self, what: &str) -> Vec<u8> {
-        [what.as_bytes(), &self.dataset].concat()
     }
 
     /// `PRF(dataset key, label, fields…)`.

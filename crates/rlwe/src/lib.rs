@@ -8,6 +8,7 @@
 //! No value of this crate that holds a secret implements a revealing `Debug`, and every buffer
 //! that held one is wiped when dropped.
 
+mod block;
 mod cells;
 mod combine;
 mod decoder;
@@ -21,6 +22,7 @@ mod order;
 mod pairs;
 mod passphrase;
 mod planner;
+mod prefix_tokens;
 mod prefixes;
 mod prf;
 mod private_file;
@@ -32,6 +34,7 @@ mod secrets;
 mod totals;
 mod wide;
 
+pub use block::BlockResidues;
 pub use cells::{CELL_SEAL_BYTES, CellsOf};
 pub use combine::{Answer, CombineError, Combiner, Partial, Phases};
 pub use encrypt::{Block, EncryptError, Encryptor};
@@ -45,13 +48,13 @@ pub use passphrase::{
     seal_under_passphrase,
 };
 pub use planner::{Alternative, PlanError, Verdict, alternatives, plan};
+pub use prefix_tokens::{LONGEST_VERIFIED, VerifiedLimbs};
 pub use prefixes::{
-    LONGEST_VERIFIED, NotVerified, PrefixError, PrefixQuery, PrefixReader, VerifiedLimbs,
-    VerifiedMoments, prefix_bytes,
+    NotVerified, PrefixError, PrefixQuery, PrefixReader, VerifiedMoments, prefix_bytes,
 };
 pub use private_file::{PrivateFileError, open_private};
 pub use query::{QueryCiphertexts, QueryKey};
-pub use range::{BlockResidues, RangeLimb, RangeSums};
+pub use range::{RangeLimb, RangeSums};
 pub use range_file::RangeError;
 pub use seal::SealError;
 pub use totals::{Bounds, Extent, Products, ShuffledRows, Strata, Stratum};

@@ -3,7 +3,6 @@
 //! Norms are not assumed: every block-column is measured when it is encrypted and refused above the limits below, so
 //! bounds hold for any data, except with a probability over the owner's errors alone.
 
-use crate::totals::FAILURE_BITS;
 use oboro_ring::Parameters;
 use oboro_ring::sample::ERROR_VARIANCE;
 use rustfft::{Fft, FftPlanner, num_complex::Complex};
@@ -21,6 +20,10 @@ pub const PEAK_LIMIT: f64 = 24.0;
 /// The largest allowed `κ_m = ‖m̂‖_∞ / (t·√N)`; 0.7 to 1.1 is typical. Used in the bound, and so measured, if a ring
 /// has limbs for itemsets of four.
 pub const PLAINTEXT_PEAK_LIMIT: f64 = 4.0;
+
+/// `−log2` of the probability that an honest answer is lifted wrongly, and of the probability that its phase exceeds
+/// its bound, each over all supports together.
+pub(crate) const FAILURE_BITS: f64 = 64.0;
 
 /// Allows for rounding in floating-point measurements and logarithms.
 const MARGIN: f64 = 1e-6;

@@ -6,7 +6,7 @@ use crate::fingerprint::{Elements, Points};
 use crate::fixed::{FixedParts, MaskMoments};
 use crate::key::DatasetKey;
 use crate::order::ColumnOrder;
-use crate::prefixes::VerifiedLimbs;
+use crate::prefix_tokens::VerifiedLimbs;
 use crate::range::{KeptPairs, RangeLimb, fit};
 use crate::totals::Strata;
 use oboro_ring::{Blocks, Limb, Parameters, threads};

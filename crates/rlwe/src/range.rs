@@ -1,23 +1,15 @@
 //! Ranges of blocks: the sums that the owner computes over their ciphertext when encrypting, and the data that it keeps
 //! of them, tokens and fixed parts (docs/cryptography.md, "Verified sums").
 
+use crate::block::BlockResidues;
 use crate::fingerprint::{Elements, PairTokens, Points};
 use crate::fixed::{FixedParts, MaskMoments};
 use crate::key::DatasetKey;
 use crate::order::ColumnOrder;
-use crate::prefixes::{PrefixTokens, VerifiedLimbs};
+use crate::prefix_tokens::{PrefixTokens, VerifiedLimbs};
 use crate::totals::Strata;
 use crate::wide::{Pass, Wide, WideSums};
 use oboro_ring::{Blocks, Limb, QuadraticField};
-
-/// A block modulo one limb: `N` residues each, in evaluation form.
-#[derive(Clone, Copy)]
-pub struct BlockResidues<'a> {
-    /// The mask.
-    pub mask: &'a [u32],
-    /// The ciphertext of the columns that have fixed parts for all their pairs, in the owner's order.
-    pub columns: &'a [&'a [u32]],
-}
 
 /// The sums over blocks of a range, modulo one limb, computed when the owner has their ciphertext in memory.
 pub struct RangeSums {
@@ -201,6 +193,18 @@ impl RangeLimb {
         }
         self.prefixes.merge(&self.field, &other.prefixes);
         self.blocks += other.blocks;
+    }
+}
+
+impl VerifiedLimbs {
+    /// Those of a range with these parts.
+    pub(crate) fn of_parts(limbs: &[RangeLimb]) -> Self {
+        let longer = |length| {
+            let has = |it: &&RangeLimb| it.prefixes.has(length);
+            limbs.iter().filter(has).count()
+        };
+        let pairs = limbs.iter().filter(|it| it.pairs.is_some()).count();
+        Self([pairs, longer(3), longer(4)])
     }
 }
 

@@ -4,7 +4,7 @@ use crate::fingerprint::PairTokens;
 use crate::fixed::FixedParts;
 use crate::key::DatasetKey;
 use crate::order::ColumnOrder;
-use crate::prefixes::{LONGEST_VERIFIED, PrefixTokens, VerifiedLimbs};
+use crate::prefix_tokens::{LONGEST_VERIFIED, PrefixTokens, VerifiedLimbs};
 use crate::range::{KeptPairs, RangeLimb};
 use crate::seal::SealError;
 use crate::wide::Wide;
@@ -235,8 +235,9 @@ fn words(bytes: &[u8]) -> Option<Zeroizing<Vec<u32>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::BlockResidues;
     use crate::key::tests::key;
-    use crate::range::{BlockResidues, RangeSums};
+    use crate::range::RangeSums;
     use oboro_ring::Parameters;
 
     /// Pairs modulo two limbs, triples modulo three, quadruples modulo all four.

@@ -25,6 +25,26 @@ pub enum SealError {
 }
 
 impl DatasetKey {
+    /// Seals a record of this dataset: encrypts and authenticates it, bound to dataset and purpose.
+    ///
+    /// # Errors
+    /// No randomness.
+    pub fn seal(&self, what: &str, plaintext: &[u8]) -> Result<Vec<u8>, SealError> {
+        self.seal_bytes(&self.context(what), plaintext)
+    }
+
+    /// Opens a record that [`DatasetKey::seal`] sealed for the same dataset and purpose.
+    ///
+    /// # Errors
+    /// Altered, or sealed by another key, for another dataset or purpose.
+    pub fn open(&self, what: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
+        self.open_bytes(&self.context(what), sealed)
+    }
+
+    fn context(&self, what: &str) -> Vec<u8> {
+        [what.as_bytes(), &self.dataset()].concat()
+    }
+
     /// Encrypts and authenticates `plaintext`, binding it to `context`. The nonce is hedged:
     /// `PRF(dataset key, "seal nonce", randomness, context, PRF(dataset key, "seal content", plaintext))`, so a
     /// generator that repeats its output repeats a nonce only for the same bytes.

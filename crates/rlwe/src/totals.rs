@@ -6,12 +6,8 @@
 //! may depend on their slots.
 
 use crate::key::SecretGeneration;
-use crate::noise::{limbs_for, log2_phase_bound};
+use crate::noise::{FAILURE_BITS, limbs_for, log2_phase_bound};
 use oboro_ring::{Blocks, Parameters};
-
-/// `−log2` of the probability that an honest answer is lifted wrongly, and of the probability that its phase exceeds
-/// its bound, each over all supports together.
-pub(crate) const FAILURE_BITS: f64 = 64.0;
 
 /// The cost of conditioning on accepted draws, in bits (docs/cryptography.md, "Totals").
 const ACCEPTANCE_BITS: f64 = 0.01;

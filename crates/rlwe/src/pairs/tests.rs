@@ -1,11 +1,12 @@
 //! Pairs from encryption to supports: structured columns, appended blocks, and every kind of lie.
 
 use super::*;
+use crate::block::BlockResidues;
 use crate::encrypt::{Block, Encryptor};
 use crate::key::tests::key;
 use crate::key::{DatasetKey, SecretGeneration};
-use crate::prefixes::VerifiedLimbs;
-use crate::range::{BlockResidues, RangeSums};
+use crate::prefix_tokens::VerifiedLimbs;
+use crate::range::RangeSums;
 use crate::totals::Bounds;
 use oboro_ring::{Column, mask, vector};
 use proptest::prelude::*;

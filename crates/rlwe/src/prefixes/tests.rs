@@ -1,11 +1,12 @@
 //! Triples and quadruples from encryption to supports, and every kind of lie.
 
 use super::*;
+use crate::block::BlockResidues;
 use crate::combine::tests::{Server, dataset, plain_support, pseudo_random_columns};
 use crate::key::SecretGeneration;
 use crate::key::tests::key;
 use crate::range::RangeSums;
-use crate::totals::Strata;
+use crate::totals::{Bounds, Strata};
 use oboro_ring::Blocks;
 use oboro_ring::moment::MomentIndex;
 use proptest::prelude::*;
