@@ -28,14 +28,16 @@ use parquet::basic::Encoding;
 use parquet::file::reader::ChunkReader;
 use serde_json::Value;
 
+use self::ipc::CONTRADICTION;
 use super::compression::Compression;
 use super::csv;
 use super::detect::settle_table;
 use super::error::ReadError;
-use super::finished;
+use super::how_read::{HowRead, finished};
 use super::lines::MAX_LINE_BYTES;
-use super::options::{Container, Format, HowRead, ReadOptions};
+use super::options::ReadOptions;
 use super::record::{Cells, MAX_CELLS, Records, Rows};
+use super::values::{Container, Format};
 use crate::transactions::Transactions;
 
 /// The cells of a table that are looked at before it is read.
@@ -47,9 +49,6 @@ const SAMPLE_BYTES: usize = 64 << 20;
 
 /// The rows of a batch where each may repeat a long text.
 const REPEATING_ROWS: usize = 16;
-
-/// What is said of a table that cannot be.
-const CONTRADICTION: &str = "it contradicts itself";
 
 /// What a file begins with.
 #[derive(Clone, Copy, PartialEq)]
@@ -240,7 +239,7 @@ fn guarded<T>(
     };
     Err(ReadError::Table {
         file: file.to_owned(),
-        container,
+        container: container.to_string(),
         reason: reason.trim_end_matches('.').replace('\n', " "),
     })
 }
@@ -473,7 +472,11 @@ impl<'a> Table<'a> {
         })?;
         if is_too_long(cells) {
             let file = self.file.clone();
-            return Err(ReadError::RowTooLong { file });
+            return Err(ReadError::RowTooLong {
+                file,
+                text_limit: MAX_LINE_BYTES,
+                cell_limit: MAX_CELLS,
+            });
         }
         Ok(())
     }

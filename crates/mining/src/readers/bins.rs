@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::csv::{Header, Reader};
-use super::error::{Excerpt, Position, ReadError, Remedy};
-use super::names::is_missing;
-use super::options::{Missing, UnknownOption};
+use super::error::{Excerpt, ReadError, Remedy};
+use super::header::Header;
+use super::names::{Doubt, is_missing};
+use super::values::{Missing, UnknownOption};
 use oboro_format::wording::{BIN, DROP_COLUMNS, MISSING};
 
 /// A column of numbers, and the bounds of its ranges as they were written.
@@ -105,18 +105,17 @@ impl Binned {
         bins.iter().map(one).collect()
     }
 
-    /// The item of the current row, by its place among the items; `None` if the cell has no value.
+    /// The item of a cell of the column, by its place among the items; `None` if the cell has no value.
     pub(super) fn item(
         &self,
-        reader: &Reader<'_, '_, '_>,
-        line: Position,
-    ) -> Result<Option<usize>, ReadError> {
-        let cell = reader.records.cells.cell(self.place);
+        cell: &str,
+        without_value: Option<Missing>,
+    ) -> Result<Option<usize>, Doubt> {
         if let Some(value) = number(cell) {
             return Ok(Some(self.bounds.partition_point(|&bound| bound <= value)));
         }
         let (missing, column) = (is_missing(cell), Excerpt::new(&self.column));
-        if missing && reader.options.missing == Some(Missing::Absent) {
+        if missing && without_value == Some(Missing::Absent) {
             return Ok(None);
         }
         let (what, remedy) = if missing {
@@ -134,7 +133,7 @@ impl Binned {
             );
             (what, remedy)
         };
-        Err(reader.doubt(Some(line), what, [remedy]))
+        Err(Doubt::new(what, [remedy]))
     }
 }
 

@@ -117,10 +117,13 @@ pub(super) fn read_error(error: io::Error, file: &str, compression: Compression)
         return ReadError::Io { file, error };
     }
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => ReadError::Truncated { file, compression },
+        io::ErrorKind::UnexpectedEof => ReadError::Truncated {
+            file,
+            compression: compression.to_string(),
+        },
         _ => ReadError::Corrupt {
             file,
-            compression,
+            compression: compression.to_string(),
             reason: error.to_string(),
         },
     }

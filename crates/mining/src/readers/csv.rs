@@ -12,13 +12,16 @@ use super::column_names::is_amount_name;
 use super::detect::Settled;
 use super::error::{Excerpt, Position, ReadError, Remedy};
 use super::footer::{Footer, above, are_sums};
-use super::names::{NameDoubt, NameRules, is_missing, normal, plain_spaces, renamed};
-use super::options::{Format, ItemSeparator, Missing, ReadOptions, Separator, Spaces};
-use super::record::{Cells, Records};
+use super::header::{Header, header_remedies};
+use super::names::{Doubt, NameRules, is_missing, normal, plain_spaces, renamed};
+use super::one_hot::{count, one_hot};
+use super::options::ReadOptions;
+use super::record::Records;
+use super::values::{Format, ItemSeparator, Missing, Separator, Spaces};
 use crate::transactions::{Transactions, TransactionsBuilder, TransactionsError};
 use oboro_format::wording::{
-    DROP_COLUMNS, FORMAT, HEADER, ITEM_COLUMN, ITEM_SEPARATOR, MISSING, ROW_IDS, SEPARATOR, SPACES,
-    Setting, TRANSACTION_COLUMN,
+    DROP_COLUMNS, FORMAT, ITEM_COLUMN, ITEM_SEPARATOR, MISSING, ROW_IDS, SEPARATOR, SPACES,
+    TRANSACTION_COLUMN,
 };
 
 /// The result of reading.
@@ -47,11 +50,11 @@ pub(super) fn read(records: Records<'_, '_>, settled: &Settled) -> Result<Table,
     }
 }
 
-pub(super) struct Reader<'s, 'l, 'a> {
+struct Reader<'s, 'l, 'a> {
     file: String,
-    pub(super) records: Records<'l, 'a>,
+    records: Records<'l, 'a>,
     settled: &'s Settled,
-    pub(super) options: &'s ReadOptions,
+    options: &'s ReadOptions,
     rules: NameRules,
     /// The row read last.
     last: Option<Position>,
@@ -169,7 +172,7 @@ impl Reader<'_, '_, '_> {
                     .map_err(|error| self.list_error(line, &error))?;
             }
             for bin in &bins {
-                if let Some(range) = bin.item(&self, line)? {
+                if let Some(range) = self.range(bin, line)? {
                     let item = builder.item(&bin.items[range]);
                     let item = item.map_err(self.items_error(line))?;
                     entries
@@ -333,7 +336,7 @@ impl Reader<'_, '_, '_> {
             }
             let mut first = items.len();
             for bin in &bins {
-                let range = bin.item(&self, line)?;
+                let range = self.range(bin, line)?;
                 basket.extend(range.map(|range| (first + range) as u32));
                 first += bin.items.len();
             }
@@ -446,26 +449,28 @@ impl Reader<'_, '_, '_> {
                 spaces_remedies("if there is none", "if it is one"),
             ));
         }
-        if !self.name_checked(self.rules.check_item(name), line)? {
+        if !self.checked(self.rules.check_item(name), line)? {
             return Ok(None);
         }
         let number = builder.item(name).map_err(self.items_error(line))?;
         Ok(Some(number))
     }
 
-    /// The result of checking a name at `line`.
-    fn name_checked<T>(
-        &self,
-        checked: Result<T, NameDoubt>,
-        line: Position,
-    ) -> Result<T, ReadError> {
-        checked.map_err(|NameDoubt { what, remedies }| self.doubt(Some(line), what, remedies))
+    /// The result of checking a cell at `line`.
+    fn checked<T>(&self, checked: Result<T, Doubt>, line: Position) -> Result<T, ReadError> {
+        checked.map_err(|Doubt { what, remedies }| self.doubt(Some(line), what, remedies))
+    }
+
+    /// The item of a column's number in the current row, by its place among the items of the column.
+    fn range(&self, bin: &Binned, line: Position) -> Result<Option<usize>, ReadError> {
+        let item = bin.item(self.records.cells.cell(bin.place), self.options.missing);
+        self.checked(item, line)
     }
 
     /// Checks a transaction's identifier, of one or several columns.
     fn check_id(&self, id: &str, line: Position) -> Result<(), ReadError> {
         id.split('\0')
-            .try_for_each(|part| self.name_checked(self.rules.check_id(part), line))
+            .try_for_each(|part| self.checked(self.rules.check_id(part), line))
     }
 
     /// Checks the name of a column that is an item.
@@ -481,7 +486,7 @@ impl Reader<'_, '_, '_> {
             }
             doubt
         });
-        self.name_checked(checked, line).map(drop)
+        self.checked(checked, line).map(drop)
     }
 
     /// Refuses a last row that seems to be totals or a note; `has_sums` if its numbers are the sums of those above.
@@ -809,7 +814,7 @@ impl Reader<'_, '_, '_> {
         self.items_error(line)(TransactionsError::of_file(error))
     }
 
-    pub(super) fn doubt(
+    fn doubt(
         &self,
         line: Option<Position>,
         what: String,
@@ -947,121 +952,6 @@ fn entry(transaction: u32, item: u32) -> u64 {
     u64::from(transaction) << 32 | u64::from(item)
 }
 
-/// The names of columns.
-pub(super) struct Header {
-    line: Position,
-    /// As written in the file.
-    raw: Vec<String>,
-    /// As used: trimmed, and numbered as in pandas if empty.
-    pub(super) names: Vec<String>,
-}
-
-impl Header {
-    /// The names in a first record, or numbers from 1 if it is no header.
-    pub(super) fn new(cells: &Cells, is_header: bool, line: Position) -> Self {
-        let places = 0..cells.len();
-        let raw: Vec<String> = if is_header {
-            places.map(|place| cells.raw(place).to_owned()).collect()
-        } else {
-            places.map(|place| (place + 1).to_string()).collect()
-        };
-        let name = |(place, raw): (usize, &String)| match raw.trim() {
-            "" => format!("Unnamed: {place}"),
-            name => name.to_owned(),
-        };
-        let names = raw.iter().enumerate().map(name).collect();
-        Self { line, raw, names }
-    }
-
-    pub(super) fn find(
-        &self,
-        file: &str,
-        setting: Setting,
-        wanted: &str,
-    ) -> Result<usize, ReadError> {
-        let mut found = (0..self.names.len()).filter(|&it| self.names[it] == wanted.trim());
-        let (first, second) = (found.next(), found.next());
-        match (first, second) {
-            (Some(place), None) => Ok(place),
-            _ => Err(ReadError::NoColumn {
-                file: file.to_owned(),
-                line: self.line,
-                column: Excerpt::new(wanted),
-                setting,
-                several: first.is_some(),
-                header: Excerpt::new(self.names.join(", ")),
-            }),
-        }
-    }
-
-    fn all(
-        &self,
-        file: &str,
-        setting: Setting,
-        wanted: &[String],
-    ) -> Result<BTreeSet<usize>, ReadError> {
-        wanted
-            .iter()
-            .map(|name| self.find(file, setting, name))
-            .collect()
-    }
-
-    /// The number of columns used, and the names of the others.
-    fn used(&self, is_used: impl Fn(usize) -> bool) -> (usize, Vec<String>) {
-        let (used, others): (Vec<usize>, Vec<usize>) =
-            (0..self.names.len()).partition(|&it| is_used(it));
-        (
-            used.len(),
-            others
-                .into_iter()
-                .map(|it| self.names[it].clone())
-                .collect(),
-        )
-    }
-}
-
-/// How cells of a one-hot table are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Writing {
-    /// 1 and 0, true and false.
-    Plain,
-    YesNo,
-    /// One letter.
-    TrueFalse,
-    YN,
-}
-
-/// Whether a one-hot cell is set, or `None` if it is no such cell.
-pub(super) fn one_hot(cell: &str) -> Option<(bool, Writing)> {
-    match count(cell) {
-        Some(count @ (0 | 1)) => return Some((count == 1, Writing::Plain)),
-        Some(_) => return None,
-        None => {}
-    }
-    let words = [
-        ("true", "false", Writing::Plain),
-        ("yes", "no", Writing::YesNo),
-        ("t", "f", Writing::TrueFalse),
-        ("y", "n", Writing::YN),
-    ];
-    words.iter().find_map(|&(set, clear, writing)| {
-        let set = cell.eq_ignore_ascii_case(set);
-        (set || cell.eq_ignore_ascii_case(clear)).then_some((set, writing))
-    })
-}
-
-/// A non-negative integer, possibly followed by a point or comma and zeros.
-pub(super) fn count(cell: &str) -> Option<u64> {
-    let (whole, decimals) = cell.split_once(['.', ',']).unwrap_or((cell, "0"));
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
-    // Three zeros after a comma may be a thousands group.
-    let thousands = cell.contains(',') && decimals.len() > 2;
-    if !digits(whole) || !digits(decimals) || decimals.bytes().any(|it| it != b'0') || thousands {
-        return None;
-    }
-    Some(whole.parse().unwrap_or(u64::MAX))
-}
-
 /// The names in a list, without those that are empty.
 fn parts(list: &str, mark: char) -> impl Iterator<Item = &str> {
     list.split(mark).map(str::trim).filter(|it| !it.is_empty())
@@ -1105,19 +995,6 @@ impl LongNumbers {
         let remedy = Remedy::new(MISSING.to("item"), "if they are right");
         Err(reader.doubt(Some(line), what, [remedy]))
     }
-}
-
-pub(super) fn header_remedies() -> Vec<Remedy> {
-    vec![
-        Remedy::new(
-            [FORMAT.to("csv-basket"), HEADER.to(true)],
-            "if it is a header of baskets",
-        ),
-        Remedy::new(
-            [FORMAT.to("csv-basket"), HEADER.to(false)],
-            "if it is a transaction",
-        ),
-    ]
 }
 
 fn spaces_remedies(trim: &str, keep: &str) -> Vec<Remedy> {

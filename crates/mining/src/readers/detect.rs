@@ -6,15 +6,17 @@ use std::collections::{HashMap, HashSet};
 use super::column_names::{
     is_date_name, is_id_name, is_item_name, is_person_name, is_total_name, is_transaction_name,
 };
-use super::csv::{Header, Writing, count, header_remedies, one_hot};
 use super::error::{Excerpt, Position, ReadError, Remedy};
 use super::fimi::{self, tokens};
 use super::footer::{Footer, are_sums, has_units};
 use super::foreign;
+use super::header::{Header, header_remedies};
 use super::lines::{BYTE_ORDER_MARK, Line, Lines, sample_lines};
 use super::names::is_missing;
-use super::options::{Encoding, Format, Missing, ReadOptions, Separator};
-use super::record::{Cells, Split, decode, is_blank};
+use super::one_hot::{Writing, count, one_hot};
+use super::options::ReadOptions;
+use super::record::{Cells, MAX_CELLS, Split, decode, is_blank};
+use super::values::{Encoding, Format, Missing, Separator};
 use oboro_format::wording::{
     DROP_COLUMNS, FORMAT, HEADER, ITEM_COLUMN, MISSING, ROW_IDS, SEPARATOR, TRANSACTION_COLUMN,
 };
@@ -437,6 +439,7 @@ fn records(
                 return Err(ReadError::TooManyCells {
                     file: file.to_owned(),
                     line: number,
+                    limit: MAX_CELLS,
                 });
             }
         }

@@ -4,10 +4,6 @@
 use std::fmt;
 use std::io;
 
-use super::compression::Compression;
-use super::lines::MAX_LINE_BYTES;
-use super::options::{Container, Format};
-use super::record::MAX_CELLS;
 use crate::transactions::TransactionsError;
 use oboro_format::ErrorClass;
 use oboro_format::wording::{
@@ -62,7 +58,7 @@ pub enum ReadError {
         /// The file.
         file: String,
         /// How it is compressed.
-        compression: Compression,
+        compression: String,
     },
     /// The compressed data is damaged.
     #[error("{file} is damaged: {reason} in its {compression} data; fetch or write it again")]
@@ -70,20 +66,22 @@ pub enum ReadError {
         /// The file.
         file: String,
         /// How it is compressed.
-        compression: Compression,
+        compression: String,
         /// The decoder's message.
         reason: String,
     },
-    /// A line beyond [`MAX_LINE_BYTES`].
+    /// A line beyond [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES).
     #[error(
         "{file}, line {line}: the line is longer than {} MiB; check that the file holds one transaction or row a line",
-        MAX_LINE_BYTES >> 20
+        limit >> 20
     )]
     LineTooLong {
         /// The file.
         file: String,
         /// The line.
         line: u64,
+        /// The most bytes.
+        limit: usize,
     },
     /// Binary data, or text in a wider encoding.
     #[error(
@@ -167,7 +165,7 @@ pub enum ReadError {
         #[source]
         error: Box<ReadError>,
         /// The form of the first file.
-        format: Format,
+        format: String,
     },
     /// A text file of another program.
     #[error("{file} is {kind}, which is not read; {remedy}")]
@@ -272,22 +270,28 @@ pub enum ReadError {
     },
     /// A row of a table with more text or cells than one may have.
     #[error(
-        "{file} has a row with more than {} MiB of text or {MAX_CELLS} cells; check that it holds one transaction or item a row",
-        MAX_LINE_BYTES >> 20
+        "{file} has a row with more than {} MiB of text or {cell_limit} cells; check that it holds one transaction or item a row",
+        text_limit >> 20
     )]
     RowTooLong {
         /// The file.
         file: String,
+        /// The most bytes of text.
+        text_limit: usize,
+        /// The most cells.
+        cell_limit: usize,
     },
     /// More cells than a record may have.
     #[error(
-        "{file}, line {line}: the line has more than {MAX_CELLS} cells; check that the file holds one transaction or row a line"
+        "{file}, line {line}: the line has more than {limit} cells; check that the file holds one transaction or row a line"
     )]
     TooManyCells {
         /// The file.
         file: String,
         /// The line.
         line: u64,
+        /// The most cells.
+        limit: usize,
     },
     /// A row with more or fewer cells than the header.
     #[error(
@@ -426,7 +430,7 @@ pub enum ReadError {
         /// The file or table.
         file: String,
         /// What it seems to be.
-        container: Container,
+        container: String,
         /// The decoder's message.
         reason: String,
     },

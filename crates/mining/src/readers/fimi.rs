@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use super::error::{Excerpt, ItemProblem, Position, ReadError};
 use super::foreign::sequences;
 use super::lines::{Line, Lines};
-use super::names::{NameDoubt, normal, renamed};
+use super::names::{Doubt, normal, renamed};
 use super::options::ReadOptions;
 use crate::transactions::Transactions;
 
@@ -102,7 +102,7 @@ fn named_item(
     let name = std::str::from_utf8(&named[named.len().min(split + 1)..])
         .map_err(|_| refused(named, ItemProblem::NotANumber))?;
     let rules = options.name_rules();
-    let doubtful = |NameDoubt { what, remedies }| ReadError::Doubtful {
+    let doubtful = |Doubt { what, remedies }| ReadError::Doubtful {
         file: file.to_owned(),
         line: Some(Position::Line(line.number)),
         what,

@@ -3,7 +3,8 @@
 use super::error::ReadError;
 use super::footer::above;
 use super::lines::is_blank;
-use super::options::{Format, ReadOptions};
+use super::options::ReadOptions;
+use super::values::Format;
 
 /// The lines that are looked at for a drawing.
 const DRAWN_LINES: usize = 4;

@@ -85,6 +85,7 @@ impl<'a> Lines<'a> {
             return Err(ReadError::LineTooLong {
                 file: self.file(),
                 line: self.number,
+                limit: MAX_LINE_BYTES,
             });
         }
         if self.line.contains(&0) {

@@ -15,12 +15,16 @@ mod error;
 mod fimi;
 mod footer;
 mod foreign;
+mod header;
+mod how_read;
 mod lines;
 mod names;
+mod one_hot;
 mod options;
 #[cfg_attr(not(feature = "arrow"), allow(dead_code))]
 mod record;
 mod taxonomy;
+mod values;
 
 use std::fs::File;
 use std::io::{Cursor, Read};
@@ -32,19 +36,20 @@ pub use bins::Bin;
 pub use column_names::are_of_long_form;
 pub use compression::Compression;
 pub use error::{ItemProblem, Position, ReadError, Remedy};
+pub use how_read::{HowRead, ItemSupport};
 pub use lines::MAX_LINE_BYTES;
 pub use names::NameRules;
-pub use options::{
-    Container, Encoding, Format, HowRead, ItemSeparator, ItemSupport, Missing, ReadOptions,
-    Separator, Spaces, Unicode, UnknownOption, columns_in,
-};
+pub use options::{ReadOptions, columns_in};
 pub use taxonomy::AppliedTaxonomy;
+pub use values::{
+    Container, Encoding, Format, ItemSeparator, Missing, Separator, Spaces, Unicode, UnknownOption,
+};
 
 use crate::transactions::Transactions;
+use how_read::finished;
 use lines::Lines;
 use oboro_format::wording::{FORMAT, HEADER, ITEM_COLUMN, TRANSACTION_COLUMN};
 use record::Records;
-use taxonomy::Taxonomy;
 
 /// What messages call a file.
 fn name_of(path: &Path) -> String {
@@ -173,7 +178,7 @@ pub fn next_after(
         }
         error => ReadError::Remembered {
             error: Box::new(error),
-            format: before.options.format,
+            format: before.options.format.to_string(),
         },
     })
 }
@@ -244,47 +249,6 @@ pub fn read(
     let packed = (lines.compression(), lines.has_mark());
     let options = (settled.options, options.clone());
     finished(file, table, options, packed)
-}
-
-/// The transactions with all that their items belong to, and how they were read.
-fn finished(
-    file: &str,
-    table: csv::Table,
-    (mut options, mut given): (ReadOptions, ReadOptions),
-    packed: (Compression, bool),
-) -> Result<(Transactions, HowRead), ReadError> {
-    let file = file.to_owned();
-    let csv::Table {
-        mut transactions,
-        columns,
-        merged,
-    } = table;
-    if transactions.is_empty() {
-        return Err(ReadError::NoTransactions { file });
-    }
-    if transactions.item_count() == 0 {
-        return Err(ReadError::NoItems { file });
-    }
-    let mut applied = None;
-    if let Some(path) = options.taxonomy.take() {
-        let (whole, how) =
-            Taxonomy::read(&path, options.unicode())?.apply(transactions, given.is_further)?;
-        transactions = if options.format.is_table() {
-            whole
-        } else {
-            whole.sorted_by_name()
-        };
-        applied = Some(how);
-        // Further files of the dataset need it, from wherever they are read.
-        let path = std::path::absolute(&path).unwrap_or(path);
-        // The record is JSON, which has no other paths.
-        options.taxonomy = Some(path.to_string_lossy().into_owned().into());
-        given.taxonomy.clone_from(&options.taxonomy);
-    }
-    let mut how = HowRead::new((options, given), packed, columns, &transactions);
-    how.taxonomy_applied = applied;
-    how.merged = merged;
-    Ok((transactions, how))
 }
 
 #[cfg(test)]

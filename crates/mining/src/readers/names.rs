@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 use super::error::{Excerpt, ReadError, Remedy};
-use super::options::{Missing, Unicode};
+use super::values::{Missing, Unicode};
 use crate::text::{REPLACEMENT, described, invisible_in, is_control, without_invisible};
 use crate::transactions::{Transactions, TransactionsError};
 use oboro_format::wording::{MISSING, UNICODE};
@@ -129,13 +129,13 @@ fn is_rounded(cell: &str) -> bool {
 
 /// A name that is in doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NameDoubt {
+pub(super) struct Doubt {
     pub(super) what: String,
     pub(super) remedies: Vec<Remedy>,
 }
 
-impl NameDoubt {
-    fn new(what: String, remedies: impl Into<Vec<Remedy>>) -> Self {
+impl Doubt {
+    pub(super) fn new(what: String, remedies: impl Into<Vec<Remedy>>) -> Self {
         let remedies = remedies.into();
         Self { what, remedies }
     }
@@ -172,7 +172,7 @@ impl NameRules {
         match checked {
             Ok(true) => Ok(Some(normal(name, self.form()))),
             Ok(false) => Ok(None),
-            Err(NameDoubt { what, remedies }) => Err(Box::new(ReadError::Doubtful {
+            Err(Doubt { what, remedies }) => Err(Box::new(ReadError::Doubtful {
                 file: place.to_owned(),
                 line: None,
                 what,
@@ -182,7 +182,7 @@ impl NameRules {
     }
 
     /// Checks an item's name, which is not empty; `false` if it says that no item is there.
-    pub(super) fn check_item(self, name: &str) -> Result<bool, NameDoubt> {
+    pub(super) fn check_item(self, name: &str) -> Result<bool, Doubt> {
         self.check_characters(name)?;
         if self.missing == Some(Missing::Item) {
             return Ok(true);
@@ -193,7 +193,7 @@ impl NameRules {
             let what = format!(
                 "{shown} is a number that a spreadsheet rounded, so that several items may have become one; format its column as text there, and export it again"
             );
-            return Err(NameDoubt::new(what, [kept]));
+            return Err(Doubt::new(what, [kept]));
         }
         let is_blank = name.trim().is_empty();
         let is_sentinel = SENTINELS.contains(&name.trim());
@@ -204,7 +204,7 @@ impl NameRules {
     }
 
     /// Checks what may stand for no item; `false` if it does.
-    fn check_blank(self, name: &str) -> Result<bool, NameDoubt> {
+    fn check_blank(self, name: &str) -> Result<bool, Doubt> {
         match self.missing {
             Some(Missing::Absent) => return Ok(false),
             Some(Missing::Item) => return Ok(true),
@@ -216,7 +216,7 @@ impl NameRules {
             ""
         };
         let shown = Excerpt::new(name);
-        Err(NameDoubt::new(
+        Err(Doubt::new(
             format!("{shown}{error} may be an item or say that none is there"),
             [
                 Remedy::new(MISSING.to("absent"), "if no item is there"),
@@ -226,7 +226,7 @@ impl NameRules {
     }
 
     /// Checks what identifies a transaction.
-    pub(super) fn check_id(self, id: &str) -> Result<(), NameDoubt> {
+    pub(super) fn check_id(self, id: &str) -> Result<(), Doubt> {
         self.check_characters(id)?;
         if self.missing == Some(Missing::Item) {
             return Ok(());
@@ -235,7 +235,7 @@ impl NameRules {
         let shown = Excerpt::new(id);
         let kept = [Remedy::new(MISSING.to("item"), "if it is one nevertheless")];
         if is_rounded(id) {
-            return Err(NameDoubt::new(
+            return Err(Doubt::new(
                 format!(
                     "the transaction {shown} is a number that a spreadsheet rounded, so that several transactions may have become one; format its column as text there, and export it again"
                 ),
@@ -244,18 +244,18 @@ impl NameRules {
         }
         if is_missing(id) || SENTINELS.contains(&id) {
             let what = format!("{shown} does not seem to name a transaction; fill in the column");
-            return Err(NameDoubt::new(what, kept));
+            return Err(Doubt::new(what, kept));
         }
         Ok(())
     }
 
-    fn check_characters(self, name: &str) -> Result<(), NameDoubt> {
+    fn check_characters(self, name: &str) -> Result<(), Doubt> {
         if name.bytes().all(|it| matches!(it, b' '..=b'~')) {
             return Ok(());
         }
         let shown = Excerpt::new(name);
         if let Some(c) = name.chars().find(|&c| is_control(c)) {
-            return Err(NameDoubt::new(
+            return Err(Doubt::new(
                 format!(
                     "{shown} has {} in it; take it out of the file",
                     described(c)
@@ -267,7 +267,7 @@ impl NameRules {
             return Ok(());
         };
         if c == REPLACEMENT {
-            return Err(NameDoubt::new(
+            return Err(Doubt::new(
                 format!(
                     "{shown} has {} in it, which stands for text that was lost when the file was converted; convert the original again",
                     described(c)
@@ -281,7 +281,7 @@ impl NameRules {
         if self.form() == Unicode::Nfkc {
             return Ok(());
         }
-        Err(NameDoubt::new(
+        Err(Doubt::new(
             format!("{shown} has {} in it, which does not show", described(c)),
             [
                 Remedy::new(UNICODE.to("nfkc"), "to have it removed"),

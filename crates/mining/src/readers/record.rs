@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use super::error::{Position, ReadError};
 use super::lines::{Line, Lines, MAX_LINE_BYTES};
-use super::options::{Encoding, Separator};
+use super::values::{Encoding, Separator};
 
 /// The most lines of a record.
 const MAX_RECORD_LINES: usize = 100;
@@ -341,7 +341,13 @@ fn rest_of_text(
         let file = lines.file();
         match split {
             Split::AfterQuote => return Err(ReadError::AfterQuote { file, line: number }),
-            Split::TooMany => return Err(ReadError::TooManyCells { file, line: number }),
+            Split::TooMany => {
+                return Err(ReadError::TooManyCells {
+                    file,
+                    line: number,
+                    limit: MAX_CELLS,
+                });
+            }
             Split::Whole | Split::Open => {}
         }
         let Some(line) = lines.next()? else {

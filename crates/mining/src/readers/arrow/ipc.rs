@@ -1,7 +1,6 @@
 //! Arrow IPC, message by message: each is read whole, as far as there are bytes, and what it says of sizes is checked before
 //! it is decoded.
 
-use super::CONTRADICTION;
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_ipc::convert::try_fb_to_schema;
@@ -10,6 +9,9 @@ use arrow_ipc::{Block, root_as_footer, root_as_message};
 use arrow_schema::{ArrowError, SchemaRef};
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::sync::Arc;
+
+/// What is said of a table that cannot be.
+pub(super) const CONTRADICTION: &str = "it contradicts itself";
 
 /// What a message begins with, before its length, since 2019.
 const CONTINUATION: &[u8] = &[0xff; 4];
