@@ -12,7 +12,7 @@
 //! prefix of `k − 1` items, so what different `X` give is different: at least `Σ_X Σ_{j≥2} C(n_j, j)` itemsets of more than
 //! `k` items are frequent.
 
-use crate::frequent::FrequentItemset;
+use crate::itemset::FrequentItemset;
 use crate::prefix_tree::PrefixTree;
 
 /// The number of itemsets of more items than those of `level`, and at most `longest`, that are certain to be frequent; at

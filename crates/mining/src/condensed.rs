@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 
 use serde::{Deserialize, Serialize};
 
-use crate::frequent::{FrequentItemset, FrequentItemsets};
-use crate::itemset::Itemset;
+use crate::frequent::FrequentItemsets;
+use crate::itemset::{FrequentItemset, Itemset};
 
 /// Which of the frequent itemsets are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,225 +4,28 @@
 //! bundle is invalid until its head is written.
 
 use crate::encryption::NewRows;
+use crate::error::{DatasetError, RecordError, other_ranges};
+use crate::progress::Progress;
 use crate::ranges::{MOST_FOCUS, MOST_PAIRED, NewBlocks, NewStratum, by_support};
 use crate::readers::{Missing, ReadOptions};
-use crate::record::{Failure, Items, Notes, OwnerRecord, RecordError, Trust, bounds};
+use crate::record::{Failure, Items, Notes, OwnerRecord, Trust, bounds};
 use crate::shuffled::Shuffled;
-use crate::transactions::{MinSupport, TransactionsError};
+use crate::transactions::MinSupport;
 use oboro_format::files::free_bytes;
-use oboro_format::wording::{
-    COMPACT, MAX_LEN, MIN_ITEM_SUPPORT, MISSING, NEW_ITEMS, ROW_IDS, TRUST_RESET,
-};
 use oboro_format::{
-    BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, Digest, ErrorClass, FormatError,
-    MAX_ROW_ID_BYTES, Manifest, RecoveryContent, RecoveryHead, segment_bytes,
+    BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, Digest, FormatError, MAX_ROW_ID_BYTES,
+    Manifest, RecoveryContent, RecoveryHead, segment_bytes,
 };
 use oboro_ring::{Column, Parameters, moment};
 use oboro_rlwe::{
-    Bounds, ColumnOrder, DatasetKey, EncryptError, KeyCheck, MasterKey, PairReader, PlanError,
-    PrefixReader, RangeError, RangeLimb, SealError, SecretGeneration, plan,
+    Bounds, ColumnOrder, DatasetKey, KeyCheck, MasterKey, PairReader, PrefixReader, RangeLimb,
+    SecretGeneration, plan,
 };
 use std::collections::{HashMap, HashSet};
-use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use thiserror::Error;
-
-/// Why a dataset could not be encrypted or opened.
-#[derive(Debug, Error)]
-#[allow(missing_docs)]
-pub enum DatasetError {
-    #[error(transparent)]
-    Format(#[from] FormatError),
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    #[error(transparent)]
-    Encrypt(#[from] EncryptError),
-    #[error(transparent)]
-    Record(#[from] RecordError),
-    #[error(
-        "the new version would not have opened ({0}), which is a fault of Oboro; nothing was changed. Report the fault"
-    )]
-    NotCommitted(#[source] RecordError),
-    #[error("the operating system gave no randomness ({0}); nothing was encrypted, try again")]
-    Randomness(#[from] getrandom::Error),
-    #[error(
-        "the key {given} is not the one that dataset {dataset} was encrypted with ({wanted}); give the right key file"
-    )]
-    WrongKey {
-        dataset: DatasetId,
-        given: KeyCheck,
-        wanted: KeyCheck,
-    },
-    #[error(
-        "{count} items are not columns of this dataset, {example:?} for one; leave them out with {} (later minimum supports must then be above theirs), or encrypt everything again with columns for them, {}",
-        NEW_ITEMS.to("drop"), NEW_ITEMS.to("re-encrypt")
-    )]
-    NewItems { count: usize, example: String },
-    #[error(
-        "{example:?}, which has no column, may be in up to {support} transactions of the dataset, and only items in fewer than {limit} may be left out; encrypt everything anew, or choose a larger {MIN_ITEM_SUPPORT}"
-    )]
-    LeftOutTooOften {
-        example: String,
-        support: u64,
-        limit: u64,
-    },
-    #[error(
-        "items in fewer than {0} transactions were left out of this dataset, and the new items may be among them; encrypt everything anew"
-    )]
-    ItemsMissing(u64),
-    #[error(
-        "{lacking} items of this dataset have no column in this table, {example:?} for one; add their columns, or give `{}` if the items are in none of its transactions",
-        MISSING.to("absent")
-    )]
-    LackingItems { lacking: usize, example: String },
-    #[error(
-        "rows of this dataset have no ids; append without row ids, or encrypt all data again with them"
-    )]
-    NoRowIds,
-    #[error("rows of this dataset have ids; say which column has them, with {ROW_IDS}")]
-    LackingRowIds,
-    #[error(
-        "the longest row id has {longest} bytes and this dataset reserves {reserved} for each; shorten the ids, or encrypt all data again"
-    )]
-    LongRowIds { longest: usize, reserved: usize },
-    #[error(
-        "items in fewer than {0} transactions were left out of what is to be appended, and the dataset may have them; append all items"
-    )]
-    ItemsLeftOut(u64),
-    #[error("a maximum itemset length of {0} is not possible; choose 1 to {max}", max = moment::MAX_LENGTH)]
-    MaxLen(usize),
-    #[error(
-        "nothing to encrypt: there are {transactions} transactions and {items} items; check the input and {MIN_ITEM_SUPPORT}"
-    )]
-    Nothing { transactions: usize, items: usize },
-    #[error(
-        "{columns} items with {limbs} limbs are more than a segment holds (2^24 together); leave rare items out ({MIN_ITEM_SUPPORT}), or choose a smaller {MAX_LEN}"
-    )]
-    TooWide { columns: u32, limbs: usize },
-    #[error(
-        "the ciphertext takes {needed} bytes and {} has {free} free; free some space, choose another disk, leave rare items out ({MIN_ITEM_SUPPORT}) or choose a smaller {MAX_LEN}", directory.display()
-    )]
-    NoSpace {
-        directory: PathBuf,
-        needed: u64,
-        free: u64,
-    },
-    #[error(
-        "answers about more than 1,024 parts cannot be verified; `{COMPACT}` merges appends. If these are billions of transactions, encrypt them as several datasets"
-    )]
-    TooManyRanges,
-    #[error(
-        "{0:?} is to be a focus item, and is none of the items that are encrypted; check its spelling, whether it is left out as rare, and that a name with commas is in double quotes"
-    )]
-    UnknownFocus(String),
-    #[error("{0} focus items were named, and {MOST_FOCUS} is the most; name fewer")]
-    MuchFocus(usize),
-    #[error(
-        "focus items are for pairs that the server counts, and with a maximum itemset length of 1 it counts none; choose 2 or more"
-    )]
-    FocusWithoutPairs,
-    #[error(
-        "rows of this dataset have no ids, so none can be found; encrypt all data again with {ROW_IDS}"
-    )]
-    NoIdsToErase,
-    #[error("no row is to be erased; give ids of rows, or a date")]
-    NothingToErase,
-    #[error(
-        "no row has the id {example:?}{}; nothing was erased. Check the spelling; a row that was erased before has no id any more",
-        match count {
-            1 => String::new(),
-            _ => format!(", one of {count} unknown ids"),
-        }
-    )]
-    UnknownRowIds { count: usize, example: String },
-    #[error(
-        "the row id {0:?} does not begin with a date (2026-11-25), and by dates all of them must; nothing was erased, give ids instead"
-    )]
-    UndatedRowId(String),
-    #[error("{0:?} is no date; give one as 2026-11-25")]
-    NoDate(String),
-    #[error("that would erase every transaction; delete the dataset instead")]
-    EverythingErased,
-    #[error("{0} is the key that the dataset is encrypted with; give another one")]
-    SameKey(KeyCheck),
-    #[error(
-        "the server gave a false answer, about which nothing was decided yet; if it is to be asked again, say so first ({TRUST_RESET})"
-    )]
-    Undecided,
-    #[error(transparent)]
-    Transactions(#[from] TransactionsError),
-    #[error(transparent)]
-    Range(#[from] RangeError),
-    #[error("encryption was interrupted; nothing is left of it, run it again")]
-    Interrupted,
-    /// Only the first half of an append that re-encrypts was done.
-    #[error(
-        "the dataset was encrypted again and has the new columns, but not yet the new transactions: {cause}; the same command appends them"
-    )]
-    NotAppended {
-        /// The dataset with the new columns.
-        wider: Arc<Dataset>,
-        /// Why the second half was not done.
-        cause: Box<DatasetError>,
-    },
-}
-
-impl DatasetError {
-    /// What it is about.
-    pub fn class(&self) -> ErrorClass {
-        match self {
-            Self::Format(FormatError::Io { source, .. })
-                if matches!(source.kind(), NotFound | NotADirectory) =>
-            {
-                ErrorClass::Input
-            }
-            Self::Format(error) => error.kind().into(),
-            Self::WrongKey { .. } | Self::SameKey(_) => ErrorClass::Keys,
-            Self::Record(RecordError::Newer(_) | RecordError::Older(_)) => ErrorClass::Version,
-            Self::Record(RecordError::Unusable(_)) => ErrorClass::Other,
-            Self::Record(_) | Self::Range(_) => ErrorClass::Damaged,
-            Self::Interrupted => ErrorClass::Interrupted,
-            Self::NotAppended { cause, .. } => cause.class(),
-            Self::Encrypt(_) | Self::Randomness(_) | Self::NotCommitted(_) => ErrorClass::Other,
-            Self::NoSpace { .. } => ErrorClass::Storage,
-            Self::Transactions(error) => error.class(),
-            Self::Plan(_)
-            | Self::NewItems { .. }
-            | Self::ItemsLeftOut(_)
-            | Self::ItemsMissing(_)
-            | Self::LeftOutTooOften { .. }
-            | Self::NoRowIds
-            | Self::LackingRowIds
-            | Self::LongRowIds { .. }
-            | Self::LackingItems { .. }
-            | Self::MaxLen(_)
-            | Self::UnknownFocus(_)
-            | Self::MuchFocus(_)
-            | Self::FocusWithoutPairs
-            | Self::TooManyRanges
-            | Self::NoIdsToErase
-            | Self::NothingToErase
-            | Self::UnknownRowIds { .. }
-            | Self::UndatedRowId(_)
-            | Self::NoDate(_)
-            | Self::EverythingErased
-            | Self::Undecided
-            | Self::TooWide { .. }
-            | Self::Nothing { .. } => ErrorClass::Input,
-        }
-    }
-}
-
-impl From<SealError> for DatasetError {
-    fn from(error: SealError) -> Self {
-        RecordError::from(error).into()
-    }
-}
 
 /// The size of a dataset before it is encrypted.
 #[derive(Debug, Clone)]
@@ -291,7 +94,10 @@ impl DatasetPlan {
 fn focus(rows: &Shuffled, max_len: usize) -> Result<Vec<usize>, DatasetError> {
     let given = rows.focus();
     if given.len() > MOST_FOCUS {
-        return Err(DatasetError::MuchFocus(given.len()));
+        return Err(DatasetError::MuchFocus {
+            given: given.len(),
+            most: MOST_FOCUS,
+        });
     }
     if !given.is_empty() && max_len < 2 {
         return Err(DatasetError::FocusWithoutPairs);
@@ -318,10 +124,6 @@ pub(crate) fn column_order(supports: &[u64], mut focus: Vec<Column>) -> ColumnOr
 fn unix_seconds() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| now.as_secs())
-}
-
-pub(crate) fn other_ranges() -> RecordError {
-    RecordError::Unusable("what is kept of its ranges does not fit".into())
 }
 
 /// The bytes that a dataset reserves for each row id, given the longest of the first file. Rounded up, so that later
@@ -391,10 +193,6 @@ pub enum NewItems {
     /// Everything is encrypted again with columns for them, one version before the append.
     Reencrypt,
 }
-
-/// Called before the first and after every encrypted block-column: with the number done and the total. A break ends the
-/// encryption.
-pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> ControlFlow<()> + Sync);
 
 /// Where to write a new bundle.
 #[derive(Debug, Clone, Copy)]
@@ -654,13 +452,30 @@ impl Dataset {
         new.map(|(name, support)| (name.clone(), support)).collect()
     }
 
+    /// Encrypts everything again, with columns for the items of `rows` that have none; returns the new dataset.
+    ///
+    /// # Errors
+    /// As [`Dataset::create`]; the bundle is unchanged then.
+    pub fn with_new_items(
+        &self,
+        rows: &Shuffled,
+        threads: NonZeroUsize,
+        progress: Progress<'_>,
+    ) -> Result<Self, DatasetError> {
+        let new = self.new_items(rows).into_iter();
+        let mut names: Vec<String> = new.map(|it| it.0).collect();
+        names.sort_unstable();
+        self.with_items(&names, rows.len() as u64, threads, progress)
+    }
+
     /// Encrypts more transactions of the same items into new segments; returns the new dataset. Items missing in `rows`
     /// are in none of these transactions; a table must have them all. The transactions form a stratum of their own, which
     /// absorbs the youngest small ones (`rewrite::absorb`).
     ///
     /// # Errors
     /// New items, unless they are dropped; with a bound, one that is left out and may reach it; rows restricted before;
-    /// otherwise as [`Dataset::create`]. The bundle is unchanged, but with [`DatasetError::NotAppended`]: its `wider` is the bundle then.
+    /// otherwise as [`Dataset::create`]. The bundle is unchanged, but with [`DatasetError::NotAppended`]: it is that of
+    /// [`with_new_items`](Self::with_new_items) then.
     pub fn append(
         &self,
         mut rows: Shuffled,
@@ -671,14 +486,9 @@ impl Dataset {
         self.check_append(&rows, new_items)?;
         let new = self.new_items(&rows);
         if new_items == NewItems::Reencrypt && !new.is_empty() {
-            let mut names: Vec<String> = new.into_iter().map(|it| it.0).collect();
-            names.sort_unstable();
-            let wider = self.with_items(&names, rows.len() as u64, threads, progress)?;
+            let wider = self.with_new_items(&rows, threads, progress)?;
             let appended = wider.append(rows, NewItems::Refuse, threads, progress);
-            return appended.map_err(|error| DatasetError::NotAppended {
-                wider: Arc::new(wider),
-                cause: Box::new(error),
-            });
+            return appended.map_err(DatasetError::not_appended);
         }
         let by_name: HashMap<&str, Column> = self
             .record
@@ -902,7 +712,9 @@ impl Dataset {
 mod tests {
     use super::*;
     use crate::transactions::{MinSupport, Transactions, TransactionsBuilder};
+    use oboro_format::ErrorClass;
     use std::collections::BTreeSet;
+    use std::ops::ControlFlow;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     fn transactions(count: usize) -> Transactions {
@@ -1570,9 +1382,8 @@ mod tests {
             .append(new(), NewItems::Reencrypt, threads(), &progress)
             .unwrap_err();
         assert_eq!(error.class(), ErrorClass::Interrupted);
-        let DatasetError::NotAppended { wider, .. } = error else {
-            panic!("{error}")
-        };
+        assert!(matches!(error, DatasetError::NotAppended { .. }), "{error}");
+        let wider = Dataset::open(&path, &master).unwrap();
         assert_eq!(wider.record().transactions, 100);
         let appended = wider.append(new(), NewItems::Reencrypt, threads(), &go_on);
         assert_eq!(appended.unwrap().record().transactions, 101);

@@ -7,8 +7,8 @@
 use std::num::NonZeroUsize;
 
 use crate::bitmap::{Bitmap, count_ones, intersection};
-use crate::frequent::{FrequentItemset, FrequentItemsets};
-use crate::itemset::Itemset;
+use crate::frequent::FrequentItemsets;
+use crate::itemset::{FrequentItemset, Itemset};
 use crate::transactions::{MinSupport, Transactions};
 
 /// Finds all itemsets of at most `max_len` items (`None`: of any length) that

@@ -1,7 +1,8 @@
 //! Encrypts rows into segments. Threads take columns of the current segment and begin the next one when none
 //! is left, so that hashing, writing and syncing one overlaps with encrypting another.
 
-use crate::dataset::{DatasetError, Progress};
+use crate::error::DatasetError;
+use crate::progress::Progress;
 use crate::shuffled::Shuffled;
 use oboro_format::{
     BLOCKS_PER_SEGMENT, BundleWriter, Digest, Manifest, SegmentDescription, SegmentEntry,

@@ -14,6 +14,15 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Itemset(Vec<u32>);
 
+/// An itemset and the number of transactions that contain it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FrequentItemset {
+    /// The items.
+    pub itemset: Itemset,
+    /// The number of transactions that contain all of them.
+    pub support: u64,
+}
+
 impl Itemset {
     /// The itemset of `items`, in any order; repeated items count once.
     pub fn new(items: impl Into<Vec<u32>>) -> Self {

@@ -5,9 +5,8 @@
 //! added level by level in ascending order, so the children of a node are contiguous and ascending
 //! too.
 
+use crate::itemset::FrequentItemset;
 use std::ops::Range;
-
-use crate::frequent::FrequentItemset;
 
 /// The supports of the empty itemset and of every itemset added so far.
 #[derive(Debug)]

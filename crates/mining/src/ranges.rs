@@ -2,8 +2,9 @@
 //! computed from the segments just written and, if they replace others, from those, read back once, and sealed in one file per range (docs/cryptography.md,
 //! "Verified sums").
 
-use crate::dataset::{DatasetError, Progress, other_ranges};
-use crate::record::{RecordError, StratumRecord};
+use crate::error::{DatasetError, RecordError, other_ranges};
+use crate::progress::Progress;
+use crate::record::StratumRecord;
 use oboro_format::{
     Bundle, BundleWriter, Digest, FormatError, Manifest, PanelReader, Segment, SegmentEntry,
 };

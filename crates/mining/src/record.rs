@@ -4,7 +4,7 @@
 //! It is sealed under the master key in the bundle's head, so that a copy of the bundle reveals no more than the
 //! server's copy.
 
-use crate::dataset::DatasetError;
+use crate::error::{DatasetError, RecordError};
 use crate::readers::HowRead;
 use crate::shuffled::Shuffled;
 use oboro_format::{Digest, Manifest};
@@ -16,7 +16,6 @@ use oboro_rlwe::{
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use thiserror::Error;
 use zeroize::Zeroizing;
 
 const VERSION: u32 = 8;
@@ -347,34 +346,6 @@ impl Items {
     }
 }
 
-/// An unusable record.
-#[derive(Debug, Error)]
-#[allow(missing_docs)]
-pub enum RecordError {
-    #[error(transparent)]
-    Seal(#[from] SealError),
-    #[error(
-        "the owner record was written by a newer Oboro (version {0}, this one reads {VERSION}); update Oboro"
-    )]
-    Newer(u32),
-    #[error(
-        "the owner record is of version {0}, which lacks what this Oboro needs (it reads version {VERSION}); encrypt the data again"
-    )]
-    Older(u32),
-    #[error(
-        "the manifest in the dataset's head is not the one that the owner record names: the head was altered after Oboro wrote it; use the newest copy of the directory with the head that Oboro wrote"
-    )]
-    OtherManifest,
-    #[error(
-        "the recovery copy has parts of another version; nothing was written. Upload again from a directory of the dataset if there is one, or have the server's operator restore the copy of this version"
-    )]
-    OtherRecovery,
-    #[error(
-        "the owner record is intact, but this Oboro cannot use it ({0}), which is a fault of Oboro. Keep the directory as it is and report the fault; an older copy would bring erased rows back"
-    )]
-    Unusable(String),
-}
-
 /// Omits the names: they must not reach a log through `{:?}`.
 impl fmt::Debug for OwnerRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -485,8 +456,18 @@ impl OwnerRecord {
         let Version { version } = serde_json::from_slice(&json).map_err(unusable)?;
         match version {
             VERSION => {}
-            newer if newer > VERSION => return Err(RecordError::Newer(newer)),
-            older => return Err(RecordError::Older(older)),
+            newer if newer > VERSION => {
+                return Err(RecordError::Newer {
+                    found: newer,
+                    known: VERSION,
+                });
+            }
+            older => {
+                return Err(RecordError::Older {
+                    found: older,
+                    known: VERSION,
+                });
+            }
         }
         let record: Self = serde_json::from_slice(&json).map_err(unusable)?;
         record.check(manifest)?;
@@ -690,7 +671,7 @@ mod tests {
         for version in 1..VERSION {
             let old = json!({ "version": version, "min_item_support": null });
             let error = reopened(&dataset, old).unwrap_err();
-            assert!(matches!(error, RecordError::Older(it) if it == version));
+            assert!(matches!(error, RecordError::Older { found, .. } if found == version));
             assert!(error.to_string().contains("encrypt the data again"));
         }
     }
@@ -743,7 +724,7 @@ mod tests {
         let dataset = dataset(directory.path());
         assert_eq!(&reopened(&dataset, json!({})).unwrap(), dataset.record());
         let error = reopened(&dataset, json!({ "version": VERSION + 1 })).unwrap_err();
-        assert!(matches!(error, RecordError::Newer(newer) if newer == VERSION + 1));
+        assert!(matches!(error, RecordError::Newer { found, .. } if found == VERSION + 1));
         // Two transactions, of which so many were erased.
         let stratum = |erased: u64, in_sample: Value| {
             let mut stratum = serde_json::to_value(&dataset.record().strata[0]).unwrap();

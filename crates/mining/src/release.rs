@@ -10,18 +10,19 @@ use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::deduction::exclude_supersets;
-use crate::frequent::{FrequentItemset, FrequentItemsets};
-use crate::itemset::Itemset;
+use crate::frequent::FrequentItemsets;
+use crate::itemset::{FrequentItemset, Itemset};
 use crate::prefix_tree::PrefixTree;
 
+mod error;
+mod parts;
 mod search;
+
+pub use error::ReleaseError;
+use parts::{LONGEST, are_safe, is_small, parts};
 
 /// The least `N` for which counts below are suppressed: below it, hiding 1 would be hiding nothing but that.
 pub const LEAST_SUPPRESSED_BELOW: u64 = 3;
-
-/// The longest itemsets that are released: one of `k` items divides the transactions into `2^k` parts.
-const LONGEST: usize = 16;
 
 /// What was done to supports for their release.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,40 +68,6 @@ impl Search {
             not_promised: "hidden counts may have narrow bounds; two releases, or knowledge of the rule or of some transactions, may tell more; counts that follow only from the supports of more items than a scope has are not found".to_owned(),
         }
     }
-}
-
-/// Why nothing can be released.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum ReleaseError {
-    /// An itemset is there, but not all its subsets.
-    #[error(
-        "small counts can be suppressed only where all itemsets are there, and some are missing; give all that was found, not the closed or the maximal itemsets only"
-    )]
-    Incomplete,
-    /// Fewer transactions than the least count that is shown.
-    #[error(
-        "there are only {transactions} transactions, and counts below {below} are not to be shown: nothing can be released"
-    )]
-    Few {
-        /// The number of transactions.
-        transactions: u64,
-        /// The least count that is shown.
-        below: u64,
-    },
-    /// Supports that no transactions could give.
-    #[error(
-        "no transactions have these supports, so what follows from them cannot be told; mine again"
-    )]
-    Impossible,
-    /// Supports that were rounded before.
-    #[error("the supports are rounded already; suppress and round in one run, from exact ones")]
-    Rounded,
-    /// A least count so small that nothing is protected.
-    #[error("counts below {below} cannot be suppressed; give at least {LEAST_SUPPRESSED_BELOW}")]
-    Least {
-        /// The least count that is shown.
-        below: u64,
-    },
 }
 
 impl Release {
@@ -233,17 +200,14 @@ impl Counted {
     }
 }
 
-fn is_small(count: u64, below: u64) -> bool {
-    (1..below).contains(&count)
-}
-
 /// Those of `itemsets` from which no count of 1 to `below − 1` follows, as far as the search can tell.
 fn suppress(
     itemsets: &FrequentItemsets,
     below: u64,
 ) -> Result<(FrequentItemsets, Search), ReleaseError> {
     if below < LEAST_SUPPRESSED_BELOW {
-        return Err(ReleaseError::Least { below });
+        let least = LEAST_SUPPRESSED_BELOW;
+        return Err(ReleaseError::Least { below, least });
     }
     let transactions = itemsets.transactions();
     if is_small(transactions, below) {
@@ -321,25 +285,6 @@ fn withhold(
             }
         }
     }
-}
-
-/// The sizes of the parts into which an itemset divides the transactions; `known` has its proper subsets.
-fn parts(known: &PrefixTree, frequent: &FrequentItemset) -> Result<Vec<i128>, ReleaseError> {
-    let mut supports = vec![0; 1 << frequent.itemset.len()];
-    known.subset_supports(frequent.itemset.items(), &mut supports);
-    if let Some(own) = supports.last_mut() {
-        *own = frequent.support.into();
-    }
-    exclude_supersets(&mut supports);
-    if supports.iter().any(|&part| part < 0) {
-        return Err(ReleaseError::Impossible);
-    }
-    Ok(supports)
-}
-
-fn are_safe(parts: &[i128], below: u64) -> bool {
-    let is_small = |part: &i128| *part > 0 && *part < below.into();
-    !parts.iter().any(is_small)
 }
 
 /// Takes out the least frequent of the longest subsets of `itemset` that are shown, the last of several, and whatever

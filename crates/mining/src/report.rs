@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use askama::Template;
 
 use crate::condensed::Kept;
-use crate::frequent::{ItemsetsDocument, ItemsetsError, NamedItemset, Source};
+use crate::itemsets_document::{ItemsetsDocument, ItemsetsError, NamedItemset, Source};
 use crate::rules::{Metric, NamedRule, RuleOptions, Rules, RulesError, association_rules};
 use crate::text::{Name, Names};
 

@@ -5,8 +5,10 @@
 //! segments just written; of segments that are replaced it is subtracted, computed from the bytes that the manifest's
 //! digests name. The new version takes effect at once, as an append does, and then the old segments are removed.
 
-use crate::dataset::{Dataset, DatasetError, Progress, check_free_bytes, column_order};
+use crate::dataset::{Dataset, check_free_bytes, column_order};
 use crate::encryption::NewSegments;
+use crate::error::DatasetError;
+use crate::progress::Progress;
 use crate::ranges::{NewBlocks, NewStratum};
 use crate::record::{Items, OwnerRecord, bounds};
 use crate::shuffled::Bits;

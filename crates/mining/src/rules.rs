@@ -6,10 +6,9 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use crate::frequent::{
-    FrequentItemset, FrequentItemsets, ItemsetsError, MAX_TRANSACTIONS, name_items,
-};
-use crate::itemset::Itemset;
+use crate::frequent::FrequentItemsets;
+use crate::itemset::{FrequentItemset, Itemset};
+use crate::itemsets_document::{ItemsetsError, MAX_TRANSACTIONS, name_items};
 use crate::text::Names;
 
 pub use metrics::{Metric, RuleMetrics, UnknownMetric};

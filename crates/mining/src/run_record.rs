@@ -6,7 +6,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::io::{self, Write};
 
-use crate::frequent::Source;
+use crate::itemsets_document::Source;
 
 /// The version of its form.
 const VERSION: u32 = 1;

@@ -2,7 +2,7 @@
 //! record of CSV by themselves, which [`columns_in`](crate::readers::columns_in) takes apart; and in Parquet, where they
 //! are a list.
 
-use crate::frequent::ItemsetsDocument;
+use crate::itemsets_document::ItemsetsDocument;
 use crate::rules::{Metric, NamedRule};
 use csv::{QuoteStyle, Terminator, Writer, WriterBuilder};
 use std::io::{self, Write};
@@ -108,7 +108,7 @@ fn into_bytes(writer: Writer<Vec<u8>>) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::condensed::Kept;
-    use crate::frequent::NamedItemset;
+    use crate::itemsets_document::NamedItemset;
     use crate::readers::columns_in;
     use crate::rules::RuleMetrics;
     use proptest::prelude::*;

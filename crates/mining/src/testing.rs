@@ -3,8 +3,7 @@
 
 use proptest::prelude::*;
 
-use crate::frequent::FrequentItemset;
-use crate::itemset::Itemset;
+use crate::itemset::{FrequentItemset, Itemset};
 use crate::transactions::Transactions;
 
 /// Up to `transactions` baskets over exactly `items` items, dense and sparse.

@@ -130,20 +130,22 @@ impl Encrypted {
             let advance = |done, total| call.advance(done, total);
             let reencrypts =
                 new_items == NewItems::Reencrypt && before.count_new_items(rows.names()) > 0;
-            if reencrypts {
-                before.check_append(&rows, new_items)?;
-                // Before as well, so that a crash leaves none of it.
-                forget_kept(before.bundle())?;
+            if !reencrypts {
+                let appended = before.append(rows, new_items, threads, &advance)?;
+                *self.0.lock() = Arc::new(appended);
+                return Ok(());
             }
-            let appended = before.append(rows, new_items, threads, &advance);
-            let appended = appended.map(Arc::new);
-            let mut forgotten = Ok(());
-            if let Ok(after) | Err(DatasetError::NotAppended { wider: after, .. }) = &appended {
-                *self.0.lock() = Arc::clone(after);
-                if reencrypts {
-                    forgotten = forget_kept(after.bundle());
-                }
-            }
+            before.check_append(&rows, new_items)?;
+            // Before as well, so that a crash leaves none of it.
+            forget_kept(before.bundle())?;
+            let mut after = Arc::new(before.with_new_items(&rows, threads, &advance)?);
+            *self.0.lock() = Arc::clone(&after);
+            let appended = after.append(rows, NewItems::Refuse, threads, &advance);
+            let appended = appended.map_err(DatasetError::not_appended).map(|it| {
+                after = Arc::new(it);
+                *self.0.lock() = Arc::clone(&after);
+            });
+            let forgotten = forget_kept(after.bundle());
             appended?;
             forgotten?;
             Ok(())

@@ -18,11 +18,11 @@ use microlp::{ComparisonOp, OptimizationDirection, Problem, Solution, Variable};
 use rand::rngs::ChaCha20Rng;
 use rand::{Rng, SeedableRng};
 
-use super::{LONGEST, ReleaseError, are_safe, is_small, parts};
-use crate::apriori::candidates_from;
+use super::error::ReleaseError;
+use super::parts::{LONGEST, are_safe, is_small, parts};
+use crate::candidates::candidates_from;
 use crate::deduction::Bounds;
-use crate::frequent::FrequentItemset;
-use crate::itemset::Itemset;
+use crate::itemset::{FrequentItemset, Itemset};
 use crate::prefix_tree::PrefixTree;
 
 /// The most items of a scope. Up to so many shown items form one scope.

@@ -1,7 +1,9 @@
 //! Appends that absorb the youngest strata: the rows of small appends share a stratum and its blocks.
 
 use super::Rewriting;
-use crate::dataset::{Dataset, DatasetError, Progress, stored_bytes};
+use crate::dataset::{Dataset, stored_bytes};
+use crate::error::DatasetError;
+use crate::progress::Progress;
 use crate::ranges::NewStratum;
 use crate::record::{Items, StratumRecord};
 use crate::rewrite::gather::{gather, push_words, shuffled};

@@ -3,9 +3,11 @@
 use super::Rewriting;
 use super::gather::{gather, shuffled};
 use crate::bitmap::count_ones;
-use crate::dataset::{Dataset, DatasetError, Progress, stored_bytes};
+use crate::dataset::{Dataset, stored_bytes};
+use crate::error::{DatasetError, RecordError};
+use crate::progress::Progress;
 use crate::ranges::NewStratum;
-use crate::record::{RecordError, StratumRecord};
+use crate::record::StratumRecord;
 use oboro_format::SegmentEntry;
 use oboro_ring::Blocks;
 use oboro_rlwe::{Extent, SecretGeneration};

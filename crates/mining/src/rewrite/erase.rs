@@ -2,9 +2,11 @@
 
 use super::Rewriting;
 use super::gather::empty;
-use crate::dataset::{Dataset, DatasetError, Progress, stored_bytes};
+use crate::dataset::{Dataset, stored_bytes};
+use crate::error::{DatasetError, RecordError};
+use crate::progress::Progress;
 use crate::ranges::{Change, NewStratum};
-use crate::record::{Erased, RecordError, StratumRecord};
+use crate::record::{Erased, StratumRecord};
 use crate::shuffled::unpack_row_ids;
 use oboro_format::SegmentEntry;
 use oboro_ring::{Blocks, Column};

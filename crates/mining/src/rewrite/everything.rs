@@ -1,7 +1,9 @@
 //! What encrypts everything again: another key, or columns for new items.
 
 use super::Rewriting;
-use crate::dataset::{Dataset, DatasetError, Progress, column_order, stored_bytes};
+use crate::dataset::{Dataset, column_order, stored_bytes};
+use crate::error::DatasetError;
+use crate::progress::Progress;
 use crate::ranges::{Change, NewStratum};
 use crate::record::StratumRecord;
 use oboro_ring::{Column, sample};

@@ -1,7 +1,7 @@
 //! Rows of strata, and of appends, gathered from their columns without empty slots, and shuffled together.
 
-use crate::dataset::{Dataset, DatasetError};
-use crate::record::RecordError;
+use crate::dataset::Dataset;
+use crate::error::{DatasetError, RecordError};
 use crate::shuffled::{Bits, Cells, shuffle};
 use oboro_ring::Column;
 use std::collections::{BTreeMap, BTreeSet};

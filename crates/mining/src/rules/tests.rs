@@ -4,8 +4,8 @@
 use super::metrics::SupportColumns;
 use super::*;
 use crate::eclat::eclat;
-use crate::frequent::FrequentItemset;
-use crate::frequent::ItemsetsDocument;
+use crate::itemset::FrequentItemset;
+use crate::itemsets_document::ItemsetsDocument;
 use crate::testing::{arbitrary_transactions, brute_force_support};
 use crate::transactions::{MinSupport, Transactions};
 use proptest::prelude::*;

@@ -2,7 +2,7 @@
 //! metadata, as JSON.
 
 use super::{ITEMSETS, SIDES, UNVERIFIED};
-use crate::frequent::ItemsetsDocument;
+use crate::itemsets_document::ItemsetsDocument;
 use crate::rules::{Metric, NamedRule};
 use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, UInt64Array};
