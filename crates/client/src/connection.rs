@@ -3,7 +3,7 @@
 use crate::error::{ClientError, printable};
 use crate::guard::Guarded;
 use crate::proxy::Proxy;
-use crate::silence::{LastHeard, Listening, PING};
+use crate::silence::{LastHeard, Listening, PING, Wait};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use oboro_protocol::v1::genome_client::GenomeClient;
@@ -11,7 +11,6 @@ use oboro_protocol::v1::mining_client::MiningClient;
 use oboro_protocol::{MAX_MESSAGE_BYTES, PROTOCOL, PROTOCOL_KEY, v1};
 use oboro_rlwe::{PrivateFileError, open_private};
 use std::convert::Infallible;
-use std::fmt;
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
@@ -32,31 +31,6 @@ use zeroize::Zeroizing;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest silence of a server during a call.
 const SILENCE: Duration = Duration::from_secs(40);
-
-/// What a call waits for longer than usual.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
-    /// The server is busy, and asked again after this time.
-    Busy(Duration),
-    /// The server has said nothing for this time, and is still waited for.
-    Silent(Duration),
-}
-
-impl fmt::Display for Wait {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = |time: Duration| time.as_secs_f64().ceil();
-        match *self {
-            Self::Busy(time) => {
-                write!(f, "the server is busy; trying again in {} s", seconds(time))
-            }
-            Self::Silent(time) => write!(
-                f,
-                "the server has said nothing for {} s; still waiting",
-                seconds(time)
-            ),
-        }
-    }
-}
 
 /// Where the server is and how to authenticate.
 #[derive(Clone, Default)]

@@ -1,12 +1,10 @@
 //! The errors of the owner's calls to a server, with remedies.
 
-use crate::gate::NamedVersion;
-use crate::sums::MOST_BYTES;
 use oboro_format::wording::{
     ANSWERS, CA, CLIENT_CERT, CLIENT_KEY, FOCUS, MAX_LEN, MIN_SUPPORT, OFFLINE, ROW_IDS, SERVE,
     TRUST_RESET, TRUST_SERVER, TRUST_SHOW,
 };
-use oboro_format::{Corruption, Digest, ErrorClass, FormatError};
+use oboro_format::{Corruption, DatasetId, Digest, ErrorClass, FormatError};
 use oboro_genome::wire::WireError;
 use oboro_genome::{PlanError, SearchSpecError};
 use oboro_genome_client::{EncryptError, PatternError, ReadError};
@@ -92,7 +90,7 @@ pub enum ClientError {
     #[error(
         "the answer about all itemsets of {length} items takes {}, and no more than {} or {} itemsets are asked for; mine with {}, which fetches {} at most, or at a higher {MIN_SUPPORT}",
         size(*bytes),
-        size(MOST_BYTES),
+        size(*most),
         max_itemsets(*length),
         ANSWERS.to("cells"),
         size(*cells)
@@ -100,6 +98,7 @@ pub enum ClientError {
     LargeSums {
         length: usize,
         bytes: u64,
+        most: u64,
         cells: u64,
     },
     #[error("{}", long_moments(*longest, *wanted))]
@@ -283,6 +282,19 @@ pub enum ClientError {
         path: std::path::PathBuf,
         source: std::io::Error,
     },
+}
+
+/// A version of a dataset, as messages name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedVersion {
+    /// The dataset.
+    pub dataset: DatasetId,
+    /// The number of the version.
+    pub version: u64,
+    /// Its root hash.
+    pub root: Digest,
+    /// When it was uploaded, if that is known: seconds since 1970.
+    pub uploaded: Option<u64>,
 }
 
 /// A version with the date of its upload, for messages.

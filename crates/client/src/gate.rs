@@ -4,8 +4,8 @@
 //! The version that a server claims may end a command before its first question and has no other effect.
 
 use crate::connection::Connection;
-use crate::error::ClientError;
-use oboro_format::{DatasetId, Digest};
+use crate::error::{ClientError, NamedVersion};
+
 use oboro_mining::Dataset;
 use oboro_protocol::{dataset_id, digest, v1};
 use std::cell::Cell;
@@ -125,19 +125,6 @@ pub(crate) fn check_decided(dataset: &Dataset, consents: bool) -> Result<(), Cli
         }),
         _ => Ok(()),
     }
-}
-
-/// A version of a dataset, as messages name it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamedVersion {
-    /// The dataset.
-    pub dataset: DatasetId,
-    /// The number of the version.
-    pub version: u64,
-    /// Its root hash.
-    pub root: Digest,
-    /// When it was uploaded, if that is known: seconds since 1970.
-    pub uploaded: Option<u64>,
 }
 
 /// The version that the owner's directory has.

@@ -29,6 +29,9 @@ impl Route {
     }
 }
 
+/// Called as answers arrive: the level, bytes received, bytes expected.
+pub(crate) type Progress<'a> = dyn Fn(usize, u64, u64) + Sync + 'a;
+
 /// The cost of one level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LevelTrace {

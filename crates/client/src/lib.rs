@@ -31,12 +31,12 @@ mod verify;
 mod workers;
 
 pub use cache::{decode_kept, forget_kept};
-pub use connection::{Connection, Identity, NodePages, Options, Placement, Wait};
+pub use connection::{Connection, Identity, NodePages, Options, Placement};
 pub use datasets::{Deleted, Grant, Listing, Query, Unfinished, Unpublished};
-pub use error::{ClientError, utc};
+pub use error::{ClientError, NamedVersion, utc};
 pub use fetch::Fetched;
 pub use forecast::{LevelForecast, Prospect, RouteForecast};
-pub use gate::{NamedVersion, VersionCheck};
+pub use gate::VersionCheck;
 pub use genome::{
     Decoys, GenomeInfo, GenomeListing, GenomeSearch, GenomeShape, GenomicPosition, Outcome,
     Symbols, Where,
@@ -46,5 +46,6 @@ pub use mine::{Answers, Found, KEPT_BYTES, Mined, Mining, Pairs, Together, Unver
 pub use recovery::{Recovery, RecoveryCopy, keep_record};
 pub use row_ids::{StoredRow, row_ids};
 pub use scrub::Scrubbing;
+pub use silence::Wait;
 pub use upload::{Uploaded, note_uploaded, upload};
 pub use verify::Verified;

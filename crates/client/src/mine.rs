@@ -9,7 +9,7 @@ use crate::fetch::{CellSource, Fetched};
 use crate::gate::{Gate, VersionCheck, check_decided};
 use crate::items::Numbered;
 use crate::kept_moments::KeptMoments;
-use crate::levels::LevelTrace;
+use crate::levels::{LevelTrace, Progress};
 use crate::moments::{MomentCounter, TrustServer};
 use crate::sums::{self, MOST_BYTES, PrefixCounter, check_size, longest};
 use crate::verify::Verified;
@@ -103,9 +103,6 @@ pub struct Mined {
     /// The columns needed, and the cost of fetching them.
     pub fetched: Fetched,
 }
-
-/// Called as answers arrive: the level, bytes received, bytes expected.
-pub(crate) type Progress<'a> = dyn Fn(usize, u64, u64) + Sync + 'a;
 
 /// Opens a connection.
 type Connect<'a> = dyn Fn() -> Result<Connection, ClientError> + 'a;

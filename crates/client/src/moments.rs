@@ -7,8 +7,7 @@
 use crate::connection::{Client, Connection};
 use crate::error::ClientError;
 use crate::items::Numbered;
-use crate::levels::{LevelTrace, Route};
-use crate::mine::Progress;
+use crate::levels::{LevelTrace, Progress, Route};
 use crate::verify::reading::{Assembly, Part, ReplyOrder, Verdict};
 use crate::workers::{Pieces, with_workers};
 use oboro_mining::{Dataset, DatasetError, Itemset, SupportCounter};

@@ -1,9 +1,9 @@
 //! A server that says nothing, not even that it is there.
 
-use crate::connection::Wait;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use std::convert::Infallible;
+use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -18,6 +18,31 @@ pub(crate) const PING: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(4);
 /// How often it is looked for.
 const TICK: Duration = Duration::from_millis(500);
+
+/// What a call waits for longer than usual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// The server is busy, and asked again after this time.
+    Busy(Duration),
+    /// The server has said nothing for this time, and is still waited for.
+    Silent(Duration),
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |time: Duration| time.as_secs_f64().ceil();
+        match *self {
+            Self::Busy(time) => {
+                write!(f, "the server is busy; trying again in {} s", seconds(time))
+            }
+            Self::Silent(time) => write!(
+                f,
+                "the server has said nothing for {} s; still waiting",
+                seconds(time)
+            ),
+        }
+    }
+}
 
 /// When bytes last came from a server. Clones share it.
 #[derive(Clone)]

@@ -9,8 +9,7 @@ use crate::error::ClientError;
 use crate::gate::Gate;
 use crate::items::Numbered;
 use crate::kept_moments::KeptMoments;
-use crate::levels::{LevelTrace, Route};
-use crate::mine::Progress;
+use crate::levels::{LevelTrace, Progress, Route};
 use crate::verify::Verified;
 use crate::verify::arriving::{Arriving, ReceivedSums, RequestedSums, SumsQuery};
 use crate::verify::cells::column_bytes;
@@ -47,6 +46,7 @@ pub(crate) fn check_size(
 ) -> Result<(), ClientError> {
     if prefix.bytes() > MOST_BYTES || !prefix.fits_requests() {
         Err(ClientError::LargeSums {
+            most: MOST_BYTES,
             length: prefix.level(),
             bytes: prefix.bytes(),
             cells: columns as u64 * column_bytes(dataset.manifest()),
