@@ -6,8 +6,9 @@
 //! The counts in a backup are marked as those of a moment that is past: what was searched since is not in them, so
 //! nothing is searched on them until the operator has said that this is known.
 
-use crate::collections::{DIRECTORY, Kind};
+use crate::collections::DIRECTORY;
 use crate::error::GenomeError;
+use crate::kind::Kind;
 use oboro_format::codec::{Reader, Writer, unseal};
 use oboro_format::files::{
     ensure_directories, io_error, length_if_there, read_if_there, rename_durably,

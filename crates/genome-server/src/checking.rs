@@ -3,9 +3,10 @@
 //! A collection that is removed or replaced meanwhile is no damage: it is left out, or checked and copied as it was.
 
 use crate::budget::Budgets;
-use crate::collections::{Collections, DIRECTORY, Kind};
+use crate::collections::{Collections, DIRECTORY};
 use crate::error::GenomeError;
 use crate::frame::Frame;
+use crate::kind::Kind;
 use crate::panel::HaplotypePanel;
 use crate::reference::Entries;
 use oboro_format::files::{ensure_directories, io_error, sync_directory};

@@ -5,81 +5,25 @@
 
 use crate::error::GenomeError;
 use crate::frame::Frame;
-use crate::{Alphabet, HaplotypePanel, Reference};
+use crate::kind::{Kind, Shape};
+use crate::loading::Loading;
+use crate::panel::HaplotypePanel;
+use crate::reference::Reference;
 use oboro_format::ErrorKind;
 use oboro_format::files::{
-    Identity, Lock, ensure_directories, exists, io_error, lock, names, partial_path,
-    remove_if_there, rename_durably, sync_directory,
+    Identity, Lock, ensure_directories, exists, io_error, lock, names, remove_if_there,
+    sync_directory,
 };
 use oboro_format::{MAX_NAME_CHARS, is_name};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The directory of the collections in the data directory of a server.
 pub(crate) const DIRECTORY: &str = "genome";
-
-/// What a collection is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
-    /// Aligned haplotypes.
-    Panel,
-    /// Sequences.
-    Reference,
-}
-
-impl Kind {
-    pub(crate) const ALL: [Self; 2] = [Self::Panel, Self::Reference];
-
-    pub(crate) fn magic(self) -> &'static str {
-        match self {
-            Self::Panel => "OBOROPAN",
-            Self::Reference => "OBOROREF",
-        }
-    }
-
-    fn extension(self) -> &'static str {
-        match self {
-            Self::Panel => ".panel",
-            Self::Reference => ".reference",
-        }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Panel => "panel",
-            Self::Reference => "reference",
-        })
-    }
-}
-
-/// How large a collection is, and of what.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
-    /// Of a panel.
-    Panel {
-        /// The rows of its matrix.
-        haplotypes: u32,
-        /// The columns of its matrix.
-        sites: u32,
-        /// What its symbols mean.
-        alphabet: Alphabet,
-    },
-    /// Of a reference.
-    Reference {
-        /// How many sequences it has.
-        sequences: u32,
-        /// The bases of all of them.
-        bases: u32,
-    },
-}
 
 /// What a listing says about one collection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -242,12 +186,7 @@ impl Collections {
                 });
             }
         }
-        Ok(Loading {
-            kind,
-            partial: partial_path(&path),
-            path,
-            _lock: lock,
-        })
+        Ok(Loading::new(kind, path, lock))
     }
 
     fn lock(&self) -> Result<Lock, GenomeError> {
@@ -271,53 +210,6 @@ fn parse(file: &str) -> Option<(Kind, &str)> {
         let name = file.strip_suffix(kind.extension())?;
         is_name(name).then_some((kind, name))
     })
-}
-
-/// A collection that is being loaded: its partial file, and the lock of the directory. Dropped before it is
-/// published, it leaves nothing.
-pub(crate) struct Loading {
-    kind: Kind,
-    path: PathBuf,
-    partial: PathBuf,
-    _lock: Lock,
-}
-
-impl Loading {
-    pub(crate) fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    pub(crate) fn partial(&self) -> &Path {
-        &self.partial
-    }
-
-    /// The directory of the collections.
-    pub(crate) fn directory(&self) -> &Path {
-        oboro_format::files::parent(&self.path)
-    }
-
-    /// Creates the partial file, which only its owner may read.
-    pub(crate) fn create(&self) -> Result<File, GenomeError> {
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&self.partial)
-            .map_err(|error| io_error("create", &self.partial)(error).into())
-    }
-
-    /// Makes the partial file durable and gives it its name.
-    pub(crate) fn publish(&self, file: &File) -> Result<(), GenomeError> {
-        file.sync_all().map_err(io_error("sync", &self.partial))?;
-        Ok(rename_durably(&self.partial, &self.path)?)
-    }
-}
-
-impl Drop for Loading {
-    fn drop(&mut self) {
-        // If this fails, the next load sweeps.
-        let _ = remove_if_there(&self.partial);
-    }
 }
 
 /// The open collections of one kind, by name.

@@ -2,10 +2,12 @@
 //!
 //! Text from files is quoted, escaped and truncated. Lines and columns count from 1.
 
-use crate::collections::Kind;
-use crate::{MAX_ALLELE, MAX_BASES, MAX_HAPLOTYPES, MAX_SITES};
+use crate::alphabet::MAX_ALLELE;
+use crate::kind::Kind;
+use crate::limits::{MAX_BASES, MAX_HAPLOTYPES};
 use oboro_format::wording::SKIP_DUPLICATES;
 use oboro_format::{Corruption, ErrorKind, FormatError};
+use oboro_genome::MAX_SITES;
 use std::path::PathBuf;
 use thiserror::Error;
 

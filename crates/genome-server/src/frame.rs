@@ -4,8 +4,9 @@
 //! A file is written under a partial name, header last, synced and renamed. Blobs are checked when they are read, by
 //! the digests that the index has; the zeros behind a blob are checked with it.
 
-use crate::collections::{Kind, Loading};
 use crate::error::GenomeError;
+use crate::kind::Kind;
+use crate::loading::Loading;
 use oboro_format::codec::{Reader, Writer, unseal};
 use oboro_format::files::{if_there, io_error};
 use oboro_format::{Corruption, Digest};

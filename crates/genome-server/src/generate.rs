@@ -5,8 +5,9 @@
 //! real data. The same parameters give the same panel everywhere: the generator is ChaCha20, and only integers
 //! are computed.
 
-use crate::collections::{Collections, Existing, Info, Kind};
+use crate::collections::{Collections, Existing, Info};
 use crate::error::GenomeError;
+use crate::kind::Kind;
 use crate::panel::PanelWriter;
 use crate::sites::{Positions, Sites};
 use crate::{Alphabet, MAX_HAPLOTYPES, MAX_SITES};

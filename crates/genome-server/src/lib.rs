@@ -18,6 +18,9 @@ mod evaluate;
 mod frame;
 mod generate;
 mod import;
+mod kind;
+mod limits;
+mod loading;
 mod packing;
 mod panel;
 mod plaintext;
@@ -33,14 +36,16 @@ pub use budget::{Budgets, check as check_budget};
 pub use checking::{
     CheckedPart, CollectionScrub, CopiedCollections, collection_bytes, copy_collections,
 };
-pub use collections::{Collections, Existing, Info, Kind, Listing, Shape};
+pub use collections::{Collections, Existing, Info, Listing};
 pub use error::{GenomeError, InputError, RegionError};
 pub use evaluate::{Evaluation, ExpandedQuery, Multiplicity, Workspace};
 pub use generate::{Generated, generate_panel};
 pub use import::{
     Duplicates, Imported, LeftOut, PanelOptions, Region, import_panel, import_reference,
 };
-pub use panel::{HaplotypePanel, MAX_HAPLOTYPES};
-pub use reference::{MAX_BASES, Reference, Sequence, reverse_complement};
+pub use kind::{Kind, Shape};
+pub use limits::{MAX_BASES, MAX_HAPLOTYPES};
+pub use panel::HaplotypePanel;
+pub use reference::{Reference, Sequence, reverse_complement};
 pub use rows::{Rows, Window};
 pub use sites::{MAX_SITES, Site};

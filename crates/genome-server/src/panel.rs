@@ -3,9 +3,11 @@
 //! A chunk holds a fixed number of sites, about 2^21 symbols, each site from a word of its own on, in the
 //! fewest bits that hold all symbols of the chunk. A window of sites is thus one range of the file.
 
-use crate::collections::{Loading, Shape};
 use crate::error::GenomeError;
 use crate::frame::{FIRST_BLOB, Frame, FrameWriter, padded};
+use crate::kind::Shape;
+use crate::limits::MAX_HAPLOTYPES;
+use crate::loading::Loading;
 use crate::packing::{are_of, bits_for, pack, to_bytes, to_words, words_for};
 use crate::sites::{MAX_SITES, Sites};
 use crate::transpose::Transposing;
@@ -16,9 +18,6 @@ use oboro_genome::sites_digest;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
-
-/// The most haplotypes of a panel.
-pub const MAX_HAPLOTYPES: u32 = 1 << 24;
 
 /// The most bytes of a chunk at one bit a symbol, if it holds more than one site.
 const CHUNK_BYTES: usize = 1 << 18;

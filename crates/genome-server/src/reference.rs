@@ -1,9 +1,11 @@
 //! References: the bases of one or more sequences. An open one is in memory, one byte a base.
 
 use crate::alphabet::Alphabet;
-use crate::collections::{Loading, Shape};
 use crate::error::GenomeError;
 use crate::frame::{FIRST_BLOB, Frame, FrameWriter, padded};
+use crate::kind::Shape;
+use crate::limits::MAX_BASES;
+use crate::loading::Loading;
 use crate::packing::{
     are_of, bits_for, number_unknown, pack, per_word, symbol, to_bytes, to_words, words_for,
 };
@@ -14,9 +16,6 @@ use oboro_format::{Corruption, Digest};
 use oboro_genome::UNKNOWN;
 use std::ops::Range;
 use std::path::Path;
-
-/// The most bases of a reference, over all sequences.
-pub const MAX_BASES: u32 = 1 << 26;
 
 /// One sequence of a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Small panels for this crate's tests.
 
-use crate::collections::{Collections, Existing, Kind};
+use crate::collections::{Collections, Existing};
+use crate::kind::Kind;
 use crate::panel::PanelWriter;
 use crate::sites::{Positions, Sites};
 use crate::{Alphabet, HaplotypePanel, Rows};

@@ -1,4 +1,5 @@
 use super::*;
+use crate::alphabet::Alphabet;
 use crate::testing::{alleles, empty, file, flip, write};
 use crate::{Generated, generate_panel};
 use oboro_faults::{Disk, Failure, Image, Loss, replay};

@@ -5,8 +5,8 @@
 
 use super::lines::Lines;
 use crate::alphabet::base;
-use crate::collections::Loading;
 use crate::error::{GenomeError, InputError, excerpt};
+use crate::loading::Loading;
 use crate::packing::{pack, per_word, symbol, to_bytes, to_words, words_for};
 use crate::panel::PanelWriter;
 use crate::sites::{Sites, is_name};

@@ -1,6 +1,5 @@
 //! The lines of a file, unpacked, with bounds on the length of a line.
 
-use super::Format;
 use crate::error::{GenomeError, InputError, excerpt};
 use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
@@ -17,6 +16,13 @@ pub(super) const BGZF_END: [u8; 28] = [
     0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 0xff, 6, 0, b'B', b'C', 2, 0, 0x1b, 0, 3, 0, 0, 0, 0, 0, 0, 0,
     0, 0,
 ];
+
+/// The format of a file of genomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Vcf,
+    Fasta,
+}
 
 /// The lines of an open file, and how far they have been read.
 pub(super) struct Lines {

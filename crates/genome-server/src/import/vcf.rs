@@ -1,10 +1,10 @@
 //! VCF: every phased allele of every sample is a haplotype, every line a site.
 
 use super::lines::Lines;
-use super::{Duplicates, LeftOut, PanelOptions, Region};
+use super::options::{Duplicates, LeftOut, PanelOptions, Region};
 use crate::alphabet::{Alphabet, MAX_ALLELE};
-use crate::collections::Loading;
 use crate::error::{GenomeError, InputError, excerpt};
+use crate::loading::Loading;
 use crate::panel::PanelWriter;
 use crate::sites::{OutOfOrder, Positions, Sites, is_name};
 use crate::{MAX_HAPLOTYPES, MAX_SITES};
