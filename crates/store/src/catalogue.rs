@@ -6,7 +6,7 @@
 //! Rows hold encoded manifests, of which this file knows no more than how many bytes they stand for.
 
 use crate::error::{CatalogueError, StoreError};
-use crate::store::{CatalogueIdentity, StoreId};
+use crate::store_id::{CatalogueIdentity, StoreId};
 use oboro_format::files::{io_error, parent, sync_directory, try_writing};
 use oboro_format::{DatasetId, FormatError, Manifest};
 use rusqlite::backup::{Backup, Progress};
@@ -16,10 +16,9 @@ use rusqlite::{
     params,
 };
 use std::cell::Cell;
-use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 const SCHEMA_VERSION: i64 = 3;
 /// That of Oboro 0.1.0, which deleted at once.

@@ -4,8 +4,10 @@
 //! An [`Access`] to a [`Store`] takes uploads and publishes them; queries take a [`Snapshot`] of one version. Nothing
 //! here is secret and nothing here can decrypt; `oboro_format` defines the layout of bytes.
 
+mod cache_marker;
 mod catalogue;
 mod error;
+mod layout;
 mod location;
 mod pace;
 mod panel;
@@ -15,13 +17,15 @@ mod shared;
 mod snapshot;
 mod source;
 mod store;
+mod store_id;
 #[cfg(test)]
 mod testing;
 
 pub use error::{
     CatalogueError, ObjectStorageError, QuotaKind, ResidencyError, StoreError, UploadError,
 };
-pub use location::{DEFAULT_NAMESPACE, Location, home_of};
+pub use layout::{DEFAULT_NAMESPACE, home_of};
+pub use location::Location;
 pub use pace::Pace;
 pub use panel::Panel;
 pub use placement::{NodePages, Placement, PlacementReport};

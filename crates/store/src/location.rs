@@ -1,54 +1,12 @@
-//! Where a store is: in a directory of this machine, or in object storage with a local directory as its cache; and the
-//! layout of that directory.
+//! Where a store is: in a directory of this machine, or in object storage with a local directory as its cache.
 
+use crate::cache_marker::{check_is_cache, check_is_no_cache};
 use crate::error::StoreError;
 use crate::residency::Tier;
 use crate::source::object::{Named, Objects};
-use crate::store::{check_is_cache, check_is_no_cache};
-use oboro_format::{DatasetId, FormatError};
+use oboro_format::FormatError;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// The file of the catalogue.
-pub(crate) const CATALOGUE: &str = "catalogue.sqlite";
-/// The directory of the datasets.
-pub(crate) const SEGMENTS: &str = "segments";
-
-/// The directory of the namespaces other than the default one, each with the layout of a store.
-pub(crate) const NAMESPACES: &str = "namespaces";
-/// The namespace of callers without a token. Its directory is the store's own.
-pub const DEFAULT_NAMESPACE: &str = "default";
-
-/// The directory of a namespace in a store.
-pub fn home_of(store: &Path, namespace: &str) -> PathBuf {
-    match namespace {
-        DEFAULT_NAMESPACE => store.into(),
-        other => store.join(NAMESPACES).join(other),
-    }
-}
-
-/// What the names of a namespace's objects begin with.
-pub(crate) fn prefix_of(namespace: &str) -> String {
-    match namespace {
-        DEFAULT_NAMESPACE => String::new(),
-        other => format!("{NAMESPACES}/{other}/"),
-    }
-}
-
-/// The directory of a dataset in a namespace.
-pub(crate) fn dataset_path(home: &Path, id: DatasetId) -> PathBuf {
-    home.join(SEGMENTS).join(id.to_string())
-}
-
-/// The file of a segment in a namespace.
-pub(crate) fn segment_path(home: &Path, id: DatasetId, number: u32) -> PathBuf {
-    dataset_path(home, id).join(segment_name(number))
-}
-
-/// The file of a segment in its dataset's directory.
-pub(crate) fn segment_name(number: u32) -> String {
-    format!("{number:08}.seg")
-}
 
 /// Where a store is.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,8 @@
 //! that is read is checked against that.
 
 use crate::error::StoreError;
-use crate::location::{Location, dataset_path, home_of, prefix_of, segment_path};
+use crate::layout::{dataset_path, home_of, prefix_of, segment_path};
+use crate::location::Location;
 use crate::placement::Placement;
 use crate::residency::{Tier, open_bytes};
 use crate::snapshot::{Snapshot, segments_of};

@@ -2,9 +2,13 @@
 //!
 //! A segment is charged before it is opened and as long as it is open. Whoever opens segments makes room first.
 
+use crate::panel::Panel;
 use oboro_format::{Manifest, SegmentHeader};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
+
+/// A panel, if it is in memory.
+pub(super) type PanelCell = RwLock<Option<Arc<Panel>>>;
 
 /// Bytes of an open segment besides its header and its cells.
 const FIXED: u64 = 1 << 10;
@@ -13,7 +17,7 @@ const FIXED: u64 = 1 << 10;
 pub(crate) fn open_bytes(manifest: &Manifest, index: u32) -> u64 {
     let factors = u64::from(manifest.columns) + 1;
     let cells = manifest.parameters.limb_count() as u64 * factors;
-    let cell = size_of::<super::tier::PanelCell>() as u64;
+    let cell = size_of::<PanelCell>() as u64;
     SegmentHeader::bytes_of(manifest, index) + cells * cell + FIXED
 }
 

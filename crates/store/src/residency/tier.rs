@@ -6,7 +6,7 @@
 //! [ledger](super::ledger) decides which panels are loaded: they are read, checked and unpacked, or expanded from their
 //! seeds, by the [reader](super::reader)'s threads. A caller opens a [`Stream`] and is told as its units arrive.
 
-use super::headers::{HeaderCharge, Headers};
+use super::headers::{HeaderCharge, Headers, PanelCell};
 use super::ledger::{
     Action, Key, Ledger, PanelKey, Plan, ReadCounters, Reads, Residency, StreamId, WorkUnit,
 };
@@ -19,7 +19,7 @@ use crate::source::StoredSegment;
 use oboro_arena::{Arena, ArenaError, Backing};
 use oboro_format::{FormatError, PartExtent, ReadError, SegmentDescription, full_panel_bytes};
 use oboro_ring::{Column, Factor, Limb, mask};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
@@ -92,9 +92,6 @@ struct StreamedSegment {
     /// Limb-major, the mask after the last column.
     panels: Box<[PanelCell]>,
 }
-
-/// A panel, if it is in memory.
-pub(super) type PanelCell = RwLock<Option<Arc<Panel>>>;
 
 /// How the file of a segment uses the system's cache.
 enum FileToRead {

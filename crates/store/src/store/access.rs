@@ -5,8 +5,20 @@
 //! is found by the same steps as that about something which is not there.
 
 use super::grants::{ANY, Grant};
-use super::*;
-use oboro_format::{Bundle, Role};
+use super::namespace::{Namespace, check_name};
+use super::namespaces::Namespaces;
+use super::receiver::SegmentReceiver;
+use super::recovery::{Recovery, RecoveryReceiver};
+use super::reports::{DeletedInfo, Listing, Published, UploadInfo, UploadStatus, Usage};
+use super::scrub::Scrub;
+use crate::error::{StoreError, UploadError};
+use crate::snapshot::Snapshot;
+use oboro_format::{
+    Bundle, DatasetId, DatasetInfo, Digest, MAX_NAME_CHARS, Role, Roles, is_caller,
+};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A handle to what one caller may do.
 #[derive(Clone)]

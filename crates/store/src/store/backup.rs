@@ -6,10 +6,21 @@
 //! if one is about a dataset that was copied as it was before, all of this is done again. The backup gets its name once
 //! all of it is on disk.
 
-use super::*;
-use oboro_format::FormatError;
-use oboro_format::files::parent;
+use super::directory::{check_is_store, has_catalogue, remove_dataset};
+use super::stored_manifest::stored_manifest;
+use super::{grants, namespaces, recovery, rewritten};
+use crate::catalogue::{Catalogue, Table};
+use crate::error::StoreError;
+use crate::layout::{CATALOGUE, NAMESPACES, SEGMENTS, dataset_path, home_of, segment_path};
+use crate::store_id::{CatalogueIdentity, StoreId};
+use oboro_format::files::{
+    Lock, ensure_directories, ensure_directory, exists, io_error, lock, names, parent,
+    partial_path, remove_if_there, rename_durably, sweep, sync_directory,
+};
+use oboro_format::{Corruption, Digest, FormatError, Manifest, Segment};
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// Marks a backup in progress, and is locked by whoever makes it. A directory without it is somebody else's.
 const UNFINISHED: &str = "unfinished-backup";

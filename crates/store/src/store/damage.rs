@@ -1,12 +1,17 @@
 //! Bits that flip at rest, in every part of what a store keeps, and sectors that a disk no longer reads: each is found
 //! and named, or changes nothing.
 
+use super::Store;
 use super::script::{Owner, Server, Step};
-use super::*;
+use super::scrub::Scrub;
+use crate::error::StoreError;
 use oboro_faults::{Disk, EIO, Extent, Image, Wear, scratch};
 use oboro_format::{Damage, ErrorKind};
 use oboro_ring::{Column, Limb};
+use std::fs;
+use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// A store with two published datasets, one of them in two versions, and an upload half done.

@@ -1,11 +1,26 @@
 //! Everything that can be done with the datasets and uploads of one namespace. Who may do what is decided in
 //! [`Access`].
 
+use super::directory::length;
+use super::namespace::{Namespace, State, check_name, now};
+use super::receiver::SegmentReceiver;
+use super::reports::{
+    DeletedInfo, Listing, Published, SegmentProgress, UploadInfo, UploadStatus, Usage,
+};
 use super::rewritten::is_newer;
-use super::*;
+use super::stored_manifest::stored_manifest;
+use crate::catalogue::{Catalogue, Change, Entry, Record, Table};
+use crate::error::{QuotaKind, StoreError, UploadError};
 use crate::residency::open_bytes;
-use oboro_format::Role;
+use crate::snapshot::{Snapshot, segments_of};
+use oboro_format::files::{io_error, partial_path, remove_if_there, sweep, sync_directory};
+use oboro_format::{DatasetId, DatasetInfo, Digest, FormatError, Manifest, Role, Roles};
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::OpenOptions;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// The most bytes of all manifests of a namespace: what reads them all, when the server starts for one, takes a few times as
 /// much memory.

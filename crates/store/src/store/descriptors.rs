@@ -1,13 +1,16 @@
 //! More segments and more uploads than the process may have descriptors. The limit is that of a process of its own.
 
-use super::*;
+use super::Store;
+use crate::error::StoreError;
+use crate::location::Location;
+use crate::placement::Placement;
+use crate::snapshot::Snapshot;
 use crate::testing::{ID, bundle, one_limb, residues, send};
 use oboro_format::{Bundle, ErrorKind};
 use oboro_ring::{Column, Limb};
 use rustix::process::{Resource, getrlimit, setrlimit};
-use std::env;
 use std::process::Command;
-use std::thread;
+use std::{env, fs, thread};
 use tempfile::TempDir;
 
 /// Descriptors of the process. Some 25 of them are for segments between reads, and half of those for segments that

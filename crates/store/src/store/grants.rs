@@ -3,14 +3,17 @@
 //!
 //! In object storage it is an object.
 
-use super::*;
-use crate::error::ObjectStorageError;
+use super::common::Common;
+use crate::error::{ObjectStorageError, QuotaKind, StoreError};
+use crate::layout::{DEFAULT_NAMESPACE, GRANTS};
 use crate::source::object::{ObjectError, OwnedObject};
 use oboro_format::codec::{Reader, Writer, unseal};
-use oboro_format::files::{Durability, replace};
+use oboro_format::files::{Durability, read_if_there, remove_if_there, replace, sync_directory};
+use oboro_format::{Corruption, Roles, is_caller, is_name};
+use parking_lot::{Mutex, RwLock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
-/// The name of the file, and of the object.
-pub(super) const GRANTS: &str = "grants";
 const MAGIC: &str = "OBOROGRA";
 const VERSION: u32 = 1;
 /// Stands for every caller, or for every name.
@@ -253,8 +256,12 @@ fn decode(bytes: &[u8]) -> Result<(u64, All), Corruption> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Store;
+    use super::super::backup::backup;
+    use super::super::scrub::Scrub;
     use super::*;
     use oboro_format::Role;
+    use std::fs;
     use std::os::unix::fs::symlink;
     use tempfile::TempDir;
 

@@ -4,60 +4,21 @@
 //! catalogue would remove or hide what is here. A store whose `identity` is missing has the id of its catalogue, so a copy
 //! that was made without that file can be served; the next start writes the file again.
 
-use super::*;
-use crate::source::object::{ObjectError, PutError};
+use super::directory::has_catalogue;
+use crate::catalogue::Catalogue;
+use crate::error::{CatalogueError, StoreError};
+use crate::layout::{CATALOGUE, DEFAULT_NAMESPACE, IDENTITY};
+use crate::source::object::{ObjectError, Objects, PutError};
+use crate::store_id::{CatalogueIdentity, StoreId};
 use oboro_format::codec::{Reader, Writer, unseal};
-use oboro_format::files::{Durability, replace};
-use std::fmt;
+use oboro_format::files::{Durability, read_if_there, replace, sync_directory};
+use oboro_format::{Corruption, FormatError};
+use std::path::Path;
 
-/// The name of the file, and of the object.
-pub(super) const IDENTITY: &str = "identity";
 const MAGIC: &str = "OBOROSID";
 const VERSION: u32 = 1;
 
-/// The id of a store, drawn when it is made. Backups of it have the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct StoreId(pub(crate) [u8; 16]);
-
-impl fmt::Display for StoreId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-/// The store and the namespace that a catalogue belongs to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CatalogueIdentity {
-    pub(crate) store: StoreId,
-    pub(crate) namespace: String,
-}
-
-impl CatalogueIdentity {
-    pub(super) fn new(store: StoreId, namespace: &str) -> Self {
-        let namespace = namespace.to_owned();
-        Self { store, namespace }
-    }
-}
-
-impl fmt::Display for CatalogueIdentity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { store, namespace } = self;
-        write!(f, "namespace {namespace:?} of store {store}")
-    }
-}
-
 impl StoreId {
-    /// Draws a new id.
-    ///
-    /// # Errors
-    /// No randomness.
-    pub(super) fn draw() -> Result<Self, StoreError> {
-        let mut id = [0; 16];
-        let drawn = getrandom::fill(&mut id).map_err(|error| io::Error::other(error.to_string()));
-        drawn.map_err(io_error("draw the id of", Path::new("the store")))?;
-        Ok(Self(id))
-    }
-
     /// The id in the file or object `identity`; `None` if there is none.
     ///
     /// # Errors
@@ -152,9 +113,14 @@ fn decode(bytes: &[u8]) -> Result<StoreId, Corruption> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Store;
+    use super::super::backup::backup;
+    use super::super::namespace::now;
+    use super::super::scrub::Scrub;
     use super::*;
-    use oboro_format::ErrorKind;
-    use oboro_format::Role;
+    use crate::layout::{SEGMENTS, home_of};
+    use oboro_format::{DatasetId, ErrorKind, Role, Roles};
+    use std::fs;
     use tempfile::TempDir;
 
     /// A store of two owners, each with a dataset named `a`.

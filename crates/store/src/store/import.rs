@@ -1,8 +1,17 @@
 //! Bundles of this machine, published without copying their segments where the file system has hard links: the uploads
 //! of a server in the owner's own process.
 
-use super::*;
-use oboro_format::Bundle;
+use super::namespace::Namespace;
+use super::receiver::SegmentReceiver;
+use super::reports::{Published, SegmentProgress};
+use crate::error::StoreError;
+use oboro_format::files::{io_error, remove_if_there};
+use oboro_format::{Bundle, Roles, Segment};
+use std::fs;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
 
 /// Bytes of a segment that are copied at a time.
 const CHUNK_BYTES: usize = 1 << 20;

@@ -1,7 +1,20 @@
 //! The namespaces of a store, each opened when it is first needed: whoever works in one waits for nobody in another.
 
-use super::*;
-use grants::Grants;
+use super::common::Common;
+use super::directory::has_catalogue;
+use super::grants::Grants;
+use super::namespace::Namespace;
+use super::rewritten;
+use super::sweep::sweep_all;
+use crate::error::StoreError;
+use crate::layout::{DEFAULT_NAMESPACE, NAMESPACES, SEGMENTS, home_of};
+use oboro_format::files::{ensure_directory, exists, if_there, names};
+use oboro_format::is_caller;
+use parking_lot::Mutex;
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// All namespaces of a store, and what their owners granted.
 pub(super) struct Namespaces {

@@ -1,6 +1,14 @@
 //! One segment being received.
 
-use super::*;
+use super::namespace::{Namespace, now};
+use crate::error::{StoreError, UploadError};
+use oboro_format::files::{io_error, remove_if_there, rename_durably};
+use oboro_format::{FormatError, Manifest, Segment};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Receives the bytes of one segment. Dropped before [`finish`](Self::finish), it keeps what arrived, so that the
 /// upload can be resumed.

@@ -4,13 +4,26 @@
 //! publishing another version removes it, so that nothing of what an owner erased stays. Besides the version that it is of and
 //! its digest, its bytes say nothing here.
 
-use super::*;
-use oboro_format::files::{Durability, replace};
-use oboro_format::{RecoveryHead, check_recovery, check_recovery_length};
+use super::directory::{length, remove_dataset};
+use super::namespace::Namespace;
+use super::stored_manifest::stored_manifest;
+use crate::catalogue::Catalogue;
+use crate::error::{QuotaKind, StoreError, UploadError};
+use crate::layout::RECOVERY;
+use oboro_format::files::{
+    Durability, ensure_directory, exists, if_there, io_error, names, partial_path, remove_if_there,
+    rename_durably, replace, sync_directory,
+};
+use oboro_format::{
+    Corruption, DatasetId, FormatError, Manifest, RecoveryHead, check_recovery,
+    check_recovery_length,
+};
+use std::fs::{File, OpenOptions};
 use std::io::{Cursor, Read, Seek};
-
-/// The directory of the copies, in the store's.
-pub(super) const RECOVERY: &str = "recovery";
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, io};
 
 fn path_of(home: &Path, id: DatasetId) -> PathBuf {
     home.join(RECOVERY).join(id.to_string())
@@ -371,7 +384,12 @@ impl Drop for RecoveryReceiver {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Store;
+    use super::super::backup::backup;
+    use super::super::policy::Policy;
     use super::*;
+    use crate::location::Location;
+    use crate::placement::Placement;
     use crate::store::policy::Quota;
     use crate::testing::{ID, append, bundle, one_limb, rewrite, send};
     use oboro_faults::{Disk, EIO, Failure, Image, replay, scratch};

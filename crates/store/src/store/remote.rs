@@ -12,23 +12,20 @@
 //! over like a catalogue. A server removes a segment only together with its dataset or its
 //! upload: what the catalogue does not name may be newer than the catalogue.
 
-use super::CatalogueIdentity;
-use super::recovery::RECOVERY;
-use super::rewritten::NOTES;
+use super::stored_manifest::stored_manifest;
+use crate::cache_marker::mark;
 use crate::catalogue::{Catalogue, Change, Table};
 use crate::error::{CatalogueError, ObjectStorageError, StoreError};
-use crate::location::{CATALOGUE, SEGMENTS};
+use crate::layout::{CATALOGUE, NOTES, RECOVERY, SEGMENTS};
 use crate::source::object::{Cache, ObjectError, Objects, OwnedObject, object_of, segment_of};
-use oboro_format::files::{Durability, exists, io_error, read_if_there, remove_if_there, replace};
+use crate::store_id::CatalogueIdentity;
+use oboro_format::files::{io_error, remove_if_there};
 use oboro_format::{DatasetId, Manifest, SegmentHeader};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
-
-/// The file that names the objects of which a directory is the cache.
-const MARKER: &str = "objects";
 
 pub(super) struct Remote {
     pub(super) cache: Arc<Cache>,
@@ -43,52 +40,6 @@ pub(super) struct Remote {
 struct CatalogueObject {
     object: OwnedObject,
     server: i64,
-}
-
-/// The URL of the objects of which a directory is the cache.
-fn marked(directory: &Path) -> Result<Option<String>, StoreError> {
-    let url = read_if_there(&directory.join(MARKER))?;
-    Ok(url.map(|it| String::from_utf8_lossy(&it).into_owned()))
-}
-
-/// Refuses a directory that is a cache.
-pub(crate) fn check_is_no_cache(directory: &Path) -> Result<(), StoreError> {
-    match marked(directory)? {
-        None => Ok(()),
-        Some(url) => Err(ObjectStorageError::IsCache {
-            path: directory.into(),
-            url,
-        }
-        .into()),
-    }
-}
-
-/// Refuses a directory that is a store of its own, or the cache of other objects than those at `url`.
-pub(crate) fn check_is_cache(directory: &Path, url: &str) -> Result<(), StoreError> {
-    match marked(directory)? {
-        Some(marked) if marked == url => Ok(()),
-        Some(url) => Err(ObjectStorageError::IsCache {
-            path: directory.into(),
-            url,
-        }
-        .into()),
-        None if exists(&directory.join(CATALOGUE))? => Err(ObjectStorageError::IsNoCache {
-            path: directory.into(),
-            url: url.into(),
-        }
-        .into()),
-        None => Ok(()),
-    }
-}
-
-/// Makes a directory the cache of the objects at `url`, which it may be already.
-fn mark(directory: &Path, url: &str) -> Result<(), StoreError> {
-    check_is_cache(directory, url)?;
-    if marked(directory)?.is_none() {
-        let marker = directory.join(MARKER);
-        replace(&marker, url.as_bytes(), Durability::Durable)?;
-    }
-    Ok(())
 }
 
 impl Remote {
@@ -311,7 +262,7 @@ impl Remote {
         for table in Table::ALL {
             for record in catalogue.all(table)? {
                 let of_dataset = known.entry(record.id).or_default();
-                match super::stored_manifest(&record) {
+                match stored_manifest(&record) {
                     Ok(manifest) => {
                         of_dataset.named.append(&mut manifest.numbers());
                         if table != Table::Upload {

@@ -1,6 +1,9 @@
 //! What callers are told of their datasets and uploads.
 
-use super::*;
+use crate::error::StoreError;
+use crate::residency::Residency;
+use crate::source::object::Requested;
+use oboro_format::{DatasetId, DatasetInfo, Digest, Manifest};
 
 /// Where an upload stands.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,11 +5,20 @@
 //! first rewriting on. A store that has an earlier version when it is opened, with segments that this one lacks, removes
 //! these and does not serve the dataset until its owner has uploaded it again.
 
-use super::*;
-use oboro_format::files::{Durability, replace};
-
-/// The directory of the notes, in the store's.
-pub(super) const NOTES: &str = "rewritten";
+use super::directory::length;
+use super::namespace::Namespace;
+use super::stored_manifest::stored_manifest;
+use crate::catalogue::Table;
+use crate::error::StoreError;
+use crate::layout::NOTES;
+use oboro_format::files::{
+    Durability, ensure_directory, exists, io_error, names, read_if_there, rename_durably, replace,
+    sweep, sync_directory,
+};
+use oboro_format::{DatasetId, FormatError, Manifest};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 fn note(home: &Path, id: DatasetId) -> PathBuf {
     home.join(NOTES).join(id.to_string())
@@ -235,6 +244,8 @@ pub(super) fn replay(namespace: &Namespace) -> Result<HashSet<DatasetId>, StoreE
 
 #[cfg(test)]
 mod tests {
+    use super::super::scrub::Scrub;
+    use super::super::{Store, backup};
     use super::*;
     use crate::testing::{ID, append, bundle, files, one_limb, rewrite, send};
     use oboro_faults::{Disk, EIO, Failure, Image, scratch};

@@ -2,12 +2,16 @@
 //!
 //! It is the same for every fault; the datasets `a`, `b` and `c` have two versions each, `a` a third, rewritten one.
 
-use super::*;
+use super::Store;
+use crate::error::{StoreError, UploadError};
+use crate::layout::segment_path;
 use crate::testing::{append, bundle_of, files, one_limb, rewrite};
 use oboro_faults::{Image, scratch};
-use oboro_format::Bundle;
+use oboro_format::{Bundle, DatasetId, Digest};
 use oboro_ring::{Column, Limb};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// One call, or several that promise nothing before the last.

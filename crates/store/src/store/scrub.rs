@@ -4,14 +4,33 @@
 //! segments are read, so everything else continues, and concurrent deletions are not reported as
 //! missing.
 
-use super::grants::{GRANTS, Grants};
-use super::identity::IDENTITY;
-use super::*;
+use super::common::Common;
+use super::directory::{check_is_store, has_catalogue};
+use super::grants::Grants;
+use super::namespace::{Namespace, State, check_name};
+use super::namespaces;
+use super::remote::Remote;
+use super::stored_manifest::stored_manifest;
+use super::sweep::is_forgotten;
+use crate::catalogue::{Catalogue, Record, Table};
+use crate::error::StoreError;
+use crate::layout::{CATALOGUE, DEFAULT_NAMESPACE, GRANTS, IDENTITY, SEGMENTS, home_of};
+use crate::location::Location;
+use crate::placement::Placement;
+use crate::source::StoredSegment;
+use crate::store_id::CatalogueIdentity;
+use oboro_format::files::{exists, names};
 use oboro_format::wording::{SCRUB_SERVER, UPLOAD_KEEP_RECORD};
-use oboro_format::{Damage, ErrorKind, FormatError, Scrubbed, SegmentEntry};
-use std::collections::{BTreeMap, BTreeSet};
+use oboro_format::{
+    Corruption, Damage, DatasetId, ErrorKind, FormatError, Manifest, Scrubbed, SegmentEntry,
+    forget_cached,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
+use std::fs::File;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// One part that was checked.
 #[derive(Debug)]

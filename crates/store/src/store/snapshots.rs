@@ -4,113 +4,18 @@
 //! What open segments take in memory is bounded for all namespaces together. Where it would be more, versions that nobody
 //! uses are closed: those of the namespace that has most of them first.
 
-use super::*;
-use crate::error::ResidencyError;
+use super::common::Common;
+use super::namespace::Namespace;
+use super::open_versions::Snapshots;
+use crate::error::{ResidencyError, StoreError};
 use crate::residency::{HeaderCharge, open_bytes};
+use crate::snapshot::Snapshot;
+use oboro_format::Manifest;
 use parking_lot::{MappedMutexGuard, MutexGuard};
-
-/// Snapshots kept for mining runs that started before an append.
-const REPLACED_SNAPSHOTS: usize = 16;
+use std::sync::Arc;
 
 /// What versions that nobody uses take at most.
 const IDLE_BYTES: u64 = 64 << 20;
-
-/// Versions that are open: keeps their panels resident.
-#[derive(Default)]
-pub(super) struct Snapshots {
-    /// The newest snapshot taken of each dataset.
-    pub(super) newest: HashMap<DatasetId, Arc<Snapshot>>,
-    /// The names of those that are the published versions.
-    current: HashMap<String, DatasetId>,
-    /// Snapshots that newer ones replaced, the last at the end. They share their segments.
-    pub(super) replaced: VecDeque<Arc<Snapshot>>,
-}
-
-/// The open versions of all namespaces, by name.
-#[derive(Default)]
-pub(super) struct AllSnapshots(BTreeMap<Arc<str>, Snapshots>);
-
-impl Snapshots {
-    /// The published version under this name, if it is open.
-    pub(super) fn current(&self, name: &str) -> Option<Arc<Snapshot>> {
-        self.newest(*self.current.get(name)?)
-    }
-
-    pub(super) fn newest(&self, dataset: DatasetId) -> Option<Arc<Snapshot>> {
-        let newest = self.newest.get(&dataset)?;
-        newest.touch();
-        Some(Arc::clone(newest))
-    }
-
-    pub(super) fn replaced(&self, dataset: DatasetId, root: Digest) -> Option<Arc<Snapshot>> {
-        let is_meant =
-            |older: &&Arc<Snapshot>| older.root() == root && older.manifest().dataset == dataset;
-        self.replaced.iter().find(is_meant).cloned()
-    }
-
-    /// Keeps the snapshot of a published version.
-    fn keep(&mut self, snapshot: Arc<Snapshot>) {
-        let dataset = snapshot.manifest().dataset;
-        self.current.insert(snapshot.name().to_owned(), dataset);
-        let older = self.newest.insert(dataset, Arc::clone(&snapshot));
-        if let Some(older) = older.filter(|older| !Arc::ptr_eq(older, &snapshot)) {
-            self.replaced.push_back(older);
-            if self.replaced.len() > REPLACED_SNAPSHOTS {
-                self.replaced.pop_front();
-            }
-        }
-    }
-
-    /// Forgets which version is published under this name.
-    pub(super) fn forget_name(&mut self, name: &str) {
-        self.current.remove(name);
-    }
-
-    /// Forgets the snapshots of a dataset; those who have one keep it.
-    pub(super) fn forget(&mut self, dataset: DatasetId) {
-        self.newest.remove(&dataset);
-        self.current.retain(|_, it| *it != dataset);
-        self.replaced
-            .retain(|older| older.manifest().dataset != dataset);
-    }
-
-    /// Bytes of versions, of those that somebody uses or of those that nobody does. What two versions share counts twice.
-    fn bytes(&self, are_idle: bool) -> u64 {
-        let all = self.newest.values().chain(&self.replaced);
-        let meant = all.filter(|it| is_idle(it) == are_idle);
-        meant.map(|it| it.header_bytes()).sum()
-    }
-
-    /// Forgets a version that nobody uses: one that was replaced, or else the least recently used.
-    fn forget_one(&mut self) -> bool {
-        if let Some(at) = self.replaced.iter().position(is_idle) {
-            self.replaced.remove(at);
-            return true;
-        }
-        let idle = self.newest.iter().filter(|(_, it)| is_idle(it));
-        let oldest = idle.min_by_key(|(_, it)| it.used()).map(|(id, _)| *id);
-        oldest.is_some_and(|id| self.newest.remove(&id).is_some())
-    }
-}
-
-fn is_idle(snapshot: &Arc<Snapshot>) -> bool {
-    Arc::strong_count(snapshot) == 1
-}
-
-impl AllSnapshots {
-    /// Forgets versions that nobody uses until there is room; whether there is.
-    fn make_room(&mut self, mut is_enough: impl FnMut() -> bool) -> bool {
-        loop {
-            if is_enough() {
-                return true;
-            }
-            let most = self.0.values_mut().max_by_key(|it| it.bytes(true));
-            if !most.is_some_and(Snapshots::forget_one) {
-                return false;
-            }
-        }
-    }
-}
 
 impl Common {
     /// Forgets versions that nobody uses until what is open takes at most `most` bytes, or all else is in use.

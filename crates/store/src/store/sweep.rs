@@ -1,6 +1,18 @@
 //! What a crash or an older catalogue may have left is removed, or set aside, when a namespace is opened.
 
-use super::*;
+use super::directory::remove_dataset;
+use super::namespace::{Namespace, State};
+use super::recovery;
+use super::remote::Remote;
+use super::stored_manifest::stored_manifest;
+use crate::catalogue::{Record, Table};
+use crate::error::StoreError;
+use crate::layout::{SEGMENTS, UNKNOWN, dataset_path};
+use oboro_format::DatasetId;
+use oboro_format::files::{ensure_directory, io_error, names, sweep, sync_directory};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::{fs, iter};
 
 /// Whether there is a complete segment in a dataset's directory.
 fn holds_segments(directory: &Path) -> Result<bool, StoreError> {

@@ -1,13 +1,21 @@
 //! The store under everything that happens to servers: broken connections, crashes, wrong bytes,
 //! full disks, deletion during a query. A crash is a store dropped at that point.
 
-use super::*;
-use crate::error::ResidencyError;
+use super::Store;
+use super::access::Access;
+use super::namespace::Namespace;
+use super::reports::{Published, UploadStatus};
+use super::stored_manifest::stored_manifest;
+use crate::catalogue::Table;
+use crate::error::{ResidencyError, StoreError, UploadError};
 use crate::testing::{
     ID, append, bundle, bundle_of, files, one_limb, residues, send, send_as, two_limbs,
 };
-use oboro_format::{Bundle, ErrorKind};
+use oboro_format::{Bundle, Corruption, DatasetId, Digest, ErrorKind, FormatError, Roles};
 use oboro_ring::{Column, Factor, Limb};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tempfile::TempDir;
 
 struct Setting {

@@ -4,12 +4,26 @@
 //! beside the new one; segments are the same in both. It is refused where it is not sure that all is there that the
 //! catalogue names, and the way back where something came since that the earlier Oboro would not know.
 
-use super::*;
+use super::directory::{check_is_store, length};
+use super::namespaces::namespaces_in;
+use super::stored_manifest::stored_manifest;
+use crate::cache_marker::check_is_no_cache;
 use crate::catalogue::Upgraded as Image;
-use crate::location::segment_path;
-use crate::source::object::{ObjectError, PutError, object_of};
+use crate::catalogue::{Catalogue, Table};
+use crate::error::{CatalogueError, StoreError};
+use crate::layout::{CATALOGUE, DEFAULT_NAMESPACE, NAMESPACES, SEGMENTS, home_of, segment_path};
+use crate::location::Location;
+use crate::placement::Placement;
+use crate::source::object::{ObjectError, Objects, PutError, object_of};
+use crate::store_id::{CatalogueIdentity, StoreId};
 use object_store::UpdateVersion;
-use oboro_format::files::{Durability, replace_keeping};
+use oboro_format::DatasetId;
+use oboro_format::files::{
+    Durability, Lock, ensure_directories, exists, io_error, lock, remove_if_there, replace_keeping,
+};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// What became of a store, or would become.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::{Begun, Then};
+use super::request::{Begun, Then};
 use io_uring::{IoUring, Probe, opcode, types};
 use oboro_arena::ArenaBlock;
 use std::io;

@@ -1,6 +1,7 @@
 use super::*;
 use crate::Placement;
 use rustix::thread::{CpuSet, sched_getaffinity};
+use std::fs::File;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 

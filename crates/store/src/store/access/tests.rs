@@ -1,8 +1,11 @@
 //! Namespaces: what belongs to one caller does not exist for another, and grants change that.
 
 use super::*;
+use crate::layout::DEFAULT_NAMESPACE;
+use crate::store::Store;
+use crate::store::policy::{Policy, Quota};
 use crate::testing::{ID, append, bundle, one_limb, rewrite, send_as};
-use oboro_format::ErrorKind;
+use oboro_format::{ErrorKind, Manifest};
 use tempfile::TempDir;
 
 impl Access {

@@ -2,7 +2,11 @@
 
 use super::super::script::{Owner, Server, Step};
 use super::*;
+use crate::error::UploadError;
+use crate::store::Store;
+use crate::store::scrub::Scrub;
 use oboro_faults::{Disk, EIO, Failure, replay, scratch};
+use oboro_format::DatasetId;
 use std::cell::{Cell, RefCell};
 
 const STEPS: &[Step] = &[

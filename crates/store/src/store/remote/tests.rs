@@ -2,16 +2,19 @@
 //! concurrent servers.
 
 use super::super::*;
-use crate::error::ObjectStorageError;
+use crate::error::{ObjectStorageError, UploadError};
 use crate::source::object::object_of;
 use crate::testing::{
     COLUMNS, ID, append, bundle, description, files, fill, residues, rewrite, send, two_limbs,
 };
 use crate::{Arrival, PanelKey, Snapshot, Stream, WorkUnit};
 use oboro_faults::Image;
-use oboro_format::{Bundle, ErrorKind, Role};
+use oboro_format::{Bundle, Corruption, ErrorKind, FormatError, Role};
 use oboro_ring::{Column, Limb};
+use parking_lot::Mutex;
+use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use tempfile::TempDir;
 

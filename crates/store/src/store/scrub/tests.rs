@@ -5,6 +5,7 @@ use super::*;
 use crate::testing::files;
 use oboro_faults::{Disk, EIO, Image, Wear, scratch};
 use oboro_ring::{Column, Limb};
+use std::fs;
 use std::os::unix::fs::FileExt;
 
 const A: &str = "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";

@@ -1,6 +1,7 @@
 use super::*;
+use crate::store::Store;
 use crate::testing::{ID, append, bundle, one_limb, send};
-use oboro_format::{Bundle, ErrorKind};
+use oboro_format::{Bundle, ErrorKind, FormatError, Roles};
 use tempfile::TempDir;
 
 /// Makes a catalogue one of the first version, with an upload in progress and a dataset that was purged.

@@ -1,0 +1,57 @@
+//! The layout of a store: names of files, directories and objects.
+
+use oboro_format::DatasetId;
+use std::path::{Path, PathBuf};
+
+/// The file of the catalogue.
+pub(crate) const CATALOGUE: &str = "catalogue.sqlite";
+/// The directory of the datasets.
+pub(crate) const SEGMENTS: &str = "segments";
+
+/// The directory of the namespaces other than the default one, each with the layout of a store.
+pub(crate) const NAMESPACES: &str = "namespaces";
+/// The namespace of callers without a token. Its directory is the store's own.
+pub const DEFAULT_NAMESPACE: &str = "default";
+/// The directory of recovery copies.
+pub(crate) const RECOVERY: &str = "recovery";
+/// The directory of notes of what owners rewrote.
+pub(crate) const NOTES: &str = "rewritten";
+/// The file, or object, of grants.
+pub(crate) const GRANTS: &str = "grants";
+/// The file, or object, of the store's identity.
+pub(crate) const IDENTITY: &str = "identity";
+/// The file of bytes set aside for changes that free space.
+pub(crate) const RESERVE: &str = "reserve";
+/// The directory of datasets that the catalogue does not know.
+pub(crate) const UNKNOWN: &str = "unknown";
+
+/// The directory of a namespace in a store.
+pub fn home_of(store: &Path, namespace: &str) -> PathBuf {
+    match namespace {
+        DEFAULT_NAMESPACE => store.into(),
+        other => store.join(NAMESPACES).join(other),
+    }
+}
+
+/// What the names of a namespace's objects begin with.
+pub(crate) fn prefix_of(namespace: &str) -> String {
+    match namespace {
+        DEFAULT_NAMESPACE => String::new(),
+        other => format!("{NAMESPACES}/{other}/"),
+    }
+}
+
+/// The directory of a dataset in a namespace.
+pub(crate) fn dataset_path(home: &Path, id: DatasetId) -> PathBuf {
+    home.join(SEGMENTS).join(id.to_string())
+}
+
+/// The file of a segment in a namespace.
+pub(crate) fn segment_path(home: &Path, id: DatasetId, number: u32) -> PathBuf {
+    dataset_path(home, id).join(segment_name(number))
+}
+
+/// The file of a segment in its dataset's directory.
+pub(crate) fn segment_name(number: u32) -> String {
+    format!("{number:08}.seg")
+}
