@@ -7,8 +7,8 @@
 mod quota;
 
 use crate::clients::Client;
-use crate::metering::whole_lines;
 use crate::status::{RETRY_SOON, busy, unavailable};
+use crate::whole_lines::whole_lines;
 use oboro_format::DatasetId;
 use oboro_format::FormatError;
 use oboro_format::files::{io_error, parent};

@@ -1,7 +1,8 @@
 //! Who may call: the protocol's number and, where the operator asks for one, a bearer token or a client certificate.
 
 use crate::audit::Subject;
-use crate::clients::{Caller, Client};
+use crate::callers::Caller;
+use crate::clients::Client;
 use crate::connections::Connection;
 use crate::credentials::{Credential, Refusal};
 use crate::guesses::Guesses;

@@ -3,8 +3,9 @@
 
 use crate::audit::{Audit, Subject};
 use crate::blocking;
+use crate::callers::Caller;
 use crate::calls::Begun;
-use crate::clients::{Caller, Client};
+use crate::clients::Client;
 use crate::limits::Limits;
 use crate::metering::Meter;
 use crate::middleware::{Answer, Middleware, Next, holding};

@@ -6,18 +6,88 @@
 
 use crate::audit::{Audit, Ended, Subject};
 use crate::middleware::{Answer, Middleware, Next, Observer, observed};
-use crate::monitor::CallTimes;
 use crate::rarely::Rarely;
 use http_body::Frame;
 use oboro_protocol::{CALLS, REQUEST_KEY};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tonic::body::Body;
 use tonic::codegen::http::HeaderValue;
 use tonic::codegen::{Bytes, http};
 use tonic::{Code, Status};
 use tracing::{Instrument, Span, field};
+
+/// The upper ends of the buckets of durations, in seconds: from a cached answer to the longest query.
+const SECONDS: [f64; 14] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 300.0, 3600.0,
+];
+
+pub(crate) type CallLabels = [(&'static str, &'static str); 2];
+
+/// How long calls took, by call and outcome.
+#[derive(Debug, Clone)]
+pub(crate) struct CallTimes {
+    times: Family<CallLabels, Histogram>,
+    damaged: Counter,
+}
+
+impl Default for CallTimes {
+    fn default() -> Self {
+        Self {
+            times: Family::new_with_constructor(|| Histogram::new(SECONDS)),
+            damaged: Counter::default(),
+        }
+    }
+}
+
+impl CallTimes {
+    /// A call of this name has ended.
+    pub(crate) fn ended(&self, call: &'static str, outcome: Code, time: Duration) {
+        let labels = [("call", call), ("outcome", outcome_name(outcome))];
+        self.times
+            .get_or_create(&labels)
+            .observe(time.as_secs_f64());
+        if outcome == Code::DataLoss {
+            self.damaged.inc();
+        }
+    }
+
+    pub(crate) fn durations(&self) -> Family<CallLabels, Histogram> {
+        self.times.clone()
+    }
+
+    /// How many calls found damage in what is stored.
+    pub(crate) fn damaged(&self) -> u64 {
+        self.damaged.get()
+    }
+}
+
+/// The name of a status as the gRPC specification writes it.
+fn outcome_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
 
 /// What the logs of services share.
 pub(crate) struct Calls {

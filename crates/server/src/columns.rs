@@ -5,7 +5,7 @@
 //! has the same limits.
 
 use crate::blocking::blocking;
-use crate::clients::Caller;
+use crate::callers::Caller;
 use crate::counting::{Counting, watch};
 use crate::outbox::Outbox;
 use crate::status;

@@ -8,6 +8,7 @@
 
 use crate::client_certificates::Presented;
 use crate::clients::Client;
+use crate::limits::ConnectionLimits;
 use crate::linger::Lingering;
 use crate::middleware::holding;
 use crate::rarely::Rarely;
@@ -49,34 +50,6 @@ const HEADER_BYTES: u32 = 16 << 10;
 const FAREWELL: Duration = Duration::from_secs(5);
 /// The pause after the system could not accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// Limits on connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConnectionLimits {
-    /// Connections at a time.
-    pub all: usize,
-    /// The most of these from one address, of IPv6 from one network of 64 bits, until a caller is known; and the most of
-    /// one name.
-    pub per_address: usize,
-    /// Calls at a time on one connection.
-    pub streams: u32,
-    /// From its acceptance to its first call.
-    pub handshake: Duration,
-    /// Without any call in progress.
-    pub idle: Duration,
-}
-
-impl Default for ConnectionLimits {
-    fn default() -> Self {
-        Self {
-            all: 4096,
-            per_address: 256,
-            streams: 64,
-            handshake: Duration::from_secs(10),
-            idle: Duration::from_secs(300),
-        }
-    }
-}
 
 /// A stream of bytes in both directions.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}

@@ -8,7 +8,8 @@
 
 use crate::blocking::{blocking, failed};
 use crate::cache::{Kind, MomentCache, identity};
-use crate::clients::{Caller, Client};
+use crate::callers::Caller;
+use crate::clients::Client;
 use crate::limits::{Admission, Limits};
 use crate::memory::{MemoryBudget, Place, Refusal, Reservation};
 use crate::outbox::Outbox;

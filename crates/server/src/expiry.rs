@@ -1,10 +1,9 @@
 //! Ends that come: the log names certificates and tokens some days before they expire, at once and then every day.
 
-use crate::tls::Certificates;
-use crate::tokens::Tokens;
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use time::{Date, Duration, OffsetDateTime};
+mod watch;
+
+use time::{Duration, OffsetDateTime};
+pub(crate) use watch::Watch;
 
 /// How long before its end a server's certificate is named.
 pub(crate) const OF_SERVER: Duration = Duration::days(30);
@@ -24,91 +23,5 @@ impl Ending {
     /// If it ends within `notice`, or has ended.
     pub(crate) fn within(self, notice: Duration, now: OffsetDateTime) -> Option<Self> {
         (self.at - now <= notice).then_some(self)
-    }
-}
-
-/// Looks after what callers and server prove their names with: reads files again, ends the calls of what has expired, and
-/// has the log name what expires soon.
-pub(crate) struct Watch {
-    tls: Option<Arc<Certificates>>,
-    tokens: Option<Arc<Tokens>>,
-    /// What was named on a day.
-    told: (Date, BTreeSet<Ending>),
-}
-
-impl Watch {
-    pub(crate) fn new(tls: Option<Arc<Certificates>>, tokens: Option<Arc<Tokens>>) -> Self {
-        Self {
-            tls,
-            tokens,
-            told: (Date::MIN, BTreeSet::new()),
-        }
-    }
-
-    /// Looks now.
-    pub(crate) fn look(&mut self, now: OffsetDateTime) {
-        for Ending { what, at } in self.news(now) {
-            let days = (at - now).whole_days();
-            if at <= now {
-                tracing::error!("{what} has expired, on {}; replace it", at.date());
-            } else {
-                tracing::warn!(days, "{what} expires on {}; replace it before", at.date());
-            }
-        }
-    }
-
-    /// What ends soon and was not named today.
-    fn news(&mut self, now: OffsetDateTime) -> Vec<Ending> {
-        let mut endings = Vec::new();
-        if let Some(tokens) = &self.tokens {
-            tokens.refresh();
-            tokens.end_expired(now);
-            endings.extend(tokens.endings(now));
-        }
-        if let Some(tls) = &self.tls {
-            tls.refresh();
-            tls.end_expired(now);
-            endings.extend(tls.endings(now));
-        }
-        if self.told.0 != now.date() {
-            self.told = (now.date(), BTreeSet::new());
-        }
-        endings.retain(|it| self.told.1.insert(it.clone()));
-        endings
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::token_file::TokenFile;
-    use oboro_format::Roles;
-    use tempfile::TempDir;
-
-    #[test]
-    fn what_ends_soon_is_named_once_a_day() {
-        let directory = TempDir::new().unwrap();
-        let file = TokenFile::at(&directory.path().join("tokens"));
-        let now = OffsetDateTime::now_utc();
-        let soon = now.date() + Duration::days(13);
-        let (token, _) = file.add("ward", Roles::OWNER, Some(soon)).unwrap();
-        file.add("lab", Roles::OWNER, Some(soon + Duration::days(10)))
-            .unwrap();
-        file.add("clinic", Roles::OWNER, None).unwrap();
-        let tokens = Tokens::open(file.path()).unwrap();
-        let mut watch = Watch::new(None, Some(Arc::new(tokens)));
-        let [ending] = &watch.news(now)[..] else {
-            panic!("one of them ends soon");
-        };
-        assert_eq!(ending.what, format!("token {} of ward", token.id()));
-        assert_eq!(watch.news(now), []);
-        let (other, _) = file.add("other", Roles::OWNER, Some(soon)).unwrap();
-        let [ending] = &watch.news(now)[..] else {
-            panic!("a new one is named at once");
-        };
-        assert!(ending.what.contains(&other.id()));
-        assert_eq!(watch.news(now + Duration::DAY).len(), 2);
-        // What has ended is of no use to anyone and needs no words.
-        assert_eq!(watch.news(now + Duration::days(15)).len(), 1);
     }
 }

@@ -1,7 +1,7 @@
 //! Limits on what one caller, or all together, may ask of the server.
 
-use crate::clients::{Caller, Client};
-use crate::connections::ConnectionLimits;
+use crate::callers::Caller;
+use crate::clients::Client;
 use crate::queries::{Queries, Query};
 use crate::shares::{Rule, Share, Shares};
 use crate::status::{RETRY_SOON, busy};
@@ -12,6 +12,34 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 use tonic::Status;
+
+/// Limits on connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Connections at a time.
+    pub all: usize,
+    /// The most of these from one address, of IPv6 from one network of 64 bits, until a caller is known; and the most of
+    /// one name.
+    pub per_address: usize,
+    /// Calls at a time on one connection.
+    pub streams: u32,
+    /// From its acceptance to its first call.
+    pub handshake: Duration,
+    /// Without any call in progress.
+    pub idle: Duration,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self {
+            all: 4096,
+            per_address: 256,
+            streams: 64,
+            handshake: Duration::from_secs(10),
+            idle: Duration::from_secs(300),
+        }
+    }
+}
 
 /// Limits of a server. A request beyond one is refused with a sentence that names it.
 #[derive(Debug, Clone, Copy)]

@@ -1,20 +1,22 @@
 //! The server: what answers calls, the socket that they come from, and the refusal to expose it unprotected.
 
-use crate::audit::{Audit, AuditError, AuditOptions};
+use crate::audit::Audit;
 use crate::auth::Authentication;
 use crate::cache::MomentCache;
 use crate::call_limits::CallLimits;
-use crate::calls::Calls;
+use crate::calls::{CallTimes, Calls};
 use crate::connections::{Accepted, Connections, accepted};
 use crate::counting::Counting;
+use crate::error::ServeError;
 use crate::expiry::Watch;
-use crate::genome::{GenomeOptions, Genomes};
+use crate::genome::Genomes;
 use crate::health::{Watches, say_farewell, say_not_serving};
 use crate::limits::{Admission, Limits};
 use crate::memory::{MemoryBudget, ServerMemory, of_server};
 use crate::metering::Meter;
 use crate::middleware::Behind;
-use crate::monitor::{CallTimes, Monitor, Readiness, Sources};
+use crate::monitor::{Monitor, Readiness, Sources};
+use crate::options::{GenomeOptions, MonitorOptions, Options, Pin};
 use crate::pool::Pool;
 use crate::remote::{Dispatch, RemoteExecutor};
 use crate::retention::expire;
@@ -24,19 +26,13 @@ use crate::tls::Certificates;
 use crate::tokens::Tokens;
 use crate::whole::homes;
 use crate::writes::{WRITES, Writes};
-use oboro_arena::{CpuAssignment, Topology};
+use oboro_arena::Topology;
 use oboro_engine::{Backend, Cpu};
 use oboro_format::leave_descriptors;
-use oboro_format::wording::{
-    CLIENT_CA, GENOME_CACHE, LISTEN, MAX_QUERIES, MEMORY, MOMENT_CACHE, MONITOR, SERVER_TOKENS,
-    THREADS, TLS_CERT, TLS_KEY, Value,
-};
 use oboro_genome_server::Budgets;
 use oboro_protocol::MAX_MESSAGE_BYTES;
 use oboro_protocol::v1::{genome_server::GenomeServer, mining_server::MiningServer};
-use oboro_store::{
-    Access, Location, Placement, Policy, ResidencyError, Snapshot, Store, StoreError,
-};
+use oboro_store::{Access, Location, Placement, ResidencyError, Snapshot, Store, StoreError};
 use parking_lot::Mutex;
 use std::future::pending;
 use std::io;
@@ -45,7 +41,6 @@ use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use thiserror::Error;
 use time::OffsetDateTime;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -58,143 +53,6 @@ const REFRESH: Duration = Duration::from_secs(1);
 
 /// How often it is written what owners used.
 const USAGE: Duration = Duration::from_secs(3600);
-
-/// How to serve.
-#[derive(Clone)]
-pub struct Options {
-    /// Where datasets are stored.
-    pub data: Location,
-    /// The address to listen on; port 0 takes any free one.
-    pub listen: SocketAddr,
-    /// Certificate chain and private key, and the authorities of client certificates.
-    pub tls: Option<Arc<Certificates>>,
-    /// The tokens of which callers must present one.
-    pub tokens: Option<Arc<Tokens>>,
-    /// Threads that compute, for all queries together.
-    pub threads: NonZero<usize>,
-    /// What callers may ask.
-    pub limits: Limits,
-    /// What is kept, and for how long.
-    pub policy: Policy,
-    /// Bytes of moments kept for later queries.
-    pub moment_cache: u64,
-    /// Bytes that the process may hold in memory: datasets that exceed the budget are read from disk when needed.
-    /// Without it, everything that was used stays in memory.
-    pub memory: Option<u64>,
-    /// What may be asked about genomes.
-    pub genome: GenomeOptions,
-    /// How the threads that compute are pinned.
-    pub pin: Option<Pin>,
-    /// Where operators look at metrics, and whether these tell of each namespace.
-    pub monitor: Option<MonitorOptions>,
-    /// Where it is written who did what to which dataset.
-    pub audit: Option<AuditOptions>,
-}
-
-/// Where operators look.
-#[derive(Debug, Clone, Copy)]
-pub struct MonitorOptions {
-    /// The address to listen on; port 0 takes any free one.
-    pub listen: SocketAddr,
-    /// Whether there are metrics by namespace.
-    pub by_namespace: bool,
-}
-
-/// Where a thread may run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pin {
-    /// On one core of one node: for a server that has its cores to itself.
-    Core,
-    /// On any core of one node; anywhere if there is only one node.
-    Node,
-}
-
-impl Pin {
-    /// Cores if there are several nodes and a thread for each core. With one node pinning gains nothing; with fewer
-    /// threads, servers side by side would all choose the same cores and leave the rest idle.
-    pub(crate) fn usual(topology: &Topology, threads: NonZero<usize>) -> Self {
-        let nodes = topology.nodes();
-        let cores: usize = nodes.iter().map(|node| node.cores.len()).sum();
-        if nodes.len() > 1 && threads.get() >= cores {
-            Self::Core
-        } else {
-            Self::Node
-        }
-    }
-
-    pub(crate) fn assignments(
-        self,
-        topology: &Topology,
-        threads: NonZero<usize>,
-    ) -> Vec<CpuAssignment> {
-        let assignments = topology.workers(threads);
-        match self {
-            Self::Core => assignments,
-            Self::Node => assignments
-                .into_iter()
-                .map(|assignment| topology.whole_node(assignment))
-                .collect(),
-        }
-    }
-}
-
-/// A server that could not start or failed.
-#[derive(Debug, Error)]
-#[allow(missing_docs)]
-pub enum ServeError {
-    #[error(
-        "refusing to listen on {0}, which is not loopback, without both TLS and tokens or client certificates: others on the network could read, alter and delete; add {TLS_CERT}, {TLS_KEY} and {SERVER_TOKENS} or {CLIENT_CA}, or listen on 127.0.0.1"
-    )]
-    Unprotected(SocketAddr),
-    #[error(
-        "refusing to show metrics on {0}, which is not loopback, without both TLS and tokens; add {TLS_CERT}, {TLS_KEY} and {SERVER_TOKENS}, or give an address of loopback with {MONITOR}"
-    )]
-    UnprotectedMonitor(SocketAddr),
-    #[error(
-        "cannot show metrics on {address}: {source}; choose another port with {MONITOR}, or stop the program that has it"
-    )]
-    Monitor {
-        address: SocketAddr,
-        source: io::Error,
-    },
-    #[error(
-        "metrics cannot be shown on {0}, where calls are answered; choose another port with {MONITOR}"
-    )]
-    SamePort(SocketAddr),
-    #[error(transparent)]
-    Audit(AuditError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(
-        "cannot listen on {address}: {source}; choose another port with {LISTEN}, or stop the program that has it"
-    )]
-    Listen {
-        address: SocketAddr,
-        source: io::Error,
-    },
-    #[error("cannot start {threads} threads: {source}; choose fewer with {THREADS}")]
-    Threads {
-        threads: NonZero<usize>,
-        source: io::Error,
-    },
-    #[error(
-        "{} leaves nothing for ciphertext: {besides} MiB go to other things ({cache} to the cache of moments, {replies} to replies on their way to as many queries as may run, {threads} to threads, {genomes} to genomes, the rest to buffers and the program); give more, or lower {MOMENT_CACHE}, {GENOME_CACHE}, {MAX_QUERIES} or {THREADS}",
-        MEMORY.to(Value::Mebibytes(*memory))
-    )]
-    Memory {
-        memory: u64,
-        besides: u64,
-        cache: u64,
-        replies: u64,
-        threads: u64,
-        genomes: u64,
-    },
-    #[error(
-        "{} leaves a worker nothing for ciphertext: {besides} MiB go to buffers, threads and the program; give more",
-        MEMORY.to(Value::Mebibytes(*memory))
-    )]
-    WorkerMemory { memory: u64, besides: u64 },
-}
 
 /// A server that listens, but does not answer yet.
 pub struct Server {
@@ -625,6 +483,7 @@ fn open(
 mod tests {
     use super::*;
     use oboro_arena::Allowed;
+    use oboro_store::Policy;
     use std::fs;
     use tempfile::TempDir;
 

@@ -1,8 +1,10 @@
 //! A server for the process that it is in: its calls come over streams in memory, from no socket.
 
-use crate::connections::{Accepted, ConnectionLimits};
-use crate::limits::Limits;
-use crate::listen::{Answering, Options, ServeError};
+use crate::connections::Accepted;
+use crate::error::ServeError;
+use crate::limits::{ConnectionLimits, Limits};
+use crate::listen::Answering;
+use crate::options::Options;
 use oboro_store::Access;
 use std::future::pending;
 use std::io;

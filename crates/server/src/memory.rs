@@ -1,8 +1,9 @@
 //! The server's memory budget: what of it is left for ciphertext, and what queries in flight may take.
 
 use crate::clients::Client;
+use crate::error::ServeError;
 use crate::genome::FREE;
-use crate::listen::{Options, ServeError};
+use crate::options::Options;
 use crate::outbox::CAPACITY;
 use crate::whole::homes;
 use oboro_format::wording::{ANSWERS, MAX_LEN, MEMORY, MIN_SUPPORT};

@@ -5,6 +5,7 @@
 
 use crate::clients::Client;
 use crate::middleware::{Observer, observed};
+use crate::whole_lines::whole_lines;
 use http_body::Frame;
 use oboro_format::FormatError;
 use oboro_format::files::{ensure_directory, exists, io_error, names, sync_directory};
@@ -12,8 +13,8 @@ use oboro_store::DEFAULT_NAMESPACE;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
 use std::ops::{Add, Sub};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -235,18 +236,6 @@ fn append(directory: &Path, name: &str, lines: &str) -> Result<(), FormatError> 
         return Err(io_error("write", &path)(error));
     }
     Ok(())
-}
-
-/// The length of a file up to the end of its last whole line.
-pub(crate) fn whole_lines(file: &mut File) -> io::Result<u64> {
-    const MOST: u64 = 4096;
-    let length = file.metadata()?.len();
-    let start = length.saturating_sub(MOST);
-    let mut tail = Vec::new();
-    file.seek(SeekFrom::Start(start))?;
-    file.take(MOST).read_to_end(&mut tail)?;
-    let last = tail.iter().rposition(|&byte| byte == b'\n');
-    Ok(last.map_or(start, |at| start + at as u64 + 1))
 }
 
 /// Sums up what owners used, by owner: in one month, as `2026-11`, or ever since.

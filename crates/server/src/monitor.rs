@@ -4,22 +4,23 @@
 //! and no call. On loopback probes and metrics need no token; beyond it there is TLS, and only `/livez` and `/readyz` answer
 //! to everyone.
 
+mod exposition;
 mod families;
 mod metrics;
 mod page;
 mod places;
 mod process;
 mod readiness;
+mod seen;
 mod sources;
 
-pub(crate) use metrics::CallTimes;
 use places::{Places, Slot};
 pub(crate) use readiness::Readiness;
+use seen::{Peer, Seen, unauthorized};
 use sources::SAMPLE;
 pub(crate) use sources::Sources;
 
-use crate::auth::Authentication;
-use crate::listen::MonitorOptions;
+use crate::options::MonitorOptions;
 use crate::tls::Certificates;
 use axum::extract::{RawQuery, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
@@ -39,7 +40,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::time::{interval, sleep, timeout};
-use tonic::Status;
 use tonic::codegen::http::uri::Authority;
 use tonic::codegen::http::{HeaderMap, HeaderValue, StatusCode, header};
 
@@ -60,19 +60,6 @@ pub(crate) struct Monitor {
     tls: Option<Arc<Certificates>>,
     is_near: bool,
     pub(crate) by_namespace: bool,
-}
-
-/// The other end of a connection.
-#[derive(Clone, Copy)]
-struct Peer(SocketAddr);
-
-/// What requests are answered from.
-struct Seen {
-    metrics: Mutex<Metrics>,
-    sources: Arc<Sources>,
-    authentication: Arc<Authentication>,
-    /// Whether only this machine can connect.
-    is_near: bool,
 }
 
 impl Monitor {
@@ -265,15 +252,6 @@ async fn readyz(State(seen): State<Arc<Seen>>, RawQuery(asked): RawQuery) -> Res
         }
     }
     (status, text).into_response()
-}
-
-/// Has browsers ask for a token.
-fn unauthorized(refusal: &Status) -> Response {
-    let challenge =
-        "Basic realm=\"Oboro: any name, and a token as the password\", charset=\"UTF-8\"";
-    let headers = [(header::WWW_AUTHENTICATE, challenge)];
-    let told = format!("{}\n", refusal.message());
-    (StatusCode::UNAUTHORIZED, headers, told).into_response()
 }
 
 /// `/metrics`

@@ -1,7 +1,7 @@
 //! The queries in progress: counts, fetches of columns, searches. Their owners see and end them, and so do operators those of
 //! all.
 
-use crate::clients::Caller;
+use crate::callers::Caller;
 use crate::shares::Share;
 use oboro_format::Role;
 use oboro_format::wording::QUERIES_END;

@@ -4,7 +4,7 @@
 
 use crate::blocking::blocking;
 use crate::cache::identity;
-use crate::clients::{Caller, caller};
+use crate::callers::{Caller, caller};
 use crate::columns::{self, Columns};
 use crate::counting::{Counting, Replies};
 use crate::recovery;

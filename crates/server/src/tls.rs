@@ -3,11 +3,10 @@
 use crate::certificate::Certificate;
 use crate::client_certificates::{ClientCertificates, Presented};
 use crate::expiry::{Ending, OF_SERVER};
-use crate::reload::{LoadError, Reloaded};
-use crate::trusted::Untrusted;
-use oboro_format::FormatError;
+use crate::reload::Reloaded;
+use crate::tls_error::TlsError;
+use crate::trusted::read_plain;
 use oboro_format::files::io_error;
-use oboro_format::wording::{CLIENT_CA, TLS_CERT, TLS_KEY};
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -20,52 +19,9 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thiserror::Error;
-use time::{Date, OffsetDateTime};
+use time::OffsetDateTime;
 use tokio_rustls::TlsAcceptor;
 use zeroize::Zeroizing;
-
-/// A certificate or key that cannot be used.
-#[derive(Debug, Error)]
-#[allow(missing_docs)]
-pub enum TlsError {
-    #[error(transparent)]
-    Format(#[from] FormatError),
-    #[error(transparent)]
-    Untrusted(#[from] Untrusted),
-    #[error(
-        "anyone on this machine can read the private key in {}; take that right away (chmod o-rwx)",
-        path.display()
-    )]
-    Readable { path: PathBuf },
-    #[error(
-        "the TLS certificate in {} or the key in {} cannot be used: {reason}; give a PEM certificate chain with {TLS_CERT} and its PEM key with {TLS_KEY}",
-        certificate.display(), key.display()
-    )]
-    Unusable {
-        certificate: PathBuf,
-        key: PathBuf,
-        reason: String,
-    },
-    #[error(
-        "the client authorities in {} cannot be used: {reason}; give a file of their PEM certificates with {CLIENT_CA}",
-        path.display()
-    )]
-    ClientAuthorities { path: PathBuf, reason: String },
-    #[error("the {what} in {} has expired, on {at}; put one there that is valid", path.display())]
-    Expired {
-        what: String,
-        path: PathBuf,
-        at: Date,
-    },
-}
-
-impl LoadError for TlsError {
-    fn is_transient(&self) -> bool {
-        // What cannot be read now may be readable in a second.
-        matches!(self, Self::Format(_))
-    }
-}
 
 /// A certificate chain and its key, in two files, and the authorities of client certificates in a third.
 pub struct Certificates {
@@ -237,18 +193,6 @@ impl Chain {
             ending,
         })
     }
-}
-
-/// A whole file; `None` for what is none: opening a pipe would wait for whoever writes to it.
-pub(crate) fn read_plain(
-    path: &Path,
-    action: &'static str,
-) -> Result<Option<Vec<u8>>, FormatError> {
-    let failed = |error| io_error(action, path)(error);
-    if !fs::metadata(path).map_err(failed)?.is_file() {
-        return Ok(None);
-    }
-    fs::read(path).map(Some).map_err(failed)
 }
 
 fn read_private(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, TlsError> {

@@ -1,7 +1,9 @@
 //! Files that say who may call: whoever can change one can let himself in.
 
+use oboro_format::FormatError;
+use oboro_format::files::io_error;
 use rustix::process::geteuid;
-use std::fs::Metadata;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -42,4 +44,16 @@ pub(crate) fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), Untrus
     }
     let path = path.into();
     Err(Untrusted::Owner { path, owner, user })
+}
+
+/// A whole file; `None` for what is none: opening a pipe would wait for whoever writes to it.
+pub(crate) fn read_plain(
+    path: &Path,
+    action: &'static str,
+) -> Result<Option<Vec<u8>>, FormatError> {
+    let failed = |error| io_error(action, path)(error);
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Ok(None);
+    }
+    fs::read(path).map(Some).map_err(failed)
 }

@@ -1,7 +1,9 @@
 //! Counts for a server, on storage that both reach: the shards of a question that it is given.
 
-use crate::listen::{Pin, ServeError, placed};
+use crate::error::ServeError;
+use crate::listen::placed;
 use crate::memory::{MemoryBudget, RESULTS_PARTS, Reservation, of_worker, split};
+use crate::options::Pin;
 use crate::packing::Packing;
 use crate::partial::{Failure, Partial, Task};
 use crate::status;

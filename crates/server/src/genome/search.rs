@@ -5,8 +5,9 @@
 //! [pool](crate::pool) that all queries share, one task each.
 
 use super::memory::{Share, Taken};
+use super::shared::{Search, Shared, no_randomness};
 use super::windows::{self, Collection, Origin};
-use super::{Search, Shared, no_randomness};
+
 use crate::blocking::{blocking, failed};
 use crate::clients::Client;
 use crate::counting::watch;

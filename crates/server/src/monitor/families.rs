@@ -1,6 +1,6 @@
 //! The metrics that are looked up, family by family.
 
-use super::metrics::{Families, label};
+use super::exposition::{Families, label};
 use super::sources::Sources;
 use crate::cache::CacheUse;
 use crate::metering::Used;

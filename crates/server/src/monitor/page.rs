@@ -2,9 +2,10 @@
 //!
 //! Nothing can be done from it, there is no script in it, and nothing of it is kept by the browser.
 
+use super::seen::{Peer, Seen, unauthorized};
 use super::sources::{Sources, Use};
-use super::{Peer, Seen, unauthorized};
-use crate::clients::{Caller, Client};
+use crate::callers::Caller;
+use crate::clients::Client;
 use crate::metering::Used;
 use crate::status;
 use askama::Template;

@@ -1,6 +1,6 @@
 //! Metrics of the process, under the names that all programs have them under.
 
-use super::metrics::Families;
+use super::exposition::Families;
 use rustix::io::Errno;
 use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};

@@ -1,10 +1,10 @@
 //! What metrics, readiness and the page are read from.
 
-use super::metrics::CallTimes;
 use super::readiness::Readiness;
 use crate::auth::Authentication;
 use crate::cache::MomentCache;
 use crate::call_limits::CallLimits;
+use crate::calls::CallTimes;
 use crate::connections::Connections;
 use crate::genome::Genomes;
 use crate::health::Watches;

@@ -1,0 +1,33 @@
+//! What requests of operators are answered from.
+
+use super::metrics::Metrics;
+use super::sources::Sources;
+use crate::auth::Authentication;
+use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tonic::Status;
+use tonic::codegen::http::{StatusCode, header};
+
+/// The other end of a connection.
+#[derive(Clone, Copy)]
+pub(super) struct Peer(pub(super) SocketAddr);
+
+/// What requests are answered from.
+pub(super) struct Seen {
+    pub(super) metrics: Mutex<Metrics>,
+    pub(super) sources: Arc<Sources>,
+    pub(super) authentication: Arc<Authentication>,
+    /// Whether only this machine can connect.
+    pub(super) is_near: bool,
+}
+
+/// Has browsers ask for a token.
+pub(super) fn unauthorized(refusal: &Status) -> Response {
+    let challenge =
+        "Basic realm=\"Oboro: any name, and a token as the password\", charset=\"UTF-8\"";
+    let headers = [(header::WWW_AUTHENTICATE, challenge)];
+    let told = format!("{}\n", refusal.message());
+    (StatusCode::UNAUTHORIZED, headers, told).into_response()
+}
