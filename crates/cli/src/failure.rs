@@ -16,6 +16,9 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+/// What a command returns.
+pub type Outcome = Result<(), Failure>;
+
 /// Why a command failed: one sentence with cause and remedy.
 #[derive(Debug)]
 pub struct Failure {

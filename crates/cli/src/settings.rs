@@ -1,168 +1,37 @@
-//! Where the settings of `oboro serve` come from: the command line, the environment, a file, or their defaults, the first
-//! of these that has one. All of this follows from clap's definition of the command, so a new flag needs nothing here.
-//!
-//! Entries of the file become arguments, unless the command line or the environment say otherwise. So they are checked
-//! like those.
+//! The settings of `oboro serve` in force, each with where it comes from.
 
-mod file;
+pub mod file;
 
-use crate::failure::Failure;
-use crate::output::{misuse, sentence};
-use crate::profile::{self, with_profile};
-use crate::{Cli, Command};
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, CommandFactory, FromArgMatches};
-use file::File;
 use oboro_mining::escaped;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::env;
-use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
-
-/// The command that has settings.
-const SERVE: &str = "serve";
-
-/// The flag that names the file.
-const CONFIG: &str = "config";
-
-const CHECK_CONFIG: &str = "check-config";
-/// Flags about one run, which the file cannot have.
-const OF_A_RUN: [&str; 2] = [CONFIG, CHECK_CONFIG];
-
-/// The words of the command line, and what has to be known of them before the file is read.
-pub struct Words {
-    words: Vec<OsString>,
-    serves: bool,
-    json: bool,
-    profile: Option<String>,
-    config: Option<PathBuf>,
-}
 
 /// The settings in force, in the order of the command's help.
 pub struct Settings {
     /// The file, if there is one.
-    file: Option<PathBuf>,
-    all: Vec<Setting>,
+    pub file: Option<PathBuf>,
+    pub all: Vec<Setting>,
 }
 
 /// A setting in force.
-struct Setting {
+pub struct Setting {
     /// Its flag, without dashes before it.
-    name: String,
+    pub name: String,
     /// As it was given; `None` if it is not set.
-    value: Option<String>,
-    source: Source,
+    pub value: Option<String>,
+    pub source: Source,
 }
 
 /// Where a setting comes from.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Source {
+pub enum Source {
     Default,
     File,
     Environment,
     CommandLine,
-}
-
-impl Words {
-    /// Takes the words of this process. Prints help or version, if asked to, and exits.
-    pub fn of_this_process() -> Self {
-        let words: Vec<OsString> = env::args_os().collect();
-        let seen = Cli::command().ignore_errors(true);
-        let seen = seen
-            .try_get_matches_from(&words)
-            .unwrap_or_else(|error| misuse(&error, false));
-        let serve = seen.subcommand_matches(SERVE);
-        let named = serve.and_then(|serve| serve.get_one::<PathBuf>(CONFIG).cloned());
-        let config = named.or_else(|| Some(env::var_os(variable(CONFIG))?.into()));
-        let mut options = words.iter().take_while(|word| *word != "--");
-        Self {
-            serves: serve.is_some(),
-            // Behind a mistake clap sees no flags.
-            json: seen.get_flag("json") || options.any(|word| word == "--json"),
-            profile: seen.get_one(profile::FLAG).cloned(),
-            config: config.filter(|_| serve.is_some()),
-            words,
-        }
-    }
-
-    /// Whether results are printed as JSON.
-    pub fn json(&self) -> bool {
-        self.json
-    }
-
-    /// The command, and if it is `oboro serve`, its settings. Exits if the command line is wrong.
-    ///
-    /// # Errors
-    /// Something is wrong in the file or the environment.
-    pub fn parse(&self) -> Result<(Command, Settings), Failure> {
-        let named = |flag: &str| self.names(flag);
-        let mut command = with_profile(command(), self.profile.as_deref(), named)?;
-        let flags = flags(&command);
-        let file = match &self.config {
-            Some(path) => Some(File::read(path, &flags, |key| nearest(&command, key))?),
-            None => None,
-        };
-        let entries = file.iter().flat_map(|file| &file.entries);
-        let in_force = entries.filter(|entry| !self.overrides(&entry.key));
-        let words = in_force.filter_map(|entry| entry.argument.clone());
-        let words = self.words.iter().cloned().chain(words);
-        let parsed = command.try_get_matches_from_mut(words).and_then(|matches| {
-            let cli = Cli::from_arg_matches(&matches);
-            Ok((cli.map_err(|it| it.format(&mut command))?.command, matches))
-        });
-        let (parsed, matches) = parsed.map_err(|error| {
-            let elsewhere = self.elsewhere(&error, file.as_ref());
-            elsewhere.unwrap_or_else(|| misuse(&error, self.json))
-        })?;
-        let is_from_file = |key: &str| {
-            let entry = file.as_ref().and_then(|file| file.entry(key));
-            entry.is_some() && !self.overrides(key)
-        };
-        let all = matches.subcommand_matches(SERVE).map(|serve| {
-            let flags = flags.iter().filter(|flag| !is_of_a_run(flag));
-            flags.map(|it| setting(it, serve, is_from_file)).collect()
-        });
-        let settings = Settings {
-            file: self.config.clone(),
-            all: all.unwrap_or_default(),
-        };
-        Ok((parsed, settings))
-    }
-
-    /// Whether the command line or the environment has what an entry of the file says.
-    fn overrides(&self, key: &str) -> bool {
-        self.names(key) || env::var_os(variable(key)).is_some()
-    }
-
-    /// Whether the command line names this flag. A value never looks like that: clap takes none that begins with a dash,
-    /// and the flags have no short names.
-    fn names(&self, flag: &str) -> bool {
-        self.words.iter().any(|word| {
-            let word = word.as_encoded_bytes().strip_prefix(b"--");
-            let rest = word.and_then(|word| word.strip_prefix(flag.as_bytes()));
-            rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'=')
-        })
-    }
-
-    /// What an error of clap's is where the mistake is in the file or in the environment, and not on the command line.
-    fn elsewhere(&self, error: &clap::Error, file: Option<&File>) -> Option<Failure> {
-        let said = sentence(error);
-        if error.kind() == ErrorKind::MissingRequiredArgument {
-            let remedy = "add them there, to the environment or to the command line";
-            return Some(file?.incomplete(&format!("{said}; {remedy}")));
-        }
-        let key = flag_in(error).filter(|key| !self.names(key))?;
-        let variable = variable(&key);
-        if self.serves && env::var_os(&variable).is_some() {
-            return Some(format!("{variable}: {said}; set it anew, or unset it").into());
-        }
-        let entry = file?.entry(&key)?;
-        Some(file?.refused(entry.line, &format!("{said}; correct it there")))
-    }
 }
 
 impl Settings {
@@ -201,79 +70,4 @@ impl Source {
             Self::CommandLine => "command line",
         }
     }
-}
-
-/// The definition of all commands, with the variables of the one that has settings.
-fn command() -> clap::Command {
-    let command = Cli::command();
-    // A build without it has no settings.
-    if command.find_subcommand(SERVE).is_none() {
-        return command;
-    }
-    command.mut_subcommand(SERVE, |serve| {
-        serve.mut_args(|flag| {
-            // A variable must not turn each start into a check.
-            let long = flag.get_long().filter(|it| *it != CHECK_CONFIG);
-            match long.map(variable) {
-                Some(variable) => flag.env(variable).hide_env(true),
-                None => flag,
-            }
-        })
-    })
-}
-
-/// The flags of the command that has settings.
-fn flags(command: &clap::Command) -> Vec<Arg> {
-    let serve = command.find_subcommand(SERVE);
-    let flags = serve.into_iter().flat_map(clap::Command::get_arguments);
-    flags
-        .filter(|flag| flag.get_long().is_some())
-        .cloned()
-        .collect()
-}
-
-fn is_of_a_run(flag: &Arg) -> bool {
-    flag.get_long().is_some_and(|it| OF_A_RUN.contains(&it))
-}
-
-/// The environment variable of a flag.
-fn variable(flag: &str) -> String {
-    format!("OBORO_SERVE_{}", flag.to_uppercase().replace('-', "_"))
-}
-
-fn setting(flag: &Arg, matches: &ArgMatches, is_from_file: impl Fn(&str) -> bool) -> Setting {
-    let id = flag.get_id().as_str();
-    let name = flag.get_long().unwrap_or(id);
-    let source = match matches.value_source(id) {
-        _ if is_from_file(name) => Source::File,
-        Some(ValueSource::CommandLine) => Source::CommandLine,
-        Some(ValueSource::EnvVariable) => Source::Environment,
-        _ => Source::Default,
-    };
-    let value = matches.get_raw(id).and_then(|mut values| values.next());
-    Setting {
-        name: name.to_owned(),
-        value: value.map(|value| value.to_string_lossy().into_owned()),
-        source,
-    }
-}
-
-/// The known flag that is most like this one.
-fn nearest(command: &clap::Command, flag: &str) -> Option<String> {
-    let words = ["oboro", SERVE, &format!("--{flag}")];
-    let error = command.clone().try_get_matches_from(words).err()?;
-    match error.get(ContextKind::SuggestedArg)? {
-        ContextValue::String(nearest) => Some(nearest.trim_start_matches('-').to_owned()),
-        _ => None,
-    }
-}
-
-/// The flag that an error of clap's is about.
-fn flag_in(error: &clap::Error) -> Option<String> {
-    let ContextValue::String(shown) = error.get(ContextKind::InvalidArg)? else {
-        return None;
-    };
-    let flag = shown.strip_prefix("--")?;
-    let end = flag.find([' ', '=']).unwrap_or(flag.len());
-    Some(flag[..end].to_owned())
 }

@@ -1,7 +1,7 @@
 //! `oboro access`: who else may use what an owner has on a server.
 
-use crate::Outcome;
 use crate::arguments::ServerArguments;
+use crate::failure::Outcome;
 use crate::output::Output;
 use oboro_client::Grant;
 use oboro_format::Roles;

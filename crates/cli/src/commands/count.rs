@@ -1,8 +1,8 @@
 //! `oboro count`
 
-use crate::Outcome;
 use crate::arguments::{NameList, ThreadArguments, UploadedArguments, names};
 use crate::commands::mine::wanted;
+use crate::failure::Outcome;
 use crate::interrupt::{connect, watched};
 use crate::output::{Output, Unit, bytes};
 use crate::results::{

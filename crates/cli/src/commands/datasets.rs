@@ -1,7 +1,7 @@
 //! `oboro datasets`, `oboro delete` and `oboro undelete`
 
-use crate::Outcome;
 use crate::arguments::ServerArguments;
+use crate::failure::Outcome;
 use crate::output::{Output, bytes};
 use oboro_client::{Deleted, Listing, Unfinished, utc};
 use oboro_mining::escaped;

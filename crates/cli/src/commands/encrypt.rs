@@ -1,8 +1,7 @@
 //! `oboro encrypt`
 
-use crate::Outcome;
 use crate::arguments::{InputArguments, KeyArguments, NameList, ThreadArguments, names};
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 use crate::interrupt::{unless, watched};
 use crate::output::{Output, Unit, bytes, seconds};
 use bytesize::ByteSize;

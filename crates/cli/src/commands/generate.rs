@@ -1,6 +1,6 @@
 //! `oboro generate`
 
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::output::{Output, OutputFile};
 use oboro_mining::{QuestParameters, writers::write_fimi};
 use serde_json::json;

@@ -1,8 +1,7 @@
 //! `oboro inspect`
 
-use crate::Outcome;
 use crate::arguments::{KeyFrom, PassphraseArguments, ServerArguments};
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes};
 use oboro_client::{NodePages, Placement};
 use oboro_format::{Bundle, Segment};

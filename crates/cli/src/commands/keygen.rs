@@ -1,8 +1,7 @@
 //! `oboro keygen`
 
-use crate::Outcome;
 use crate::arguments::PassphraseArguments;
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::terminal::{agreed, prompt};
 use oboro_rlwe::{MasterKey, Passphrase};

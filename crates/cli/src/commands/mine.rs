@@ -1,8 +1,7 @@
 //! `oboro mine`
 
-use crate::Outcome;
 use crate::arguments::{NameList, ReadArguments, ThreadArguments, UploadedArguments, names};
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 use crate::interrupt::{connect, watched};
 use crate::output::{Output, Unit, bytes, seconds};
 use crate::results::{

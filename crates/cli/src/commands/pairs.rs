@@ -1,7 +1,7 @@
 //! `oboro pairs`
 
-use crate::Outcome;
 use crate::arguments::{ThreadArguments, UploadedArguments};
+use crate::failure::Outcome;
 use crate::interrupt::{connect, watched};
 use crate::output::{Output, OutputFile, Unit, bytes, seconds};
 use crate::results::{uploaded, version_line};

@@ -2,9 +2,8 @@
 
 mod words;
 
-use crate::Outcome;
 use crate::arguments::{ReadArguments, ThreadArguments};
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes};
 use oboro_client::{LevelForecast, Prospect, RouteForecast};
 use oboro_format::{BLOCKS_PER_SEGMENT, ErrorClass, MAX_ROW_ID_BYTES};

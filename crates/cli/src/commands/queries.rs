@@ -1,7 +1,7 @@
 //! `oboro queries`: what a server computes at the moment, and its end.
 
-use crate::Outcome;
 use crate::arguments::ServerArguments;
+use crate::failure::Outcome;
 use crate::output::Output;
 use oboro_client::Query;
 use oboro_mining::escaped;

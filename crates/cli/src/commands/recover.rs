@@ -1,7 +1,7 @@
 //! `oboro recover`
 
-use crate::Outcome;
 use crate::arguments::{KeyArguments, RecoveryPassphraseArguments, ServerArguments};
+use crate::failure::Outcome;
 use crate::output::Output;
 use oboro_client::{Recovery, RecoveryCopy};
 use oboro_format::Digest;

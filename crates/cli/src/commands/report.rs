@@ -1,8 +1,7 @@
 //! `oboro report`
 
-use crate::Outcome;
 use crate::arguments::read;
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 use crate::output::{Output, OutputFile};
 use oboro_mining::report::report;
 use oboro_mining::{ItemsetsDocument, Metric, RuleOptions};

@@ -1,8 +1,7 @@
 //! `oboro compact`, `oboro erase` and `oboro rotate`: what changes data that are encrypted already.
 
-use crate::Outcome;
 use crate::arguments::{KeyArguments, KeyFrom, PassphraseArguments, ThreadArguments, read};
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 use crate::interrupt::{unless, watched};
 use crate::output::{Bar, Output, OutputFile, Unit, bytes, seconds};
 use oboro_client::{forget_kept, utc};

@@ -1,7 +1,7 @@
 //! `oboro row-ids`
 
-use crate::Outcome;
 use crate::arguments::{ThreadArguments, UploadedArguments};
+use crate::failure::Outcome;
 use crate::interrupt::connect;
 use crate::output::{Output, OutputFile, Unit};
 use oboro_client::{StoredRow, row_ids};

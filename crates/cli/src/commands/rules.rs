@@ -1,9 +1,8 @@
 //! `oboro rules`
 
-use crate::Outcome;
 use crate::arguments::{NameList, names, read};
 use crate::commands::mine::{beyond, unverified};
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::results::{RecordArguments, ReleaseArguments, ResultFile, say_release};
 use oboro_mining::rules::metrics::Column;

@@ -1,8 +1,7 @@
 //! `oboro scrub`
 
-use crate::Outcome;
 use crate::arguments::ServerArguments;
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 use crate::output::{Bar, Output, Unit, bytes};
 use bytesize::ByteSize;
 use oboro_client::Scrubbing;

@@ -1,9 +1,7 @@
 //! `oboro completions` and `oboro man`: what a shell and `man` know of the command, made from clap's definition.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 use crate::output::Output;
-use crate::{Cli, Outcome};
-use clap::CommandFactory;
 use clap_complete::Shell;
 use serde_json::json;
 use std::io::{self, Write};
@@ -24,19 +22,19 @@ pub struct ManArguments {
     directory: PathBuf,
 }
 
-/// Prints the completion script of a shell.
-pub fn completions(arguments: &CompletionsArguments) -> Outcome {
+/// Prints the completion script of a shell for this command.
+pub fn completions(arguments: &CompletionsArguments, mut command: clap::Command) -> Outcome {
     // clap_complete panics where it cannot write, so it writes to memory.
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut Cli::command(), "oboro", &mut script);
+    clap_complete::generate(arguments.shell, &mut command, "oboro", &mut script);
     let mut out = io::stdout().lock();
     Ok(out.write_all(&script).and_then(|()| out.flush())?)
 }
 
-/// Writes a page for each command.
-pub fn man(arguments: &ManArguments, output: Output) -> Outcome {
+/// Writes a page for this command and each of its subcommands.
+pub fn man(arguments: &ManArguments, command: clap::Command, output: Output) -> Outcome {
     let directory = &arguments.directory;
-    clap_mangen::generate_to(Cli::command(), directory).map_err(|error| {
+    clap_mangen::generate_to(command, directory).map_err(|error| {
         let sentence = format!(
             "cannot write manual pages to {}: {error}; give a directory that is there and may be written to",
             directory.display()

@@ -1,7 +1,7 @@
 //! `oboro trust`
 
-use crate::Outcome;
 use crate::arguments::KeyArguments;
+use crate::failure::Outcome;
 use crate::output::Output;
 use oboro_client::utc;
 use oboro_mining::{Dataset, Trust};

@@ -1,7 +1,7 @@
 //! `oboro upload`
 
-use crate::Outcome;
 use crate::arguments::{RecoveryPassphraseArguments, ServerArguments, dataset_name};
+use crate::failure::Outcome;
 use crate::output::{Output, Unit, bytes, seconds};
 use oboro_client::keep_record;
 use oboro_format::Bundle;

@@ -1,12 +1,18 @@
 //! The file of settings: TOML without tables, whose keys are the names of flags.
 
-use super::is_of_a_run;
 use crate::failure::Failure;
 use clap::Arg;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
+
+/// The flag that names the file.
+pub const CONFIG: &str = "config";
+
+pub const CHECK_CONFIG: &str = "check-config";
+/// Flags about one run, which the file cannot have.
+const OF_A_RUN: [&str; 2] = [CONFIG, CHECK_CONFIG];
 
 /// A file that was read.
 pub struct File {
@@ -115,4 +121,9 @@ fn argument(flag: &Arg, key: &str, value: &DeValue) -> Result<Option<OsString>, 
         }
     };
     Ok(Some(format!("--{key}={value}").into()))
+}
+
+/// Returns whether a flag is about one run, so that the file cannot have it.
+pub fn is_of_a_run(flag: &Arg) -> bool {
+    flag.get_long().is_some_and(|it| OF_A_RUN.contains(&it))
 }

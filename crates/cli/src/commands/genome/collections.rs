@@ -1,9 +1,8 @@
 //! The panels and references in a server's data directory: commands of its operator.
 
-use super::listing::{json_of, sentence};
+use super::description::{json_of, sentence};
 use super::search::{GenomicPosition, place};
-use crate::Outcome;
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use clap::Subcommand;
 use oboro_client::{GenomeInfo, GenomeListing, GenomeShape};

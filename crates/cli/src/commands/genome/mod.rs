@@ -2,12 +2,13 @@
 
 #[cfg(feature = "serve")]
 mod collections;
+mod description;
 mod listing;
 #[cfg(feature = "serve")]
 mod plaintext;
 mod search;
 
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::output::Output;
 use clap::Subcommand;
 

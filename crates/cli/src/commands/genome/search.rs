@@ -1,8 +1,7 @@
 //! Genome searches, and how their results are printed.
 
-use crate::Outcome;
 use crate::arguments::ServerArguments;
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 use crate::output::{Output, Unit, bytes, seconds};
 use clap::value_parser;
 pub use oboro_client::GenomicPosition;

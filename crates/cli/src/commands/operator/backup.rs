@@ -1,6 +1,6 @@
 //! `oboro backup`
 
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::output::{Output, Unit, bytes};
 use serde_json::json;
 use std::path::PathBuf;

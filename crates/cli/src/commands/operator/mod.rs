@@ -1,21 +1,18 @@
 //! The commands of those who run a server.
 
 mod backup;
+mod location;
 mod serve;
 mod store;
 mod token;
 mod usage;
 
-use crate::Outcome;
-use crate::failure::Failure;
+use crate::failure::Outcome;
 use crate::output::Output;
 use crate::settings::Settings;
-use bytesize::ByteSize;
 use clap::Subcommand;
-use oboro_store::Location;
 use rustix::fs::Mode;
 use rustix::process::umask;
-use std::path::Path;
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -42,28 +39,5 @@ pub fn run(command: &Command, settings: &Settings, output: Output) -> Outcome {
         Command::Usage(arguments) => usage::run(arguments, output),
         Command::Backup(arguments) => backup::run(arguments, output),
         Command::Store(command) => store::run(command, output),
-    }
-}
-
-/// Where a store is, given as a directory or, with a directory for its cache, as a URL.
-fn location(
-    data: &Path,
-    cache: Option<&Path>,
-    cache_size: Option<ByteSize>,
-) -> Result<Location, Failure> {
-    let url = data.to_str().filter(|data| data.contains("://"));
-    match (url, cache) {
-        (None, None) => Ok(Location::from(data)),
-        (None, Some(_)) => Err(Failure::input(
-            "--cache is for object storage; give its URL with --data, or leave --cache out",
-        )),
-        (Some(_), None) => Err(Failure::input(
-            "object storage needs a directory here for uploads in progress and cached data; give one with --cache",
-        )),
-        (Some(url), Some(cache)) => Ok(Location::Objects {
-            url: url.to_owned(),
-            cache: cache.into(),
-            cache_bytes: cache_size.map_or(u64::MAX, |size| size.as_u64()),
-        }),
     }
 }

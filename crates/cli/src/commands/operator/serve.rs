@@ -1,9 +1,8 @@
 //! `oboro serve`
 
-use super::location;
-use crate::Outcome;
+use super::location::location;
 use crate::arguments::ThreadArguments;
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::settings::Settings;
 use bytesize::ByteSize;

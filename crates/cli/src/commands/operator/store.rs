@@ -1,7 +1,7 @@
 //! `oboro store`: the store of a server that is stopped.
 
-use super::location;
-use crate::Outcome;
+use super::location::location;
+use crate::failure::Outcome;
 use crate::output::Output;
 use oboro_store::{Upgraded, undo_upgrade, upgrade};
 use serde_json::json;

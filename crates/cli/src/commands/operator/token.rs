@@ -1,7 +1,7 @@
 //! `oboro token`: the tokens of which callers of a server must present one.
 
+use crate::failure::{Failure, Outcome};
 use crate::output::{Output, OutputFile};
-use crate::{Failure, Outcome};
 use oboro_format::{Role, Roles};
 use oboro_server::{Token, TokenFile, parse_date};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! `oboro usage`: what the owners on a server used, for bills.
 
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::output::{Output, bytes};
 use oboro_mining::escaped;
 use oboro_server::{OwnerUsage, usage};
