@@ -717,10 +717,6 @@ const HARMLESS: &[(&str, &[&str])] = &[
         &["--ca", "--rate", "--server", "--token-file", "DIR|NAME"],
     ),
     (
-        "store upgrade",
-        &["--cache", "--dry-run", "--undo", "DIR|URL"],
-    ),
-    (
         "serve",
         &[
             "--check-config",

@@ -306,10 +306,6 @@ pub struct Action {
 
 /// Serving a store.
 pub const SERVE: Action = Action::of_command("oboro serve");
-/// Copying a store.
-pub const BACKUP: Action = Action::of_command("oboro backup");
-/// Bringing a store of an earlier version to this one.
-pub const STORE_UPGRADE: Action = Action::of_command("oboro store upgrade DIR");
 /// Checking a store that no server has open.
 pub const SCRUB: Action = Action::of_command("oboro scrub DIR");
 /// Having a server check its store.

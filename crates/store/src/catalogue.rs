@@ -10,7 +10,6 @@ use crate::store_id::{CatalogueIdentity, StoreId};
 use oboro_format::files::{io_error, parent, sync_directory, try_writing};
 use oboro_format::{DatasetId, FormatError, Manifest};
 use rusqlite::backup::{Backup, Progress};
-use rusqlite::functions::FunctionFlags;
 use rusqlite::{
     CachedStatement, Connection, MAIN_DB, OpenFlags, OptionalExtension, Params, Row, Transaction,
     params,
@@ -21,10 +20,6 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 const SCHEMA_VERSION: i64 = 3;
-/// That of Oboro 0.1.0, which deleted at once.
-const FIRST_VERSION: i64 = 1;
-/// The version of a store striped over several directories, which earlier programs had.
-const STRIPED_VERSION: i64 = 2;
 /// A catalogue of at most this size answers as it was before a change that failed and of which it is not known what became.
 const SMALL_BYTES: i64 = 8 << 20;
 /// "OBOR": marks the database as Oboro's.
@@ -59,29 +54,6 @@ const SCHEMA: &str = "
         store BLOB NOT NULL CHECK (length(store) = 16),
         namespace TEXT NOT NULL
     ) STRICT;";
-
-/// What is missing from a catalogue of the first version; rows are as they were.
-const UPGRADE: &str = "
-    ALTER TABLE dataset RENAME TO dataset_1;
-    ALTER TABLE upload RENAME TO upload_1;
-    ALTER TABLE tombstone RENAME TO tombstone_1;";
-
-/// Moves the rows of a catalogue of the first version to the tables of this one. Uploads count as begun now, and datasets as
-/// published now.
-const MOVE_ROWS: &str = "
-    INSERT INTO dataset SELECT id, name, manifest, bytes_of(manifest), unixepoch() FROM dataset_1;
-    INSERT INTO upload SELECT id, name, manifest, bytes_of(manifest), unixepoch() FROM upload_1;
-    INSERT INTO tombstone SELECT id FROM tombstone_1;
-    DROP TABLE dataset_1;
-    DROP TABLE upload_1;
-    DROP TABLE tombstone_1;";
-
-/// A catalogue that was brought to this version.
-pub(crate) struct Upgraded {
-    pub(crate) from: i64,
-    pub(crate) to: i64,
-    pub(crate) image: Vec<u8>,
-}
 
 /// The tables that hold manifests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,9 +129,6 @@ pub(crate) struct Catalogue {
 }
 
 impl Catalogue {
-    /// The version before this one.
-    pub(crate) const FIRST: i64 = FIRST_VERSION;
-
     /// Opens the catalogue of a namespace, creating an empty one if there is none.
     ///
     /// # Errors
@@ -177,7 +146,6 @@ impl Catalogue {
         let mut connection = Connection::open(path)?;
         connection.pragma_update(None, "synchronous", "EXTRA")?;
         let content = check_is_ours(&connection, path)?;
-        check_is_present(content, path)?;
         // Whoever sweeps by a catalogue must be able to trust it.
         check_integrity(&connection)?;
         prepare(&mut connection, content, of)?;
@@ -226,64 +194,6 @@ impl Catalogue {
         prepare(&mut copy, content, of)?;
         check_columns(&copy)?;
         Self::of(copy, path, of)
-    }
-
-    /// The bytes of a catalogue in a file, as of the last change that was complete.
-    pub(crate) fn image(path: &Path) -> Result<Vec<u8>, StoreError> {
-        // Not read-only: a transaction that a crash cut short is rolled back first.
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut file = Connection::open_with_flags(path, flags)?;
-        check_is_ours(&file, path)?;
-        check_integrity(&file)?;
-        Ok(file.serialize(MAIN_DB)?.to_vec())
-    }
-
-    /// The catalogue that an image of any version is in this one, in memory; with the image of that, if it was another.
-    pub(crate) fn of_image(
-        image: &[u8],
-        from: &Path,
-        of: &CatalogueIdentity,
-    ) -> Result<(Self, Option<Upgraded>), StoreError> {
-        let mut connection = Connection::open_in_memory()?;
-        connection.deserialize_read_exact(MAIN_DB, image, image.len(), false)?;
-        let content = check_is_ours(&connection, from)?;
-        check_integrity(&connection)?;
-        prepare(&mut connection, content, of)?;
-        check_columns(&connection)?;
-        let upgraded = match content {
-            Content::First => Some(Upgraded {
-                from: FIRST_VERSION,
-                to: SCHEMA_VERSION,
-                image: connection.serialize(MAIN_DB)?.to_vec(),
-            }),
-            Content::Nothing | Content::Present => None,
-        };
-        Ok((Self::of(connection, from, of)?, upgraded))
-    }
-
-    /// The catalogue that an image in object storage publishes, as servers have it beside their cache.
-    pub(crate) fn published_image(image: &[u8]) -> Result<Vec<u8>, StoreError> {
-        let mut connection = Connection::open_in_memory()?;
-        connection.deserialize_read_exact(MAIN_DB, image, image.len(), false)?;
-        connection.execute_batch("DROP TABLE server")?;
-        Ok(connection.serialize(MAIN_DB)?.to_vec())
-    }
-
-    /// What a catalogue says, but for when uploads were begun: the same for two that differ in nothing else.
-    pub(crate) fn said(&self) -> Result<Vec<(String, DatasetId, Vec<u8>)>, StoreError> {
-        let mut said = Vec::new();
-        for table in Table::ALL {
-            let rows = self.all(table)?.into_iter();
-            said.extend(
-                rows.map(|it| (format!("{} {}", table.name(), it.name), it.id, it.manifest)),
-            );
-        }
-        let mut statement = self.ask("SELECT id FROM tombstone ORDER BY id")?;
-        let ids = statement.query_map([], |row| row.get::<_, [u8; 16]>(0))?;
-        for id in ids {
-            said.push(("tombstone".to_owned(), DatasetId(id?), Vec::new()));
-        }
-        Ok(said)
     }
 
     /// The catalogue in a database, which must belong to this namespace.
@@ -594,7 +504,6 @@ impl Catalogue {
         let mut theirs = Connection::open_in_memory()?;
         theirs.deserialize_read_exact(MAIN_DB, image, image.len(), true)?;
         let content = check_is_ours(&theirs, Path::new(from))?;
-        check_is_present(content, Path::new(from))?;
         check_integrity(&theirs)?;
         prepare(&mut theirs, content, &self.identity)?;
         let theirs = Self::of(theirs, Path::new(from), &self.identity)?;
@@ -739,10 +648,9 @@ fn found_identity(
     path: &Path,
 ) -> Result<Option<CatalogueIdentity>, StoreError> {
     let content = check_is_ours(connection, path)?;
-    check_is_present(content, path)?;
     match content {
         Content::Nothing => Ok(None),
-        Content::First | Content::Present => identity_in(connection).map(Some),
+        Content::Present => identity_in(connection).map(Some),
     }
 }
 
@@ -752,7 +660,7 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// Creates the tables, or brings them from the first version to this one, in one transaction.
+/// Creates the tables of an empty database in one transaction.
 fn prepare(
     connection: &mut Connection,
     content: Content,
@@ -762,22 +670,11 @@ fn prepare(
         return Ok(());
     }
     let transaction = connection.transaction()?;
-    if content == Content::First {
-        let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
-        transaction.create_scalar_function("bytes_of", 1, flags, |context| {
-            let manifest = context.get_raw(0).as_blob()?;
-            Ok(bytes_of(manifest))
-        })?;
-        transaction.execute_batch(UPGRADE)?;
-    }
     transaction.execute_batch(SCHEMA)?;
     transaction.execute(
         "INSERT INTO identity (store, namespace) VALUES (?1, ?2)",
         params![of.store.0, of.namespace],
     )?;
-    if content == Content::First {
-        transaction.execute_batch(MOVE_ROWS)?;
-    }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     transaction.commit()?;
@@ -817,8 +714,13 @@ fn check_is_ours(connection: &Connection, path: &Path) -> Result<Content, StoreE
     if content != Content::Nothing && application != APPLICATION_ID {
         return Err(CatalogueError::Foreign { path: path.into() }.into());
     }
-    if found == STRIPED_VERSION {
-        return Err(CatalogueError::Striped { path: path.into() }.into());
+    if content == Content::Present && found < SCHEMA_VERSION {
+        return Err(CatalogueError::Older {
+            path: path.into(),
+            found,
+            known: SCHEMA_VERSION,
+        }
+        .into());
     }
     if found > SCHEMA_VERSION {
         return Err(CatalogueError::Newer {
@@ -831,25 +733,9 @@ fn check_is_ours(connection: &Connection, path: &Path) -> Result<Content, StoreE
     Ok(content)
 }
 
-/// Refuses a catalogue of an earlier version: nothing is changed unasked.
-fn check_is_present(content: Content, path: &Path) -> Result<(), StoreError> {
-    if content != Content::First {
-        return Ok(());
-    }
-    Err(CatalogueError::Older {
-        path: path.into(),
-        found: FIRST_VERSION,
-        known: SCHEMA_VERSION,
-    }
-    .into())
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
     Nothing,
-    /// A catalogue of the first version.
-    First,
-    /// One of this version.
     Present,
 }
 
@@ -857,9 +743,8 @@ impl Content {
     fn of(connection: &Connection) -> rusqlite::Result<Self> {
         let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
         // Creation is one transaction, so a database is either empty or marked as ours.
-        Ok(match (pragma("page_count")?, pragma("user_version")?) {
-            (0, _) => Self::Nothing,
-            (_, FIRST_VERSION) => Self::First,
+        Ok(match pragma("page_count")? {
+            0 => Self::Nothing,
             _ => Self::Present,
         })
     }

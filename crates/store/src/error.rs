@@ -3,9 +3,9 @@
 
 use oboro_arena::ArenaError;
 use oboro_format::wording::{
-    ACCESS_GRANT, ACCESS_REVOKE, BACKUP, CACHE, COMPACT, DATA, DATASETS_DELETED, DATASETS_UPLOADS,
-    DELETE_NOW, INSPECT_VERIFY, MAX_LEN, MEMORY, SCRUB, SERVE, STORE_UPGRADE, TOKEN_NEW, UNDELETE,
-    UPLOAD_CANCEL, UPLOAD_KEEP_RECORD,
+    ACCESS_GRANT, ACCESS_REVOKE, CACHE, COMPACT, DATA, DATASETS_DELETED, DATASETS_UPLOADS,
+    DELETE_NOW, INSPECT_VERIFY, MAX_LEN, MEMORY, SERVE, TOKEN_NEW, UNDELETE, UPLOAD_CANCEL,
+    UPLOAD_KEEP_RECORD,
 };
 use oboro_format::{Corruption, DatasetId, Digest, ErrorKind, FormatError, MAX_CALLER_CHARS, Role};
 use std::io;
@@ -82,12 +82,6 @@ pub enum StoreError {
         path.display()
     )]
     IsBundle { path: PathBuf },
-    #[error(
-        "{} is a list of several directories, one of them a store, and a store has one: name that. If its segments \
-         are striped over several, copy it with `{BACKUP}` of the Oboro that wrote it: the copy is in one.",
-        path.display()
-    )]
-    IsList { path: PathBuf },
     #[error(
         "{given:?} is not a dataset name: use 1 to 100 of the characters A-Z a-z 0-9 . _ - and no dot \
          in front."
@@ -191,30 +185,14 @@ pub enum CatalogueError {
     )]
     Damaged { problem: String },
     #[error(
-        "the catalogue {} has schema version {found}, from an earlier release; this one needs {known}. Run `{STORE_UPGRADE}`, which can be undone, or use the earlier release.",
+        "the catalogue {} has schema version {found}, of an earlier release; this one reads {known} only. Choose another \
+         directory for the store, and have owners encrypt their data again and upload them.",
         path.display()
     )]
     Older {
         path: PathBuf,
         found: i64,
         known: i64,
-    },
-    #[error("there is nothing to go back to: {} was not upgraded, or the copy of what was before is gone. Restore a backup.", path.display())]
-    NotUpgraded { path: PathBuf },
-    #[error(
-        "the upgrade of {} cannot be undone: the earlier release would lose what was changed since: {}. Restore a backup that was made before the upgrade if that is to be lost.",
-        path.display(),
-        changed.escape_debug()
-    )]
-    Changed { path: PathBuf, changed: String },
-    #[error(
-        "{} was not upgraded: {} of the segments and manifests that its catalogue names are missing or damaged, the first: {}. Check it with `{SCRUB}` of the earlier release, and restore them first.",
-        path.display(), problems.len(),
-        problems.first().map_or("", |it| it).escape_debug()
-    )]
-    Unsure {
-        path: PathBuf,
-        problems: Vec<String>,
     },
     #[error(
         "the catalogue {} has schema version {found}, this Oboro knows {known}. Use the Oboro that \
@@ -226,13 +204,6 @@ pub enum CatalogueError {
         found: i64,
         known: i64,
     },
-    #[error(
-        "the catalogue {} is that of a store in several directories, over which its segments are striped; \
-         this Oboro has stores in one. Copy the store with `{BACKUP}` of the Oboro that wrote it: the \
-         copy is in one.",
-        path.display()
-    )]
-    Striped { path: PathBuf },
     #[error("{} is an SQLite database of another program. Choose another directory for the store.", path.display())]
     Foreign { path: PathBuf },
     #[error(
@@ -490,12 +461,7 @@ impl StoreError {
             )
             | Self::DamagedNote { .. }
             | Self::DamagedGrants { .. } => ErrorKind::DataLoss,
-            Self::Catalogue(
-                CatalogueError::Older { .. }
-                | CatalogueError::NotUpgraded { .. }
-                | CatalogueError::Changed { .. }
-                | CatalogueError::Unsure { .. },
-            ) => ErrorKind::FailedPrecondition,
+            Self::Catalogue(CatalogueError::Older { .. }) => ErrorKind::FailedPrecondition,
             Self::Catalogue(_) => ErrorKind::Internal,
             Self::Upload(error) => error.kind(),
             Self::Object(error) => error.kind(),
@@ -512,7 +478,7 @@ impl StoreError {
             | Self::GrantToOwner
             | Self::Caller
             | Self::SeveralDeleted { .. } => ErrorKind::InvalidArgument,
-            Self::IsBundle { .. } | Self::IsList { .. } => ErrorKind::InvalidArgument,
+            Self::IsBundle { .. } => ErrorKind::InvalidArgument,
             Self::Name { .. } => ErrorKind::InvalidArgument,
             Self::OtherVersion { .. } | Self::Outdated { .. } => ErrorKind::FailedPrecondition,
         }

@@ -36,6 +36,5 @@ pub use source::{Requested, StoredSegment};
 pub use store::{
     Access, BackedUp, CacheState, DeletedInfo, Grant, Listing, Policy, Published, Quota, Recovery,
     RecoveryReceiver, Resolved, Scrub, ScrubbedPart, SegmentProgress, SegmentReceiver, Store,
-    StoreState, Upgraded, UploadInfo, UploadStatus, Usage, Visible, backup, backup_with,
-    namespaces_in, undo_upgrade, upgrade,
+    StoreState, UploadInfo, UploadStatus, Usage, Visible, backup, backup_with, namespaces_in,
 };

@@ -53,7 +53,6 @@ mod stored_manifest;
 mod sweep;
 #[cfg(test)]
 mod tests;
-mod upgrade;
 
 pub use access::{Access, Resolved, Visible};
 pub use backup::{BackedUp, backup, backup_with};
@@ -67,7 +66,6 @@ pub use reports::{
     UploadStatus, Usage,
 };
 pub use scrub::{Scrub, ScrubbedPart};
-pub use upgrade::{Upgraded, undo_upgrade, upgrade};
 
 /// Encrypted datasets in a directory, or in object storage, in namespaces that know nothing of each other: each has a
 /// catalogue, files and a lock of its own. All methods may be called from any thread.

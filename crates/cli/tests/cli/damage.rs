@@ -332,7 +332,11 @@ fn catalogues() {
     };
     // The offsets of user_version and application_id in SQLite's file format (section 1.3).
     catalogue.damage(|bytes| bytes[63] = 2);
-    refused(&["catalogue.sqlite", "several directories", "oboro backup"]);
+    refused(&[
+        "catalogue.sqlite",
+        "schema version 2",
+        "encrypt their data again",
+    ]);
     catalogue.damage(|bytes| bytes[63] = 4);
     refused(&[
         "catalogue.sqlite",

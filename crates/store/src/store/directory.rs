@@ -35,19 +35,12 @@ fn had_catalogue(directory: &Path) -> Result<bool, StoreError> {
         && later.try_fold(false, |any, it| Ok::<_, FormatError>(any | it?))?)
 }
 
-/// Refuses an owner's dataset, and a list of several directories, which earlier programs took.
+/// Refuses an owner's dataset.
 pub(super) fn check_is_no_other(directory: &Path) -> Result<(), StoreError> {
-    if has_catalogue(directory)? {
-        return Ok(());
-    }
-    let path = || directory.into();
-    if directory.join("head").exists() {
-        return Err(StoreError::IsBundle { path: path() });
-    }
-    let mut listed = directory.to_str().unwrap_or_default().split(',');
-    let is_store = |listed| Path::new(listed).join(CATALOGUE).exists();
-    if !directory.exists() && listed.any(is_store) {
-        return Err(StoreError::IsList { path: path() });
+    if !has_catalogue(directory)? && directory.join("head").exists() {
+        return Err(StoreError::IsBundle {
+            path: directory.into(),
+        });
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use oboro_format::{
 use oboro_mining::OwnerRecord;
 use oboro_ring::{Column, Limb, Parameters};
 use oboro_rlwe::{DatasetKey, MasterKey};
-use oboro_store::{Store, upgrade};
+use oboro_store::Store;
 use std::fs;
 use std::io::Write;
 use std::sync::LazyLock;
@@ -169,11 +169,10 @@ pub fn bundle(body: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// The database of a store, without segments, of this version or of the one before.
+/// The database of a store, without segments.
 pub fn catalogue(bytes: &[u8]) -> Option<()> {
     let directory = directory();
     fs::write(directory.path().join("catalogue.sqlite"), bytes).expect("there is space");
-    decoded(upgrade(&directory.path().into(), false));
     let store = decoded(Store::open(directory.path()))?;
     let listing = decoded(store.access().list())?;
     for dataset in listing.datasets {

@@ -3,7 +3,6 @@
 mod backup;
 mod location;
 mod serve;
-mod store;
 mod token;
 mod usage;
 
@@ -25,9 +24,6 @@ pub enum Command {
     Usage(usage::Arguments),
     /// Copy what a store has published, its genomes too, even while a server has it open.
     Backup(backup::Arguments),
-    /// Look after the store of a server that is stopped.
-    #[command(subcommand)]
-    Store(store::Command),
 }
 
 pub fn run(command: &Command, settings: &Settings, output: Output) -> Outcome {
@@ -38,6 +34,5 @@ pub fn run(command: &Command, settings: &Settings, output: Output) -> Outcome {
         Command::Token(command) => token::run(command, output),
         Command::Usage(arguments) => usage::run(arguments, output),
         Command::Backup(arguments) => backup::run(arguments, output),
-        Command::Store(command) => store::run(command, output),
     }
 }
