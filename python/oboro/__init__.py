@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from oboro import aio, errors
+from oboro import errors
 from oboro._encrypt import Encrypted, encrypt
 from oboro._oboro import Interrupt, Keys, __version__
 from oboro._server import Dataset, DatasetInfo, LocalServer, Server, connect, local
@@ -21,7 +21,6 @@ __all__ = [
     "LocalServer",
     "Server",
     "__version__",
-    "aio",
     "apriori",
     "association_rules",
     "connect",
