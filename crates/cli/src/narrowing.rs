@@ -496,14 +496,6 @@ const OPTIONS: &[(&str, Effect)] = &[
             test: "crates/cli/tests/cli/json.rs::every_command_prints_one_value",
         },
     ),
-    (
-        "usage --month",
-        Narrows {
-            left_out: "other months",
-            said: "the answer is about the month that was asked for",
-            test: "crates/server/src/metering.rs::what_owners_use_is_written_and_summed_up",
-        },
-    ),
     ("* --client-cert", Nothing),
     ("* --client-key", Nothing),
     // Part of the question; the result repeats it.
@@ -549,7 +541,6 @@ const HARMLESS: &[(&str, &[&str])] = &[
     ("access list", &["--ca", "--server", "--token-file"]),
     ("queries", &["--ca", "--server", "--token-file"]),
     ("queries end", &["--ca", "--server", "--token-file", "ID"]),
-    ("usage", &["DIR"]),
     (
         "undelete",
         &["--as", "--ca", "--server", "--token-file", "NAME|ID"],

@@ -141,10 +141,6 @@ pub enum ClientError {
     )]
     WrongRoot { own: Digest, published: Digest },
     #[error(
-        "the server keeps no records for recoveries: it is older than this Oboro; update it, or keep copies of the dataset's directory yourself"
-    )]
-    KeepsNoRecords,
-    #[error(
         "the record that the server sent {0}; it was altered or damaged at the server: have its operator restore it from a backup"
     )]
     DamagedRecovery(Corruption),
@@ -435,8 +431,7 @@ impl ClientError {
             Self::OtherVersion { .. }
             | Self::Protocol { .. }
             | Self::NoSuchCall
-            | Self::OtherPlan
-            | Self::KeepsNoRecords => ErrorClass::Version,
+            | Self::OtherPlan => ErrorClass::Version,
             Self::Damaged(_)
             | Self::Pairs(_)
             | Self::Read { .. }

@@ -25,7 +25,7 @@ const FETCHING: &str = "fetching the record";
 /// keeps. The one before is replaced.
 ///
 /// # Errors
-/// A bundle that was changed since it was opened, more than a server keeps, a server that does not know how; or as every call.
+/// A bundle that was changed since it was opened, more than a server keeps; or as every call.
 pub fn keep_record(
     connection: &Connection,
     bundle: &Bundle,
@@ -45,7 +45,7 @@ pub fn keep_record(
             client.keep_recovery(messages).await
         })
     });
-    reply.map_err(unknown_call)?;
+    reply?;
     Ok(kept)
 }
 
@@ -68,13 +68,6 @@ fn messages(name: &str, copy: &Bytes) -> Vec<v1::RecoveryChunk> {
     starts.map(message).collect()
 }
 
-fn unknown_call(error: ClientError) -> ClientError {
-    match error {
-        ClientError::NoSuchCall => ClientError::KeepsNoRecords,
-        other => other,
-    }
-}
-
 /// Copy that a server sent, not opened yet.
 pub struct RecoveryCopy {
     /// Name that was asked for.
@@ -89,11 +82,11 @@ impl RecoveryCopy {
     /// opens, nor how long that takes. A clone of the connection stays open.
     ///
     /// # Errors
-    /// A copy that is not there, a server that knows no copies, or as every call.
+    /// A copy that is not there, or as every call.
     pub fn fetch(connection: Connection, name: &str) -> Result<Self, ClientError> {
         let fetched = connection.again(|| fetch(&connection, name));
         drop(connection);
-        let (published, copy) = fetched.map_err(unknown_call)?;
+        let (published, copy) = fetched?;
         Ok(Self {
             name: name.to_owned(),
             published,

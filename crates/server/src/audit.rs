@@ -8,7 +8,6 @@ mod quota;
 
 use crate::clients::Client;
 use crate::status::{RETRY_SOON, busy, unavailable};
-use crate::whole_lines::whole_lines;
 use oboro_format::DatasetId;
 use oboro_format::FormatError;
 use oboro_format::files::{io_error, parent};
@@ -19,7 +18,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -534,6 +533,18 @@ fn open(path: &Path) -> Result<(File, u64), FormatError> {
         Ok(length)
     });
     Ok((file, length.map_err(io_error("read", path))?))
+}
+
+/// The length of a file up to the end of its last whole line.
+fn whole_lines(file: &mut File) -> io::Result<u64> {
+    const MOST: u64 = 4096;
+    let length = file.metadata()?.len();
+    let start = length.saturating_sub(MOST);
+    let mut tail = Vec::new();
+    file.seek(SeekFrom::Start(start))?;
+    file.take(MOST).read_to_end(&mut tail)?;
+    let last = tail.iter().rposition(|&byte| byte == b'\n');
+    Ok(last.map_or(start, |at| start + at as u64 + 1))
 }
 
 /// Whether a file is still the one that has this name.

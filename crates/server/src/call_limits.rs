@@ -158,7 +158,6 @@ mod tests {
     use std::future::{Ready, ready};
     use std::task::{Context, Poll};
     use std::time::Duration;
-    use time::OffsetDateTime;
     use tonic::Code;
     use tonic::codegen::{Bytes, Service};
 
@@ -199,7 +198,7 @@ mod tests {
     }
 
     fn service(limits: Limits) -> Behind<Arc<CallLimits>, Endless> {
-        let meter = Arc::new(Meter::new(OffsetDateTime::UNIX_EPOCH));
+        let meter = Arc::new(Meter::default());
         Behind::new(&CallLimits::new(limits, 1000, &meter, None), Endless)
     }
 

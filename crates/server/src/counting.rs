@@ -782,8 +782,7 @@ mod tests {
         let access = stored(&home).access();
         let (query, bytes) = planning(&access);
         let threads = Topology::of_this_machine().workers(NonZero::<usize>::MIN);
-        let meter = crate::metering::Meter::new(time::OffsetDateTime::UNIX_EPOCH);
-        let meter = Arc::new(meter);
+        let meter = Arc::new(crate::metering::Meter::default());
         let pool = Pool::start(threads, &meter).unwrap();
         let queue = pool.queue();
         let woken = Arc::downgrade(&queue);

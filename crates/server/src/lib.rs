@@ -58,7 +58,6 @@ mod tokens;
 mod totals;
 mod trusted;
 mod whole;
-mod whole_lines;
 mod worker;
 mod writes;
 
@@ -68,7 +67,6 @@ pub use limits::{ConnectionLimits, Limits};
 pub use listen::Server;
 pub use local::{Connector, Local};
 pub use log_level::{LogLevelError, log_directives};
-pub use metering::{OwnerUsage, Used, usage};
 pub use oboro_store::{Policy, Quota};
 pub use options::{GenomeOptions, MonitorOptions, Options, Pin};
 pub use remote::{Dispatch, RemoteJob};

@@ -38,7 +38,6 @@ use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -51,8 +50,6 @@ use tonic::service::Routes;
 /// How often it is seen whether the files of tokens and certificates have changed, if nobody calls.
 const REFRESH: Duration = Duration::from_secs(1);
 
-/// How often it is written what owners used.
-const USAGE: Duration = Duration::from_secs(3600);
 
 /// A server that listens, but does not answer yet.
 pub struct Server {
@@ -219,7 +216,7 @@ impl Answering {
         let open = |placement| open(&options, &memory, placement);
         let pin = options.pin;
         let pin = pin.unwrap_or_else(|| Pin::usual(&topology, threads));
-        let meter = Arc::new(Meter::new(OffsetDateTime::now_utc()));
+        let meter = Arc::new(Meter::default());
         let pool = Pool::start(pin.assignments(&topology, threads), &meter)
             .map_err(|source| ServeError::Threads { threads, source })?;
         let store = placed(&topology, threads, open)?;
@@ -378,7 +375,6 @@ impl Answering {
             );
         };
         let expiring = expire(self.store.clone(), self.data.home());
-        let metering = write_usage(&self.meter, &self.store, self.data.home());
         // Calls of revoked tokens end even if nobody else calls.
         let mut watch = Watch::new(self.tls.clone(), self.tokens.clone());
         let watching = async {
@@ -396,35 +392,12 @@ impl Answering {
             () = serving => {}
             () = watching => unreachable!("it does not end"),
             () = expiring => unreachable!("it does not end"),
-            () = metering => unreachable!("it does not end"),
             () = reporting => unreachable!("it does not end"),
             () = monitoring => unreachable!("it does not end"),
             () = patience => {
                 tracing::warn!("calls were still in progress; their callers will have to try again");
             }
         }
-        let (meter, store, data) = (self.meter, self.store, self.data);
-        let last = move || write_usage_now(&meter, &store, data.home());
-        let _ = tokio::task::spawn_blocking(last).await;
-    }
-}
-
-/// Writes what owners used, now and then.
-async fn write_usage(meter: &Arc<Meter>, store: &Store, home: &Path) {
-    let mut ticks = tokio::time::interval(USAGE);
-    // The first one is now.
-    ticks.tick().await;
-    loop {
-        ticks.tick().await;
-        let (meter, store, home) = (Arc::clone(meter), store.clone(), home.to_owned());
-        let written = move || write_usage_now(&meter, &store, &home);
-        let _ = tokio::task::spawn_blocking(written).await;
-    }
-}
-
-fn write_usage_now(meter: &Meter, store: &Store, home: &Path) {
-    if let Err(error) = meter.write(home, &store.stored(), OffsetDateTime::now_utc()) {
-        tracing::error!(%error, "what owners used could not be written, and will be the next time");
     }
 }
 

@@ -123,7 +123,7 @@ mod tests {
     }
 
     fn meter() -> Arc<Meter> {
-        Arc::new(Meter::new(time::OffsetDateTime::UNIX_EPOCH))
+        Arc::new(Meter::default())
     }
 
     fn ticking(tasks: usize) -> (Ticking, Receiver<&'static str>) {

@@ -502,24 +502,3 @@ fn what_was_deleted_by_mistake_comes_back() {
     let refused = owner.refused("upload rows.oboro --token-file token");
     says(&refused, &["ids are never used again"]);
 }
-
-#[test]
-fn what_owners_use_is_summed_up_when_the_server_has_ended() {
-    let scene = Scene::new();
-    let mine = "mine rows.oboro --min-support 10% --answers moments --max-len 2 --token-file token";
-    scene.alice.json(mine);
-    let Scene {
-        operator, server, ..
-    } = scene;
-    server.terminate();
-    server.ended();
-    let used = operator.json("usage data");
-    let owners: Vec<_> = used.as_array().unwrap().iter().collect();
-    assert_eq!(owners[0]["owner"], "alice");
-    for field in ["calls", "received_bytes", "sent_bytes"] {
-        assert!(owners[0][field].as_u64().unwrap() > 0, "{field}: {used}");
-    }
-    assert!(owners[0]["compute_seconds"].as_f64().unwrap() > 0.0);
-    let none = operator.json("usage data --month 1999-01");
-    assert_eq!(none, serde_json::json!([]));
-}

@@ -4,7 +4,6 @@ mod backup;
 mod location;
 mod serve;
 mod token;
-mod usage;
 
 use crate::failure::Outcome;
 use crate::output::Output;
@@ -20,8 +19,6 @@ pub enum Command {
     /// Make, list and revoke the tokens of which callers of a server must present one.
     #[command(subcommand)]
     Token(token::Command),
-    /// Sum up what the owners on a server used: calls, bytes, computing, storage.
-    Usage(usage::Arguments),
     /// Copy what a store has published, its genomes too, even while a server has it open.
     Backup(backup::Arguments),
 }
@@ -32,7 +29,6 @@ pub fn run(command: &Command, settings: &Settings, output: Output) -> Outcome {
     match command {
         Command::Serve(arguments) => serve::run(arguments, settings, output),
         Command::Token(command) => token::run(command, output),
-        Command::Usage(arguments) => usage::run(arguments, output),
         Command::Backup(arguments) => backup::run(arguments, output),
     }
 }
