@@ -9,8 +9,6 @@ mod command_line;
 mod commands;
 mod failure;
 mod interrupt;
-#[cfg(test)]
-mod narrowing;
 mod output;
 mod profile;
 mod results;
@@ -19,6 +17,8 @@ mod secret_command;
 #[cfg_attr(not(feature = "serve"), allow(dead_code))]
 mod settings;
 mod terminal;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use clap::CommandFactory;
