@@ -1,14 +1,11 @@
 //! Ctrl-C: work that can be ended in order is, and says what is left and what to do next. A second one ends the process at
 //! once, as the first does anywhere else.
 
-use crate::terminal::{self, TerminalGuard};
 use oboro_client::{ClientError, Connection, Options};
 use std::fs;
 use std::io;
 use std::ops::ControlFlow;
 use std::process;
-#[cfg(unix)]
-use std::sync::Once;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// As shells have it for a process that SIGINT ends.
-pub const INTERRUPTED: i32 = 130;
+const INTERRUPTED: i32 = 130;
 
 const SIGINT: i32 = 2;
 
@@ -47,8 +44,21 @@ pub fn outlive_file_limits() {
 #[cfg(windows)]
 pub fn outlive_file_limits() {}
 
+/// Asks at the terminal. `rpassword` raises SIGINT at Ctrl-C before it restores the terminal, so the process ends only after that.
+pub fn ends_in_order<T>(ask: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let token = watch();
+    let before = IS_LOOKED_AT.swap(true, Ordering::SeqCst);
+    let answer = ask();
+    IS_LOOKED_AT.store(before, Ordering::SeqCst);
+    let is_interrupted = |error: &io::Error| error.kind() == io::ErrorKind::Interrupted;
+    if token.is_cancelled() || answer.as_ref().is_err_and(is_interrupted) {
+        process::exit(INTERRUPTED);
+    }
+    answer
+}
+
 /// Cancelled by Ctrl-C, which ends the process unless there is work that looks at the token.
-pub fn watch() -> CancellationToken {
+fn watch() -> CancellationToken {
     static TOKEN: OnceLock<CancellationToken> = OnceLock::new();
     let watch = || {
         let token = CancellationToken::new();
@@ -57,39 +67,14 @@ pub fn watch() -> CancellationToken {
             return token;
         }
         on(interrupts, move || {
-            let terminal = terminal::lock();
-            if terminal.is_asking()
-                || cancelled.is_cancelled()
-                || !IS_LOOKED_AT.load(Ordering::SeqCst)
-            {
-                end(terminal, INTERRUPTED);
+            if cancelled.is_cancelled() || !IS_LOOKED_AT.load(Ordering::SeqCst) {
+                process::exit(INTERRUPTED);
             }
             cancelled.cancel();
         });
         token
     };
     TOKEN.get_or_init(watch).clone()
-}
-
-/// Has SIGHUP and SIGTERM put the terminal as it was before questions, and then end the process with the status that shells
-/// show for them.
-#[cfg(unix)]
-pub fn restore_the_terminal_when_ended() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        for kind in [SignalKind::hangup(), SignalKind::terminate()] {
-            let number = kind.as_raw_value();
-            if !is_ignored(number) {
-                on(|| signal(kind), move || end(terminal::lock(), 128 + number));
-            }
-        }
-    });
-}
-
-/// Ends the process with the terminal still locked, so that no question changes it any more.
-fn end(mut terminal: TerminalGuard, status: i32) -> ! {
-    terminal.restore();
-    process::exit(status)
 }
 
 /// Calls the function for each of these signals. Without the means to, signals do what they would have done.
