@@ -8,9 +8,8 @@ use std::fs;
 use std::num::NonZero;
 use std::thread;
 
-/// Processors and memory nodes, by the kernel's numbers, that a process may use: what cpusets,
-/// containers and `taskset` leave. The memory policy of `numactl` is only a default of the process,
-/// and ignored.
+/// Processors and memory nodes that a process may use, by the kernel's numbers, as left by cpusets, containers and
+/// `taskset`. The memory policy of `numactl` is only a default of the process, and ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allowed {
     pub(crate) cpus: BTreeSet<u32>,
@@ -24,7 +23,7 @@ enum Memory {
 }
 
 impl Allowed {
-    /// These processors, and memory on every node.
+    /// Allows these processors, and memory on every node.
     pub fn cpus(cpus: impl IntoIterator<Item = u32>) -> Self {
         Self {
             cpus: cpus.into_iter().collect(),
@@ -32,7 +31,7 @@ impl Allowed {
         }
     }
 
-    /// The same, and memory on these nodes only.
+    /// Restricts memory to these nodes.
     pub fn with_memory_on(self, nodes: impl IntoIterator<Item = u32>) -> Self {
         Self {
             memory: Memory::On(nodes.into_iter().collect()),
@@ -40,8 +39,8 @@ impl Allowed {
         }
     }
 
-    /// What this process may use, whatever its other threads are pinned to. What the kernel does
-    /// not report is taken to be allowed.
+    /// Reads the limits of this process, whatever its other threads are pinned to. Limits that the kernel does not
+    /// report are taken to be none.
     pub fn of_this_process() -> Self {
         let allowed = Self::cpus(cpus_of_the_first_thread());
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -65,7 +64,7 @@ fn cpus_of_the_first_thread() -> BTreeSet<u32> {
         Ok(set) => numbers
             .filter_map(|(cpu, index)| set.is_set(index).then_some(cpu))
             .collect(),
-        // The machine has more processors than fit into the call.
+        // The call holds fewer processors than the machine has.
         Err(_) => {
             let count = thread::available_parallelism().map_or(1, NonZero::get);
             numbers.take(count).map(|(cpu, _)| cpu).collect()
@@ -73,7 +72,7 @@ fn cpus_of_the_first_thread() -> BTreeSet<u32> {
     }
 }
 
-/// The nodes in the status of a process, if it names any.
+/// Parses the nodes in a process's status; `None` if it names none.
 fn memory_nodes(status: &str) -> Option<BTreeSet<u32>> {
     let value = status
         .lines()

@@ -1,12 +1,12 @@
 //! Blocks in a reserved region of address space.
 //!
-//! The region is reserved at once and committed as blocks need it: memory that no block has used was never touched. The
-//! space of a dropped block is reused for later ones, exact sizes first, and returns to the kernel only with the arena.
+//! The region is reserved at once and committed as blocks need it: memory that no block has used was never touched.
+//! Later blocks reuse the space of dropped ones, exact sizes first; it returns to the kernel only with the arena.
 //!
-//! A block starts on the cache line that its position names within a page. Blocks of different positions, up to 64
-//! neighbours, thus have equal offsets in different sets of the first-level cache, and then of the second, whose set
-//! numbers extend those of the first. Blocks of whole pages that are allocated one after another are a page and a line
-//! apart in the second, so that many spread over it.
+//! A block starts on the cache line that its position names within a page. Blocks of up to 64 neighbouring positions
+//! thus have equal offsets in different sets of the first-level cache. They also differ in the second, whose set
+//! numbers extend those of the first. Consecutively allocated blocks of whole pages are a page and a line apart in the
+//! second: many spread over it.
 
 #![allow(unsafe_code)]
 
@@ -28,13 +28,13 @@ use std::sync::Arc;
 const LINE: usize = 64;
 const LINE_WORDS: usize = LINE / size_of::<u32>();
 const LINES_PER_PAGE: usize = 64;
-/// Odd, so that 64 neighbouring positions get 64 different lines; near 64/φ, so that few neighbours
-/// are spread well too.
+/// Lines between neighbouring positions. Odd, to give 64 neighbours 64 different lines; near 64/φ, to spread few
+/// neighbours well too.
 const STAGGER_LINES: usize = 39;
-/// The unit of committing memory: a huge page, so that each block may lie on one.
+/// Unit of committing memory: a huge page, for blocks to lie on one.
 const STEP: usize = region::HUGE_PAGE;
 
-/// A region of address space in which any thread can allocate blocks. It lives as long as its blocks.
+/// Region of address space in which any thread can allocate blocks. It lives as long as its blocks.
 pub struct Arena(Arc<Shared>);
 
 struct Shared {
@@ -47,16 +47,16 @@ struct Shared {
 struct Space {
     /// Free parts below `end`.
     returned: Extents,
-    /// Everything from here on is free.
+    /// Start of the part that is all free.
     end: usize,
-    /// Everything from here on was never part of a block, and so holds zeros.
+    /// Start of the part that no block ever used; it holds zeros.
     dirty_end: usize,
-    /// Everything from here on is reserved, but not committed.
+    /// Start of the part that is reserved, but not committed.
     open_end: usize,
 }
 
 impl Arena {
-    /// Reserves `bytes` of address space, rounded up to pages. [`ArenaBlock::footprint`] is what a block needs.
+    /// Reserves `bytes` of address space, rounded up to pages. A block needs [`ArenaBlock::footprint`].
     pub fn reserve(bytes: usize, backing: Backing) -> Result<Self, ArenaError> {
         Ok(Self(Arc::new(Shared {
             region: Region::reserve(bytes, backing)?,
@@ -64,7 +64,7 @@ impl Arena {
         })))
     }
 
-    /// A block of `len` zeros, placed as the `position`-th of those that are read together.
+    /// Allocates a block of `len` zeros, placed as the `position`-th of those that are read together.
     pub fn block(&self, len: usize, position: usize) -> Result<ArenaBlock, ArenaError> {
         let line = position.wrapping_mul(STAGGER_LINES) % LINES_PER_PAGE;
         self.block_within(len, ArenaBlock::footprint(len), |slot| {
@@ -72,14 +72,14 @@ impl Arena {
         })
     }
 
-    /// A block of `len` zeros on the first free cache line: it takes no more than its words.
+    /// Allocates a block of `len` zeros on the first free cache line, without space for placement.
     pub fn unplaced_block(&self, len: usize) -> Result<ArenaBlock, ArenaError> {
         self.block_within(len, len.div_ceil(LINE_WORDS).saturating_mul(LINE), |slot| {
             slot
         })
     }
 
-    /// A block in a slot of `bytes` bytes; `start` chooses where it starts.
+    /// Allocates a block in a slot of `bytes` bytes; `start` chooses where it starts.
     fn block_within(
         &self,
         len: usize,
@@ -98,8 +98,8 @@ impl Arena {
         Ok(block)
     }
 
-    /// Commits the next `bytes` that blocks will take and touches them, in parallel: until they are used up, neither
-    /// allocating nor filling a block causes a page fault. Allocations wait for this call.
+    /// Commits the next `bytes` for blocks and touches them, in parallel. Until they are used up, neither allocating
+    /// nor filling a block causes a page fault. Allocations wait for this call.
     pub fn grow(&self, bytes: usize, threads: NonZero<usize>) -> Result<(), ArenaError> {
         let mut space = self.0.space();
         let end = self.0.within(&space, bytes)?;
@@ -107,30 +107,30 @@ impl Arena {
         self.0.region.touch(space.end..end, threads)
     }
 
-    /// The pages of the arena: those requested, or the fallback.
+    /// The kind of pages in use: those requested, or the fallback.
     pub fn pages(&self) -> Pages {
         self.0.region.pages()
     }
 
-    /// The bytes of address space reserved.
+    /// Number of bytes of address space reserved.
     pub fn reserved(&self) -> usize {
         self.0.region.bytes()
     }
 
-    /// The addresses committed so far: every block is in there. Only the end ever moves.
+    /// The addresses committed so far, which contain every block. Only the end ever moves.
     pub fn opened(&self) -> Range<*const u8> {
         let open_end = self.0.space().open_end;
         let base = self.0.region.base().as_ptr().cast_const();
         base..base.wrapping_add(open_end)
     }
 
-    /// The bytes that are in physical memory, as the kernel counts them.
+    /// Number of bytes in physical memory, as the kernel counts them.
     pub fn resident(&self) -> Result<usize, ArenaError> {
         let open_end = self.0.space().open_end;
         self.0.region.resident(0..open_end)
     }
 
-    /// The bytes in physical memory on each NUMA node.
+    /// Number of bytes in physical memory on each NUMA node.
     pub fn resident_by_node(&self) -> Result<BTreeMap<u32, usize>, ArenaError> {
         let open_end = self.0.space().open_end;
         self.0.region.resident_by_node(0..open_end)
@@ -149,7 +149,7 @@ impl Shared {
         self.space.lock()
     }
 
-    /// The end of `bytes` more.
+    /// Returns the end of another `bytes` bytes.
     fn within(&self, space: &Space, bytes: usize) -> Result<usize, ArenaError> {
         let end = space.end.checked_add(bytes);
         end.filter(|&end| end <= self.region.bytes())
@@ -170,7 +170,7 @@ impl Shared {
         Ok(())
     }
 
-    /// An unused part of the region, and the offset from which it is certain to hold zeros.
+    /// Takes an unused part of the region; returns its offset and the one from which it certainly holds zeros.
     fn take(&self, bytes: usize) -> Result<(usize, usize), ArenaError> {
         let mut space = self.space();
         if let Some(start) = space.returned.take(bytes) {
@@ -197,47 +197,47 @@ impl Shared {
 pub struct ArenaBlock {
     arena: Arc<Shared>,
     slot: Range<usize>,
-    /// The first word, in bytes from the base of the arena.
+    /// Offset of the first word from the base of the arena, in bytes.
     start: usize,
     len: usize,
 }
 
 impl ArenaBlock {
-    /// The bytes of an arena that a block of `len` words takes, wherever it starts.
+    /// Number of bytes of an arena that a block of `len` words takes, wherever it starts.
     pub const fn footprint(len: usize) -> usize {
         let lines = len.div_ceil(LINE_WORDS) + LINES_PER_PAGE - 1;
         lines.saturating_mul(LINE)
     }
 
-    /// Its words in pairs as 64-bit integers in machine byte order; an odd last word is left out.
+    /// Returns the words in pairs as 64-bit integers in machine byte order; omits an odd last word.
     pub fn integers(&self) -> &[u64] {
         let words: &[u32] = self;
         // SAFETY: a block begins on a cache line, so aligned for integers, and any two words are one.
         unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len() / 2) }
     }
 
-    /// The same, mutable.
+    /// Mutable [`integers`](Self::integers).
     pub fn integers_mut(&mut self) -> &mut [u64] {
         let words: &mut [u32] = self;
         // SAFETY: as above; the words are borrowed for as long as the integers.
         unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() / 2) }
     }
 
-    /// Its words as bytes, in machine byte order.
+    /// Returns the words as bytes, in machine byte order.
     pub fn bytes(&self) -> &[u8] {
         let words: &[u32] = self;
         // SAFETY: any word is four bytes, which need no alignment.
         unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
     }
 
-    /// The same, mutable.
+    /// Mutable [`bytes`](Self::bytes).
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let words: &mut [u32] = self;
         // SAFETY: as above; the words are borrowed for as long as the bytes.
         unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
     }
 
-    /// The bytes in physical memory on each NUMA node, counting every page that it has a part of.
+    /// Number of bytes in physical memory on each NUMA node, counting all pages that the block shares.
     pub fn resident_by_node(&self) -> Result<BTreeMap<u32, usize>, ArenaError> {
         let end = self.start + size_of_val::<[u32]>(self);
         let pages = self.start / page_size() * page_size()..end.next_multiple_of(page_size());
@@ -254,16 +254,16 @@ impl Deref for ArenaBlock {
     type Target = [u32];
 
     fn deref(&self) -> &[u32] {
-        // SAFETY: the words lie in `slot`, which is part of the region, open, and this block's alone
-        // until it is dropped; the region is mapped as long as `arena` lives. The kernel gave it as
-        // zeros and only words were written to it since, so all of it is initialised.
+        // SAFETY: the words lie in `slot`, which is part of the region, open, and this block's alone until it is
+        // dropped. The region is mapped as long as `arena` lives. The kernel gave it as zeros and only words were
+        // written to it since: all of it is initialised.
         unsafe { std::slice::from_raw_parts(self.first_word(), self.len) }
     }
 }
 
 impl DerefMut for ArenaBlock {
     fn deref_mut(&mut self) -> &mut [u32] {
-        // SAFETY: as above; `self` is borrowed for as long as the slice, so there is no other.
+        // SAFETY: as above; `self` is borrowed for as long as the slice, which is therefore the only one.
         unsafe { std::slice::from_raw_parts_mut(self.first_word(), self.len) }
     }
 }

@@ -1,24 +1,24 @@
-//! Pinning threads to their cores.
+//! Pins threads to their cores.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
 
-/// Where one worker runs: its CPUs, if it is pinned, and the node whose memory is near.
+/// Placement of one worker: its CPUs, if it is pinned, and the node whose memory is near.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuAssignment {
-    /// The node, by its index in [`Topology::nodes`](crate::Topology::nodes).
+    /// Node, as an index of [`Topology::nodes`](crate::Topology::nodes).
     pub node: usize,
-    /// The hardware threads to run on; none if the thread is not pinned.
+    /// Hardware threads to run on; empty if the thread is not pinned.
     pub cpus: Vec<u32>,
 }
 
 impl CpuAssignment {
-    /// Pins the calling thread, and threads that it will start, to these hardware threads, if there are any.
+    /// Pins the calling thread, and threads that it will start, to these hardware threads, if any.
     ///
     /// # Errors
     ///
-    /// If the process may no longer use the core, or if its number is too large for the kernel's call. The thread is
-    /// not moved, and work continues with worse placement.
+    /// The process may no longer use the core, or its number is too large for the kernel's call. The thread is not
+    /// moved, and work continues with worse placement.
     pub fn apply(&self) -> io::Result<()> {
         if self.cpus.is_empty() {
             return Ok(());
@@ -41,7 +41,7 @@ mod tests {
     use std::num::NonZero;
     use std::thread;
 
-    /// Where the calling thread may run.
+    /// Hardware threads on which the calling thread may run.
     fn allowed_here() -> Vec<u32> {
         let set = sched_getaffinity(None).unwrap();
         (0..1024).filter(|&cpu| set.is_set(cpu as usize)).collect()

@@ -1,9 +1,9 @@
-//! The distances between nodes.
+//! Distances between nodes.
 
 use crate::TopologyError;
 
-/// The distance from each node to each, in the firmware's unit, in which a node is 10 from itself, and
-/// the order in which a node prefers them.
+/// Distance of each pair of nodes, and the order in which a node prefers them. The unit is the firmware's, in which a
+/// node is 10 from itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Distances {
     rows: Vec<Vec<u32>>,
@@ -11,11 +11,11 @@ pub struct Distances {
 }
 
 impl Distances {
-    /// From rows as the kernel reports them: `rows[a][b]` is the distance from `a` to `b`.
+    /// Takes rows as the kernel reports them: `rows[a][b]` is the distance from `a` to `b`.
     ///
     /// # Errors
     ///
-    /// If there are not as many rows as columns.
+    /// The numbers of rows and columns differ.
     pub fn new(rows: Vec<Vec<u32>>) -> Result<Self, TopologyError> {
         let nodes = rows.len();
         for (row, distances) in rows.iter().enumerate() {
@@ -29,8 +29,7 @@ impl Distances {
         }
         let nearest_first = (0..nodes)
             .map(|node| {
-                // Equally near nodes come in rotated order, so that not all threads go to the first
-                // of them.
+                // Equally near nodes come in rotated order, to keep threads from all preferring the first.
                 let mut others: Vec<usize> = (1..nodes).map(|step| (node + step) % nodes).collect();
                 others.sort_by_key(|&other| rows[node][other]);
                 std::iter::once(node).chain(others).collect()

@@ -1,9 +1,9 @@
-//! The machine and its memory: NUMA nodes with their cores and caches, the distances between them, threads pinned to
-//! cores, and arenas, which place panels on chosen nodes.
+//! The machine and its memory: NUMA nodes with their cores and caches, pinning of threads, and arenas, which place
+//! panels on chosen nodes.
 //!
 //! All other code names a node by its index in [`Topology::nodes`]. Nodes there have no gaps, and each has a core that
-//! this process may use; the kernel's numbers appear only in [`Node::number`] and [`MemoryPolicy`]. The crate knows
-//! nothing of the allocator of the process.
+//! this process may use; the kernel's numbers appear only in [`Node::number`] and [`MemoryPolicy`]. The crate is
+//! independent of the process's allocator.
 
 mod allowed;
 mod arena;

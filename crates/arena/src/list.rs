@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 /// An upper bound on the processors or nodes of any kernel.
 const MOST: u32 = 1 << 16;
 
-/// The numbers in a list; `None` if it is malformed. An empty list is well-formed.
+/// Parses the numbers in a list; `None` if it is malformed. An empty list is well-formed.
 pub fn parse(text: &str) -> Option<BTreeSet<u32>> {
     let text = text.trim();
     if text.is_empty() {

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A directory of such a tree.
+/// Directory of such a tree.
 pub struct Folder(PathBuf);
 
 /// The most bytes of a file.
@@ -22,22 +22,22 @@ impl Folder {
         Self(self.0.join(name))
     }
 
-    /// A list of numbers; `None` if the file does not exist.
+    /// Reads a list of numbers; `None` if the file does not exist.
     pub fn list(&self, name: &str) -> Result<Option<BTreeSet<u32>>, TopologyError> {
         self.parsed(name, "list of numbers", list::parse)
     }
 
-    /// One number.
+    /// Reads one number.
     pub fn number(&self, name: &str) -> Result<Option<u32>, TopologyError> {
         self.parsed(name, "number", |text| text.parse().ok())
     }
 
-    /// A number of bytes, such as `46080K`.
+    /// Reads a number of bytes, such as `46080K`.
     pub fn bytes(&self, name: &str) -> Result<Option<u64>, TopologyError> {
         self.parsed(name, "size", bytes)
     }
 
-    /// Numbers separated by blanks.
+    /// Reads numbers separated by blanks.
     pub fn row(&self, name: &str) -> Result<Option<Vec<u32>>, TopologyError> {
         self.parsed(name, "row of numbers", |text| {
             text.split_whitespace()
@@ -46,12 +46,12 @@ impl Folder {
         })
     }
 
-    /// A word that stands for a `T`.
+    /// Reads a word that stands for a `T`.
     pub fn word<T: FromStr>(&self, name: &str) -> Result<Option<T>, TopologyError> {
         self.parsed(name, "known word", |text| text.parse().ok())
     }
 
-    /// The memory in a file `meminfo` of a node, in bytes.
+    /// Reads the memory in a node's file `meminfo`, in bytes.
     pub fn memory_bytes(&self) -> Result<Option<u64>, TopologyError> {
         self.parsed("meminfo", "account of memory", |text| {
             let total = text.lines().find_map(|line| line.split_once("MemTotal:"))?;
@@ -60,7 +60,7 @@ impl Folder {
         })
     }
 
-    /// The numbers N of the directories `prefixN` in this one, in ascending order; none if it does not exist.
+    /// Lists the numbers N of the directories `prefixN` in this one, ascending; none if it does not exist.
     pub fn numbered(&self, prefix: &str) -> Result<BTreeSet<u32>, TopologyError> {
         let failed = |source| unreadable(&self.0, source);
         let entries = match fs::read_dir(&self.0) {

@@ -11,7 +11,7 @@ use std::num::NonZero;
 use std::path::Path;
 use std::str::FromStr;
 
-/// The part of a machine that this process may use.
+/// Part of a machine that this process may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
     nodes: Vec<Node>,
@@ -22,10 +22,9 @@ pub struct Topology {
 /// Cores and the memory near them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// The kernel's number of the node to place memory on: the node's own, or that of the nearest node
-    /// with memory that this process may use.
+    /// Kernel's number of the node to place memory on: its own, or that of the nearest node with usable memory.
     pub number: u32,
-    /// At least one.
+    /// Cores, at least one.
     pub cores: Vec<Core>,
     /// All memory of the node `number`; 0 if unknown.
     pub memory_bytes: u64,
@@ -34,26 +33,26 @@ pub struct Node {
 /// One core.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Core {
-    /// The kernel's numbers of its hardware threads that this process may use, at least one.
+    /// Hardware threads that this process may use, by the kernel's numbers; at least one.
     pub cpus: Vec<u32>,
 }
 
 /// A cache of some hardware threads.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cache {
-    /// 1 for the one next to the core.
+    /// Level; 1 for the cache next to the core.
     pub level: u32,
-    /// What it holds.
+    /// Kind of contents.
     pub kind: CacheKind,
-    /// The hardware threads that share it and that this process may use.
+    /// Hardware threads that share it and that this process may use.
     pub cpus: Vec<u32>,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// The size of a line.
+    /// Size of a line in bytes.
     pub line_bytes: u32,
 }
 
-/// What a cache holds.
+/// Contents of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum CacheKind {
@@ -76,19 +75,19 @@ impl FromStr for CacheKind {
 }
 
 impl Topology {
-    /// The topology of this machine. If the kernel does not report it, one node where each allowed processor is a core
-    /// of its own.
+    /// Reads the topology of this machine. If the kernel does not report it, returns one node where each allowed
+    /// processor is a core.
     pub fn of_this_machine() -> Self {
         let allowed = Allowed::of_this_process();
         Self::read(Path::new("/sys"), &allowed).unwrap_or_else(|_| Self::flat(&allowed))
     }
 
-    /// The topology of the machine whose `/sys`, or a copy of it, is at `root`. Without nodes there, all processors are
-    /// one node.
+    /// Reads the topology of the machine whose `/sys`, or a copy of it, is at `root`. Without nodes there, all
+    /// processors are one node.
     ///
     /// # Errors
     ///
-    /// If a file cannot be read or parsed, or no allowed processor is online.
+    /// A file cannot be read or parsed, or no allowed processor is online.
     pub fn read(root: &Path, allowed: &Allowed) -> Result<Self, TopologyError> {
         let system = Folder::new(root).inner("devices/system");
         let processors = Processors::read(system.inner("cpu"), allowed)?;
@@ -142,17 +141,17 @@ impl Topology {
         &self.nodes
     }
 
-    /// The distances between them.
+    /// The distances between the nodes.
     pub fn distances(&self) -> &Distances {
         &self.distances
     }
 
-    /// The caches of all cores, lowest level first; those that the kernel does not describe completely are left out.
+    /// The caches of all cores, lowest level first. Excludes those that the kernel does not describe completely.
     pub fn caches(&self) -> &[Cache] {
         &self.caches
     }
 
-    /// CPU assignments for `threads` threads, dealt over the nodes round-robin, one core each; when all cores are
+    /// CPU assignments for `threads` threads, dealt over the nodes round-robin, one core each. When all cores are
     /// taken, the next round starts. With one thread for each node, the assignments are in node order.
     pub fn workers(&self, threads: NonZero<usize>) -> Vec<CpuAssignment> {
         let most = self.nodes.iter().map(|node| node.cores.len()).max();
@@ -171,8 +170,8 @@ impl Topology {
             .collect()
     }
 
-    /// The assignment widened to all cores of its node. With one node it does not pin the thread, which then follows
-    /// when the process is allowed other processors.
+    /// Widens the assignment to all cores of its node. With one node it does not pin the thread, which then follows
+    /// changes of the process's allowed processors.
     pub fn whole_node(&self, assignment: CpuAssignment) -> CpuAssignment {
         let cores = match self.nodes.len() {
             1 => &[],
@@ -185,18 +184,18 @@ impl Topology {
     }
 }
 
-/// A node as the kernel describes it.
+/// Node as the kernel describes it.
 struct KnownNode {
     number: u32,
-    /// Those that may be used.
+    /// Usable processors.
     cpus: BTreeSet<u32>,
     memory_bytes: u64,
-    /// The distance to each node that the kernel knows, in ascending order of their numbers.
+    /// Distance to each node that the kernel knows, in ascending order of their numbers.
     distances: Vec<u32>,
 }
 
 impl KnownNode {
-    /// All nodes, in ascending order of their numbers; one with all processors if there are none.
+    /// Reads all nodes, in ascending order of their numbers; one with all processors if the kernel has none.
     fn read_all(folder: &Folder, usable: &BTreeSet<u32>) -> Result<Vec<Self>, TopologyError> {
         let numbers = folder.numbered("node")?;
         if numbers.is_empty() {
@@ -222,10 +221,10 @@ impl KnownNode {
     }
 }
 
-/// The directory that describes processors.
+/// Directory that describes processors.
 struct Processors {
     folder: Folder,
-    /// The allowed ones that are online.
+    /// Allowed processors that are online.
     usable: BTreeSet<u32>,
 }
 
@@ -253,7 +252,7 @@ impl Processors {
         Ok(cores)
     }
 
-    /// The hardware threads of a processor's core, from the file's name since Linux 5.3 or the older one.
+    /// Reads the hardware threads of a processor's core, from the file's name since Linux 5.3 or the older one.
     fn siblings(&self, cpu: u32) -> Result<BTreeSet<u32>, TopologyError> {
         let topology = self.folder.inner(&format!("cpu{cpu}/topology"));
         let siblings = match topology.list("core_cpus_list")? {
@@ -263,7 +262,7 @@ impl Processors {
         Ok(siblings.unwrap_or_default())
     }
 
-    /// The caches of usable processors, each once.
+    /// Reads the caches of usable processors, each once.
     fn caches(&self) -> Result<Vec<Cache>, TopologyError> {
         let mut caches = BTreeSet::new();
         for cpu in &self.usable {
@@ -275,7 +274,7 @@ impl Processors {
         Ok(caches.into_iter().collect())
     }
 
-    /// A cache, if the kernel describes it completely.
+    /// Reads a cache; `None` if the kernel describes it incompletely.
     fn cache(&self, folder: &Folder) -> Result<Option<Cache>, TopologyError> {
         let level = folder.number("level")?;
         let kind = folder.word("type")?;

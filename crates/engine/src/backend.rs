@@ -1,8 +1,8 @@
-//! The interface between a question and the backend that answers it.
+//! Interface between a counting job and the backend that runs it.
 //!
-//! A [`Backend`] is given a [`Job`] and makes a [`RunningJob`] of it, which the server's threads advance one step at a time.
-//! How a job is cut into tasks, where they run and what a step does are up to the backend: the CPU's steps compute,
-//! those of remote workers take what has arrived. The contract in full is in `docs/backends.md`.
+//! A [`Backend`] turns a [`Job`] into a [`RunningJob`], which the server's threads advance one step at a time. The
+//! backend decides how to cut a job into tasks and where they run. A step of the CPU computes; one of remote workers
+//! takes results that have arrived. `docs/backends.md` has the full contract.
 
 pub(crate) mod cpu;
 
@@ -16,13 +16,13 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Counts.
+/// Starts counting jobs.
 pub trait Backend<S>: Send + Sync {
-    /// Starts a job. Called on a thread that must not block. `reserve` is asked for the memory of its plan piece by
-    /// piece, so that at most the piece being made is not reserved yet. Panels and moments in flight are not included.
+    /// Starts a job. Called on a thread that must not block. `reserve` is called for the memory of its plan piece by
+    /// piece: at most one piece is not reserved yet. Panels and moments in flight are not included.
     ///
     /// # Errors
-    /// A job that is impossible, or does not fit into memory.
+    /// The job is impossible, or does not fit into memory.
     fn start(
         &self,
         job: Job<S>,
@@ -30,77 +30,77 @@ pub trait Backend<S>: Send + Sync {
     ) -> Result<Box<dyn RunningJob>, EngineError>;
 }
 
-/// Reserves this many more bytes, or returns the error that [`Backend::start`] must return.
+/// Callback that reserves more bytes, or returns the error that [`Backend::start`] must return.
 pub type Reserve<'r> = dyn FnMut(usize) -> Result<(), EngineError> + 'r;
 
-/// What is to be counted.
+/// Moments to be counted.
 pub struct Job<S> {
-    /// The dataset.
+    /// Dataset.
     pub source: Arc<S>,
-    /// Which moments.
+    /// Moments.
     pub plan: Arc<Plan>,
-    /// Over these runs of blocks, none empty: every moment of the plan over each of them.
+    /// Runs of blocks, none empty; every moment of the plan is computed over each of them.
     pub shards: Vec<Blocks>,
-    /// To be called, on any thread, whenever [`RunningJob::has_task`] may have become true other than by a step.
+    /// Callback, on any thread, for when [`RunningJob::has_task`] may have become true other than by a step.
     pub wake: Wake,
 }
 
-/// Tells whoever advances a run that it may have a task again.
+/// Wakes the scheduler: the job may be runnable again.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// Takes moments; one that breaks stops the run.
+/// Takes moments; a break stops the job.
 pub type Sink<'s> = dyn FnMut(Moments<'_>) -> ControlFlow<()> + 's;
 
-/// A job in progress. Dropping it cancels the rest.
+/// Job in progress. Dropping it cancels the rest.
 pub trait RunningJob: Send + Sync {
-    /// Whether a step would do something now, or report an error.
+    /// Returns true if a step would do work now, or report an error.
     fn has_task(&self) -> bool;
 
-    /// Does a task on the calling thread, which runs on `node`, if one is ready, and lends its moments to `sink`. Steps may
-    /// run on any number of threads at a time. Moments come in any order and in any batches, each
-    /// moment of each shard once.
+    /// Runs a task, if one is ready, on the calling thread, which runs on `node`, and lends its moments to `sink`. Any
+    /// number of threads may step concurrently. Moments come in any order and in any batches, each moment of each shard
+    /// once.
     ///
     /// # Errors
-    /// A job that cannot continue; no moments follow.
+    /// The job cannot continue; no moments follow.
     fn step(&self, node: usize, sink: &mut Sink<'_>) -> Result<Step, EngineError>;
 
-    /// What was read from local disk and what was found in memory; `None` if nothing is read.
+    /// Reads from local disk and hits in memory so far; `None` if nothing is read.
     fn reads(&self) -> Option<Reads> {
         None
     }
 }
 
-/// What one step has done.
+/// Outcome of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// A task: the sink has taken its moments.
+    /// Task done; the sink has taken its moments.
     Advanced,
-    /// The last task to end: the sink has taken all moments of the job. Exactly one step returns this.
+    /// Last task done; the sink has taken all moments of the job. Exactly one step returns this.
     Finished,
-    /// Nothing: the remaining tasks are not ready.
+    /// No task: the remaining ones are not ready.
     Waiting,
-    /// Nothing: every task is claimed already, or the run was stopped.
+    /// No task: all are claimed already, or the job was stopped.
     Exhausted,
 }
 
 /// Some moments of a plan over one shard, lent by the backend that computed them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Moments<'w> {
-    /// The index of the shard among those of the job.
+    /// Index of the shard among those of the job.
     pub shard: usize,
-    /// Which moments, ascending in canonical order: scalars come first.
+    /// Numbers of the moments, ascending in canonical order: scalars come first.
     pub moments: &'w [usize],
-    /// How many of them are scalars.
+    /// Number of scalars among them.
     pub scalars: usize,
-    /// The number of limbs.
+    /// Number of limbs.
     pub limbs: usize,
-    /// Moment after moment, each limb after limb: one residue of a scalar, the sum of its evaluation form, and `N` of a
-    /// polynomial in evaluation form. The borrower may use it as scratch space.
+    /// Residues, moment after moment, each limb after limb. A scalar has one, the sum of its evaluation form; a
+    /// polynomial has `N`, in evaluation form. The borrower may use them as scratch space.
     pub residues: &'w mut [u32],
 }
 
 impl Moments<'_> {
-    /// Every moment: its number and its residues, limb after limb.
+    /// Iterates over the moments: number and residues, limb after limb.
     pub fn each(&mut self) -> impl Iterator<Item = (usize, &mut [u32])> {
         let (scalars, polynomials) = self.residues.split_at_mut(self.scalars * self.limbs);
         let each = polynomials.len() / (self.moments.len() - self.scalars).max(1);
@@ -111,7 +111,7 @@ impl Moments<'_> {
     }
 }
 
-/// A job that could not be done.
+/// Error that stops a job.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum EngineError {
@@ -128,19 +128,19 @@ pub enum EngineError {
          more than {most}; request fewer itemsets at a time, or have the server given more memory ({MEMORY})"
     )]
     Units { wanted: usize, most: usize },
-    /// An error of the backend's own.
+    /// Error specific to the backend.
     #[error(transparent)]
     Backend(Box<dyn Error + Send + Sync>),
 }
 
-/// The panels of some factors over one shard modulo one limb: the form in which a backend gets residues. If it is
-/// reused for the next shard, filling it allocates nothing.
+/// Panels of some factors over one shard modulo one limb: the form in which a backend gets residues. Refilling it for
+/// the next shard allocates nothing.
 #[derive(Default)]
 pub struct Batch {
     factors: usize,
-    /// For each segment that has blocks of the shard, the panel of each factor.
+    /// Panel of each factor, for each segment that has blocks of the shard.
     panels: Vec<Arc<Panel>>,
-    /// For each such segment the shard's blocks in it, counted from the segment's first.
+    /// The shard's blocks in each such segment, counted from the segment's first.
     blocks: Vec<Range<usize>>,
 }
 
@@ -148,7 +148,7 @@ impl Batch {
     /// Takes the panels of a shard, given the source's segments.
     ///
     /// # Errors
-    /// A panel that cannot be read; the batch is empty then.
+    /// A panel cannot be read; the batch is then empty.
     pub fn fill<S: Source + ?Sized>(
         &mut self,
         source: &S,
@@ -178,7 +178,7 @@ impl Batch {
         self.blocks.clear();
     }
 
-    /// Block after block, and in it factor after factor: the `degree` residues, in evaluation form.
+    /// Iterates over blocks, and in each over factors: the `degree` residues, in evaluation form.
     pub fn rows(&self, degree: usize) -> impl Iterator<Item = &[u32]> {
         let segments = self.panels.chunks(self.factors.max(1)).zip(&self.blocks);
         segments.flat_map(move |(panels, blocks)| {

@@ -1,9 +1,9 @@
-//! Counts itemsets on ciphertext.
+//! Counting of itemsets on ciphertext.
 //!
-//! A [`Plan`] says which moments a question (itemsets of one length) needs. A [`Backend`] runs a [`Job`], a
-//! plan over shards of a dataset, on whatever threads advance it, and hands out [`Moments`] as they are done.
-//! [`Cpu`] is one; `docs/backends.md` says how to add another. The [`queue`] decides what threads do next.
-//! Nothing here can see a secret: this crate does not depend on the one that holds them.
+//! A [`Plan`] names the moments for a question (itemsets of one length). A [`Backend`] runs a [`Job`], a plan over
+//! shards of a dataset, on whatever threads advance it, and hands out [`Moments`] as they are computed. [`Cpu`] is one;
+//! `docs/backends.md` says how to add another. The [`queue`] decides what threads do next. The crate sees no secret: it
+//! does not depend on the one that holds them.
 
 mod backend;
 mod plan;

@@ -1,14 +1,14 @@
-//! What to compute for one question.
+//! Moments to compute for one question.
 //!
 //! A moment `M_{T,r}` is a path of `k` factors: the mask `r` times, then the columns of `T` in order. Moments in
-//! canonical order are the leaves of a trie in preorder. A plan names the moments that are wanted; how they are cut
-//! into tiles is up to the [backend](crate::Backend).
+//! canonical order are the leaves of a trie in preorder. A plan names the wanted moments; the [backend](crate::Backend)
+//! cuts them into tiles.
 
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::{Blocks, Factor};
 use std::sync::Arc;
 
-/// What to compute for one question.
+/// Moments to compute for one question.
 #[derive(Debug, Clone)]
 pub struct Plan {
     index: Arc<MomentIndex>,
@@ -17,13 +17,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan that answers `itemsets` modulo the first `limbs` limbs.
+    /// Plans the moments of `itemsets` modulo the first `limbs` limbs.
     pub fn new(itemsets: &Itemsets, limbs: usize) -> Self {
         let index = Arc::new(MomentIndex::new(itemsets));
         Self::of_moments(&index, limbs, 0..index.len())
     }
 
-    /// The plan that computes only some of the moments of `index`, given in ascending order.
+    /// Plans only some of the moments of `index`, given in ascending order.
     pub fn of_moments(
         index: &Arc<MomentIndex>,
         limbs: usize,
@@ -36,35 +36,35 @@ impl Plan {
         }
     }
 
-    /// What the numbers of moments mean.
+    /// The meaning of the moments' numbers.
     pub fn index(&self) -> &Arc<MomentIndex> {
         &self.index
     }
 
-    /// The limbs to compute with.
+    /// Number of limbs to compute with.
     pub fn limbs(&self) -> usize {
         self.limbs
     }
 
-    /// The bytes that it takes in memory besides its index.
+    /// Number of bytes in memory without the index.
     pub fn bytes(&self) -> usize {
         self.moments.capacity() * size_of::<usize>()
     }
 
-    /// The moments that are wanted, ascending.
+    /// The wanted moments, ascending.
     pub fn moments(&self) -> &[usize] {
         &self.moments
     }
 }
 
-/// The factors of a moment.
+/// Factors of a moment.
 pub(crate) fn path(index: &MomentIndex, moment: usize) -> impl Iterator<Item = Factor> {
     let (r, columns) = index.get(moment);
     std::iter::repeat_n(Factor::Mask, r).chain(columns.iter().copied().map(Factor::Column))
 }
 
-/// Cuts ranges of blocks into shards: runs of at most `most` blocks that no range's edge crosses, ascending, each
-/// block once. Sums over a range are those of its shards, added.
+/// Cuts ranges of blocks into shards: runs of at most `most` blocks that no range's edge crosses, ascending, each block
+/// once. Sums over a range are those of its shards, added.
 pub fn shards(ranges: &[Blocks], most: u64) -> Vec<Blocks> {
     let mut edges: Vec<u64> = ranges.iter().flat_map(|it| [it.start, it.end]).collect();
     edges.sort_unstable();

@@ -1,8 +1,8 @@
-//! Scheduling.
+//! Scheduling of work on threads.
 //!
-//! Two levels: a [`Queue`] gives each free thread a time slice of the client with the least usage, where slices are
-//! charged the time that they took (`fair`). Within a job, [`Units`] gives it the panels on its own memory node first.
-//! Nothing else in the product schedules work on threads.
+//! A [`Queue`] gives each free thread a time slice of the client with the least usage, charged by the time that slices
+//! took (`fair`). Within a job, [`Units`] gives it the panels on its own memory node first. No other module schedules
+//! work on threads.
 
 mod fair;
 mod signal;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Jobs of clients, from which threads take time slices.
 pub struct Queue<C, J: ?Sized> {
     state: Mutex<State<C, J>>,
-    /// A job may be ready, or the queue was closed.
+    /// Signals that a job may be ready, or that the queue was closed.
     signal: Signal,
 }
 
@@ -48,29 +48,29 @@ impl<C: Clone + PartialEq, J: ?Sized> Queue<C, J> {
         self.wake();
     }
 
-    /// Takes a job out; slices of it that run go on.
+    /// Removes a job; slices of it that run continue.
     pub fn remove(&self, client: &C, job: &Arc<J>) {
         self.state.lock().flows.remove(client, job);
     }
 
-    /// The number of jobs.
+    /// Number of jobs.
     pub fn jobs(&self) -> usize {
         self.state.lock().flows.jobs()
     }
 
-    /// Says that a job may have become ready.
+    /// Wakes a thread: a job may have become ready.
     pub fn wake(&self) {
         // One suffices: a thread that has found a slice wakes the next.
         self.signal.wake_one();
     }
 
-    /// No further slice is given.
+    /// Closes the queue: no further slice is given.
     pub fn close(&self) {
         self.state.lock().closed = true;
         self.signal.wake_all();
     }
 
-    /// The next slice, of a job that is ready; sleeps until there is one. `None` once the queue is closed.
+    /// Returns the next slice of a ready job; sleeps until one is ready. `None` once the queue is closed.
     pub fn next(&self, is_ready: impl Fn(&J) -> bool) -> Option<Slice<C, J>> {
         loop {
             let seen = self.signal.now();
@@ -88,7 +88,7 @@ impl<C: Clone + PartialEq, J: ?Sized> Queue<C, J> {
         }
     }
 
-    /// A slice has ended after this many microseconds; with `is_last`, so has its job.
+    /// Ends a slice that took `microseconds`; with `is_last`, its job too.
     pub fn settle(&self, slice: &Slice<C, J>, microseconds: u64, is_last: bool) {
         let mut state = self.state.lock();
         if is_last {

@@ -1,4 +1,4 @@
-//! Where panels come from.
+//! Sources of panels.
 
 use oboro_format::SegmentEntry;
 use oboro_ring::{Blocks, Factor, Limb, Parameters};
@@ -6,17 +6,17 @@ use oboro_store::{Listener, Panel, PanelKey, Snapshot, StoreError, Stream, WorkU
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a count needs in memory, one unit after another.
+/// Memory needs of a count, one unit after another.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// The factors of each pass.
+    /// Factors of each pass.
     pub passes: Vec<Vec<Factor>>,
-    /// The units.
+    /// Units.
     pub units: Vec<WorkUnit>,
 }
 
 impl Wanted {
-    /// What each pass reads of a segment modulo the first `limbs` limbs, in file order.
+    /// Panels that each pass reads of a segment modulo the first `limbs` limbs, in file order.
     fn parts(&self, limbs: usize) -> Vec<Vec<PanelKey>> {
         let keys = |factors: &Vec<Factor>| {
             let of_limb = |limb| {
@@ -30,34 +30,34 @@ impl Wanted {
     }
 }
 
-/// A dataset that can be counted: a fixed version with panels on demand.
+/// Dataset that can be counted: a fixed version with panels on demand.
 pub trait Source: Send + Sync {
-    /// The ring of its ciphertexts.
+    /// Ring of its ciphertexts.
     fn parameters(&self) -> &Parameters;
 
-    /// The number of columns.
+    /// Number of columns.
     fn columns(&self) -> u32;
 
-    /// The blocks of each segment, consecutive from 0.
+    /// Blocks of each segment, consecutive from 0.
     fn segments(&self) -> Vec<Blocks>;
 
-    /// The residues of one factor, modulo one limb, of all blocks of a segment: evaluation form,
-    /// block after block, below 2^28.
+    /// Returns the residues of one factor, modulo one limb, of all blocks of a segment: evaluation form, block after
+    /// block, below 2^28.
     fn panel(&self, segment: usize, limb: Limb, factor: Factor) -> Result<Arc<Panel>, StoreError>;
 
-    /// The bytes of panels that may be in memory at a time; a panel is while a [stream](Self::stream) holds it.
+    /// Number of bytes of panels that may be in memory at a time, which are those that [streams](Self::stream) hold.
     /// `u64::MAX` if nothing is ever evicted.
     fn budget(&self) -> u64 {
         u64::MAX
     }
 
-    /// Whether everything that some units need modulo the first `limbs` limbs is in memory and stays there, so that
-    /// nothing has to be [streamed](Self::stream). The units are computed only if the answer depends on them.
+    /// Returns true if everything that some units need modulo the first `limbs` limbs is in memory and stays there,
+    /// without [streaming](Self::stream). The units are computed only if the answer depends on them.
     fn is_in_memory(&self, _limbs: usize, _wanted: &dyn Fn() -> Wanted) -> bool {
         true
     }
 
-    /// How many factors, modulo this many limbs, fit into memory, of the segments of any of these shards.
+    /// Number of factors, modulo `limbs` limbs, that fit into memory for the segments of any of these shards.
     fn factors_at_a_time(&self, limbs: usize, shards: &[Blocks]) -> usize {
         let segments = self.segments();
         let residues = |s: &Blocks| s.len() as usize * self.parameters().degree();
@@ -71,11 +71,11 @@ pub trait Source: Send + Sync {
         (self.budget() / most.max().unwrap_or(1).max(1) as u64) as usize
     }
 
-    /// Starts to load residues modulo the first `limbs` limbs: unit after unit, of the factors of its pass; `listener`
-    /// is told as units arrive.
+    /// Starts to load residues modulo the first `limbs` limbs: unit after unit, the factors of its pass. `listener` is
+    /// called as each unit arrives.
     ///
     /// # Errors
-    /// A memory budget that is too small for some unit.
+    /// The memory budget is too small for some unit.
     ///
     /// # Panics
     /// If the source always has everything [in memory](Self::is_in_memory).
@@ -88,8 +88,8 @@ pub trait Source: Send + Sync {
         unreachable!("what is in memory is not streamed")
     }
 
-    /// The node that holds one factor's residues of a block, modulo every limb; `None` if they are spread evenly over
-    /// all nodes.
+    /// Node that holds one factor's residues of a block, modulo every limb; `None` if they are spread evenly over all
+    /// nodes.
     fn home(&self, _block: u64, _factor: Factor) -> Option<usize> {
         None
     }
@@ -138,7 +138,7 @@ impl Source for Snapshot {
     }
 }
 
-/// The segments that have blocks of a shard.
+/// Segments that have blocks of a shard.
 pub(crate) fn segments_of(segments: &[Blocks], shard: Blocks) -> Range<usize> {
     let first = segments.partition_point(|it| it.end <= shard.start);
     let end = segments.partition_point(|it| it.start < shard.end);

@@ -1,4 +1,4 @@
-//! The owner's side of private genome search: patterns, the encryption of a query, and reading the answers.
+//! Owner's side of private genome search: patterns, encryption of a query, decryption of the answers.
 
 mod query;
 mod reading;

@@ -4,16 +4,16 @@ use oboro_genome::SymbolSet;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// The letter that matches any symbol.
+/// Letter that matches any symbol.
 const WILDCARD: char = '?';
 
-/// The symbols that match at each position. Wiped when dropped; has no `Debug`.
+/// Symbols that match at each position. Wiped when dropped; has no `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pattern {
     symbols: Zeroizing<Vec<SymbolSet>>,
 }
 
-/// Letters that do not form a pattern.
+/// Error: the letters do not form a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum PatternError {
@@ -38,10 +38,10 @@ pub enum PatternError {
 }
 
 impl Pattern {
-    /// Alleles by number, as in a VCF file: `0` for the reference, `?` for any.
+    /// Parses alleles by number, as in a VCF file: `0` for the reference, `?` for any.
     ///
     /// # Errors
-    /// Other letters, or none. Positions count from 1.
+    /// The text is empty or has other letters. Positions count from 1.
     pub fn of_alleles(letters: &str) -> Result<Self, PatternError> {
         Self::parse(letters, |letter, place| match letter.to_digit(10) {
             Some(digit) => Ok(SymbolSet::of(digit as u8)),
@@ -49,10 +49,10 @@ impl Pattern {
         })
     }
 
-    /// Bases by [the letters of IUPAC](SymbolSet::of_base_letter), in either case; `?` or `N` for any.
+    /// Parses bases by [the letters of IUPAC](SymbolSet::of_base_letter), in either case; `?` or `N` for any.
     ///
     /// # Errors
-    /// Other letters, or none. Positions count from 1.
+    /// The text is empty or has other letters. Positions count from 1.
     pub fn of_bases(letters: &str) -> Result<Self, PatternError> {
         Self::parse(letters, |letter, place| {
             SymbolSet::of_base_letter(letter).ok_or(PatternError::Base { letter, place })
@@ -67,7 +67,7 @@ impl Pattern {
             WILDCARD => Ok(SymbolSet::ANY),
             letter => symbol(letter, place),
         };
-        // Allocated once, so that no copy remains in freed memory.
+        // Allocated once: growing would leave copies in freed memory.
         let mut symbols = Zeroizing::new(Vec::with_capacity(letters.len()));
         for symbol in (1..).zip(letters.chars()).map(one) {
             symbols.push(symbol?);
@@ -96,12 +96,12 @@ impl Pattern {
         Ok(())
     }
 
-    /// The symbols that match, by position.
+    /// Symbols that match, by position.
     pub fn symbols(&self) -> &[SymbolSet] {
         &self.symbols
     }
 
-    /// The number of symbols, wildcards included.
+    /// Number of symbols, wildcards included.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.symbols.len()

@@ -1,4 +1,4 @@
-//! A query of the owner: its encryption, and the key that reads its answers.
+//! A query of the owner: its encryption, and the key that decrypts its answers.
 
 use crate::Pattern;
 use oboro_genome::wire::{Answer, Ciphertext, EncryptedQuery, WireError};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// A query in flight: its key, and the results of its answers so far.
+/// Query in flight, with its key.
 pub struct OwnQuery {
     plan: Arc<Plan>,
     key: QueryKey,
@@ -22,7 +22,7 @@ impl std::fmt::Debug for OwnQuery {
     }
 }
 
-/// Why a query cannot be encrypted.
+/// Error: the query cannot be encrypted.
 #[derive(Debug, Clone, Error)]
 #[allow(missing_docs)]
 pub enum EncryptError {
@@ -32,7 +32,7 @@ pub enum EncryptError {
     Seeds(#[from] WireError),
 }
 
-/// Answers that cannot be read.
+/// Error: the answers cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum ReadError {
@@ -46,21 +46,21 @@ pub enum ReadError {
     Contradiction { length: u32 },
 }
 
-/// The result of a search.
+/// Result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// Matching rows; distinct ones, unless the server was asked to count duplicates.
+    /// Number of matching rows; distinct ones, unless the query counts duplicates.
     Matches(u64),
-    /// The length of the longest prefix that some row has.
+    /// Length of the longest prefix that some row has.
     Longest(u32),
 }
 
 impl OwnQuery {
-    /// Encrypts a pattern under the nonce that the server drew for it. `asked` encodes what else the query is about,
-    /// the collection and the positions in it; distinct queries must have distinct bytes.
+    /// Encrypts a pattern under the nonce that the server drew for it. `asked` encodes the collection and the positions
+    /// in it; distinct queries must have distinct bytes.
     ///
     /// # Errors
-    /// No randomness, or randomness from which no query can be made.
+    /// The system provides no randomness, or randomness from which no query can be made.
     ///
     /// # Panics
     /// If the pattern does not match the plan.
@@ -96,14 +96,14 @@ impl OwnQuery {
         &self.plan
     }
 
-    /// The decrypted tests of an answer, modulo the plan's prime: 0 where they hold.
+    /// Decrypts the tests of an answer, modulo the plan's prime: 0 where they hold.
     pub fn values(&self, answer: &Answer) -> Vec<u32> {
         let mask = (&*answer.mask, self.plan.mask_bits());
         self.key
             .decrypt(mask, self.places(answer), self.plan.value_bits())
     }
 
-    /// The same before rounding, in units of 2^-64 of the modulus; includes the noise.
+    /// As [`values`](Self::values) before rounding, in units of 2^-64 of the modulus; includes the noise.
     pub fn phases(&self, answer: &Answer) -> Vec<u64> {
         let mask = (&*answer.mask, self.plan.mask_bits());
         self.key
@@ -117,14 +117,14 @@ impl OwnQuery {
 
     /// Reads the encoded answers of all windows, window after window, and returns the result of window `own`.
     ///
-    /// Every window is decoded and decrypted, whatever the others contain. The work and the error are the same for any
+    /// Every window is decoded and decrypted, whatever the others contain. The work and the error are equal for any
     /// `own`: otherwise a server that alters one window would learn whether it is the real one.
     ///
     /// # Errors
-    /// Too few or too many answers, or values in any window that no rows could have produced.
+    /// The number of answers is wrong, or any window has values that no rows could have produced.
     ///
     /// # Panics
-    /// If there is no window `own`.
+    /// If window `own` does not exist.
     pub fn read(
         &self,
         answers: &[impl AsRef<[u8]>],
@@ -185,7 +185,7 @@ mod tests {
         OwnQuery::encrypt(plan, &pattern, &Nonce([3; 32]), &[]).unwrap()
     }
 
-    /// The only answer of a window in which beginnings of these lengths are there.
+    /// Makes the only answer of a window that contains beginnings of these lengths.
     fn answer(plan: &Plan, there: impl Fn(usize) -> bool) -> Vec<u8> {
         assert_eq!(plan.answers(), 1);
         let not_zero = 1 << (plan.value_bits() - 1);

@@ -3,15 +3,15 @@
 use oboro_genome::{SymbolSet, UNKNOWN};
 use std::fmt;
 
-/// The largest number of an allele.
+/// Largest number of an allele.
 pub const MAX_ALLELE: u8 = 9;
 
-/// What the symbols of a collection mean.
+/// Meaning of a collection's symbols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alphabet {
-    /// Allele numbers, 0 for the reference's.
+    /// Allele numbers; 0 is the reference's.
     Alleles {
-        /// The largest number that occurs or was declared, 1 to [`MAX_ALLELE`].
+        /// Largest number that occurs or was declared, 1 to [`MAX_ALLELE`].
         largest: u8,
     },
     /// A, C, G, T as 0 to 3, and [`UNKNOWN`].
@@ -19,7 +19,7 @@ pub enum Alphabet {
 }
 
 impl Alphabet {
-    /// Whether a collection with this alphabet may hold the symbol.
+    /// Returns true if a collection with this alphabet may hold the symbol.
     pub fn holds(self, symbol: u8) -> bool {
         match self {
             Self::Alleles { largest } => symbol <= largest,
@@ -27,7 +27,7 @@ impl Alphabet {
         }
     }
 
-    /// How many different symbols fit into this many bits each, an unknown one included.
+    /// Number of different symbols that fit into `bits` bits each, an unknown one included.
     pub(crate) fn symbols(self, bits: u32) -> u8 {
         match self {
             Self::Alleles { largest } => largest + 1,
@@ -36,7 +36,7 @@ impl Alphabet {
         }
     }
 
-    /// The number that encodes it in files: 0 for bases, otherwise the largest allele.
+    /// Number that encodes the alphabet in files: 0 for bases, otherwise the largest allele.
     pub(crate) fn number(self) -> u32 {
         match self {
             Self::Alleles { largest } => u32::from(largest),
@@ -62,8 +62,8 @@ impl fmt::Display for Alphabet {
     }
 }
 
-/// The symbol of a letter of FASTA, by the table that queries are read by: a base, or [`UNKNOWN`] for a gap (`-`, `.`) and
-/// the IUPAC letters that leave the base open. `None` for anything else.
+/// Returns the symbol of a letter of FASTA, by the table that reads queries: a base, or [`UNKNOWN`]. A gap (`-`, `.`)
+/// and IUPAC letters that leave the base open are unknown. `None` for anything else.
 pub(crate) fn base(letter: u8) -> Option<u8> {
     match letter {
         b'-' | b'.' => Some(UNKNOWN),

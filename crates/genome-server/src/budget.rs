@@ -1,10 +1,10 @@
-//! How often each client has searched each collection, durably: the count that an operator's budget limits.
+//! Durable counts of each client's searches in each collection, which an operator's budget limits.
 //!
-//! One small file is read, changed and replaced under a lock, so a server that is killed has counted every search that
+//! One small file is read, changed and replaced under a lock. A killed server has therefore counted every search that
 //! it answered, and the operator's command may reset counts while it runs.
 //!
-//! The counts in a backup are marked as those of a moment that is past: what was searched since is not in them, so
-//! nothing is searched on them until the operator has said that this is known.
+//! Counts in a backup are marked with the time of the copy, since they lack later searches. After a restore, no search
+//! is counted on them until the operator accepts them.
 
 use crate::collections::DIRECTORY;
 use crate::error::GenomeError;
@@ -23,31 +23,31 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use time::OffsetDateTime;
 
 const MAGIC: &str = "OBOROBUD";
-/// The version of counts that a server has made.
+/// Version of counts made by a server.
 const VERSION: u32 = 1;
-/// The version of counts that were copied from a backup.
+/// Version of counts copied from a backup.
 const COPIED_VERSION: u32 = 2;
 
-/// The counts of a data directory.
+/// Counts of a data directory.
 #[derive(Debug)]
 pub struct Budgets {
     directory: PathBuf,
 }
 
-/// Searches by client, kind and name of the collection.
+/// Number of searches by client, kind and name of the collection.
 type Counts = BTreeMap<(String, Kind, String), u64>;
 
-/// What the file holds.
+/// Contents of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Ledger {
-    /// When the counts were copied into a backup, if the operator has not accepted since that they are of then: seconds
-    /// since 1970.
+    /// Time at which the counts were copied into a backup, in seconds since 1970; `None` once the operator has accepted
+    /// them.
     copied: Option<u64>,
     counts: Counts,
 }
 
 impl Ledger {
-    /// The counts, if they are known to be all.
+    /// Returns the counts if they are complete.
     fn counts(&mut self) -> Result<&mut Counts, GenomeError> {
         match self.copied {
             None => Ok(&mut self.counts),
@@ -59,17 +59,17 @@ impl Ledger {
 }
 
 impl Budgets {
-    /// The counts below `data`, the data directory of a server. It need not exist yet.
+    /// Returns the counts below `data`, the data directory of a server. It need not exist yet.
     pub fn open(data: &Path) -> Self {
         Self {
             directory: data.join(DIRECTORY),
         }
     }
 
-    /// How often a client, by its name, has searched a collection.
+    /// Number of a client's searches of a collection.
     ///
     /// # Errors
-    /// A file that is damaged, that was restored from a backup, or that cannot be read.
+    /// The file is damaged, was restored from a backup, or cannot be read.
     pub fn spent(&self, client: &str, kind: Kind, collection: &str) -> Result<u64, GenomeError> {
         let mut ledger = self.read()?;
         let counts = ledger.counts()?;
@@ -77,12 +77,12 @@ impl Budgets {
         Ok(counts.get(&key).copied().unwrap_or(0))
     }
 
-    /// Adds `searches` to the count if that stays within `budget`. They stay counted from then on.
+    /// Adds `searches` to the count, durably, if that stays within `budget`.
     ///
     /// # Errors
     ///
-    /// More than the budget, which counts none of them; a file that is damaged or was restored from a backup; a disk that
-    /// fails.
+    /// The searches exceed the budget, and none of them is counted. The file is damaged or was restored from a backup,
+    /// or the disk fails.
     pub fn spend(
         &self,
         client: &str,
@@ -102,19 +102,18 @@ impl Budgets {
         self.write(&ledger)
     }
 
-    /// When the counts were copied into the backup that they were restored from, unless they were accepted since or are
-    /// this server's own.
+    /// Time at which the counts were copied into a backup, if they were restored from it and not accepted since.
     ///
     /// # Errors
-    /// A file that is damaged or cannot be read.
+    /// The file is damaged or cannot be read.
     pub fn restored(&self) -> Result<Option<String>, GenomeError> {
         Ok(self.read()?.copied.map(minute))
     }
 
-    /// Lets searches be counted on from counts that were restored from a backup; returns when they were copied there.
+    /// Accepts counts restored from a backup; returns the time of the copy.
     ///
     /// # Errors
-    /// A file that is damaged, a disk that fails.
+    /// The file is damaged, or the disk fails.
     pub fn accept_restored(&self) -> Result<Option<String>, GenomeError> {
         let _lock = self.lock()?;
         let mut ledger = self.read()?;
@@ -125,8 +124,8 @@ impl Budgets {
         Ok(Some(minute(copied)))
     }
 
-    /// Copies the counts to a backup, marked as those of now, or of when they were copied if they come from a backup
-    /// themselves. Where there are none yet, the backup says that as of now there were none.
+    /// Copies the counts to a backup, marked as of now; counts that come from a backup themselves keep its time.
+    /// Without counts yet, the backup records that they were none as of now.
     pub(crate) fn copy_to(&self, backup: &Self) -> Result<(), GenomeError> {
         let mut ledger = self.read()?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -136,16 +135,16 @@ impl Budgets {
         backup.write(&ledger)
     }
 
-    /// Checks the file; the bytes that it has, if there is one.
+    /// Checks the file; returns its number of bytes, if it exists.
     pub(crate) fn check(&self) -> Result<Option<u64>, GenomeError> {
         self.read()?;
         Ok(length_if_there(&self.path())?)
     }
 
-    /// Forgets what one client has searched, or all, be they restored from a backup.
+    /// Resets the counts of one client, or all, even if restored from a backup.
     ///
     /// # Errors
-    /// A disk that fails; for one client, a damaged file.
+    /// The disk fails; for one client, the file is damaged.
     pub fn reset(&self, client: Option<&str>) -> Result<(), GenomeError> {
         let _lock = self.lock()?;
         let mut ledger = match client {
@@ -190,7 +189,7 @@ impl Budgets {
     }
 }
 
-/// Refuses searches that would go beyond the budget.
+/// Rejects searches that would exceed the budget.
 ///
 /// # Errors
 /// They would.
@@ -215,7 +214,7 @@ fn create(path: &Path) -> Result<File, FormatError> {
         .map_err(io_error("create", path))
 }
 
-/// A UTC time to the minute.
+/// Formats a UTC time to the minute.
 fn minute(unix_seconds: u64) -> String {
     let time = i64::try_from(unix_seconds).ok();
     let time = time.and_then(|it| OffsetDateTime::from_unix_timestamp(it).ok());
@@ -253,7 +252,7 @@ fn decode(bytes: &[u8]) -> Result<Ledger, Corruption> {
     let mut reader = Reader::new(unseal(bytes)?);
     let copied = match reader.preamble(MAGIC, COPIED_VERSION) {
         Ok(()) => Some(reader.u64()?),
-        // Version 1: there are no others before.
+        // Version 1: no earlier ones exist.
         Err(Corruption::Older { .. }) => None,
         Err(other) => return Err(other),
     };
@@ -373,7 +372,7 @@ mod tests {
                 let refusal = refusal.unwrap_err().to_string();
                 assert!(refusal.contains("oboro genome budget"), "{refusal}");
             }
-            // What one client has is still of the past for the others.
+            // The other clients' counts are still out of date.
             of(name).reset(Some("b")).unwrap();
             assert!(of(name).restored().unwrap().is_some());
         }
@@ -385,7 +384,7 @@ mod tests {
         assert_eq!(of("restored").spent("a", Kind::Panel, "p").unwrap(), 3);
         of("backup").reset(None).unwrap();
         assert_eq!(of("backup").spent("a", Kind::Panel, "p").unwrap(), 0);
-        // That nothing was counted yet is also of the past.
+        // A backup of no counts is out of date, too.
         of("new").copy_to(&of("empty")).unwrap();
         assert!(of("empty").spend("a", Kind::Panel, "p", 1, 10).is_err());
         assert_eq!(minute(1_763_928_245), "2025-11-23 20:04 UTC");

@@ -1,4 +1,4 @@
-//! Checks and copies whole collections, and the counts of searches with them.
+//! Checks and copies of whole collections and the counts of searches.
 //!
 //! A collection that is removed or replaced meanwhile is no damage: it is left out, or checked and copied as it was.
 
@@ -17,10 +17,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Bytes that are copied at a time.
+/// Bytes per copied piece.
 const PIECE: usize = 1 << 20;
 
-/// A collection of which parts are being checked.
+/// Collection whose parts are being checked.
 enum Checking {
     Panel(Box<HaplotypePanel>, usize),
     Reference(Entries),
@@ -29,7 +29,7 @@ enum Checking {
 impl Checking {
     /// Opens a collection and checks its header and its index.
     fn open(path: &Path, kind: Kind, name: &str) -> Result<Self, GenomeError> {
-        // From here on the cache holds only what was read from the disk since.
+        // From here on the cache holds only data read from the disk since.
         if let Ok(file) = File::open(path) {
             let bytes = file.metadata().map_or(0, |metadata| metadata.len());
             forget_cached(&file, 0, bytes);
@@ -47,7 +47,7 @@ impl Checking {
         }
     }
 
-    /// Checks the next part; the bytes that it takes, `None` after the last.
+    /// Checks the next part and returns its number of bytes; `None` after the last.
     fn next(&mut self) -> Option<Result<u64, GenomeError>> {
         match self {
             Self::Panel(panel, next) => {
@@ -59,19 +59,19 @@ impl Checking {
     }
 }
 
-/// A part that was checked.
+/// Checked part.
 #[derive(Debug)]
 pub struct CheckedPart {
-    /// Bytes that were read for it.
+    /// Number of bytes read for it.
     pub read: u64,
-    /// What was found.
+    /// Damage found.
     pub damage: Option<Damage>,
 }
 
-/// A check in progress of all collections of a data directory and of its counts of searches. Nothing is changed.
+/// Check in progress of all collections of a data directory and of its counts of searches. Changes nothing.
 pub struct CollectionScrub {
     collections: Collections,
-    /// Until they are checked.
+    /// Counts, until they are checked.
     budgets: Option<Budgets>,
     waiting: VecDeque<(Kind, String)>,
     checking: Option<(Kind, String, Checking)>,
@@ -80,10 +80,10 @@ pub struct CollectionScrub {
 }
 
 impl CollectionScrub {
-    /// Starts to check what is below `data`, the data directory of a server.
+    /// Starts to check everything below `data`, the data directory of a server.
     ///
     /// # Errors
-    /// A directory that cannot be read.
+    /// A directory cannot be read.
     pub fn of_directory(data: &Path) -> Result<Self, GenomeError> {
         let collections = Collections::open(data);
         let waiting: VecDeque<_> = collections.files()?.into();
@@ -102,21 +102,21 @@ impl CollectionScrub {
         })
     }
 
-    /// Bytes to read.
+    /// Number of bytes to read.
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
 
-    /// What has been checked so far.
+    /// Totals of the check so far.
     pub fn scrubbed(&self) -> Scrubbed {
         self.scrubbed
     }
 
-    /// Checks the next part: header and index of a collection, sites of a panel, a sequence of a reference; `None` after
-    /// the last.
+    /// Checks the next part: header and index of a collection, sites of a panel, a sequence of a reference. `None`
+    /// after the last.
     ///
     /// # Errors
-    /// Errors other than damage: files that may not be opened, too many open files.
+    /// Errors other than damage: a file may not be opened, or too many are open.
     pub fn next_part(&mut self) -> Result<Option<CheckedPart>, GenomeError> {
         if let Some(budgets) = self.budgets.take() {
             match budgets.check() {
@@ -164,7 +164,7 @@ impl CollectionScrub {
         Ok(None)
     }
 
-    /// The part of a collection of which so many bytes were read, or that is damaged.
+    /// Makes the part of a collection from the result of its check: the number of bytes read, or the damage.
     fn part(
         &mut self,
         name: &str,
@@ -198,35 +198,35 @@ impl CollectionScrub {
     }
 }
 
-/// How much was copied.
+/// Totals of a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CopiedCollections {
-    /// Panels and references.
+    /// Number of panels and references.
     pub collections: u64,
-    /// Bytes of them.
+    /// Number of their bytes.
     pub bytes: u64,
 }
 
-/// The bytes of all collections of a data directory.
+/// Number of bytes of all collections of a data directory.
 ///
 /// # Errors
-/// A directory that cannot be read.
+/// A directory cannot be read.
 pub fn collection_bytes(data: &Path) -> Result<u64, GenomeError> {
     Ok(CollectionScrub::of_directory(data)?.total_bytes())
 }
 
-/// Copies the collections below the data directory `from` to the data directory `to`, which a backup is made in, and
-/// checks the copies; and the counts of searches, marked as those of now. `progress` is told the bytes copied.
+/// Copies the collections below the data directory `from` to `to`, a backup in the making, and checks the copies.
+/// Copies the counts of searches, too, marked as of now. `progress` receives the number of bytes copied.
 ///
 /// # Errors
-/// A collection or counts that are damaged, a disk that fails.
+/// A collection or the counts are damaged, or a disk fails.
 pub fn copy_collections(
     from: &Path,
     to: &Path,
     progress: &dyn Fn(u64),
 ) -> Result<CopiedCollections, GenomeError> {
     let directory = to.join(DIRECTORY);
-    // An attempt that was interrupted may have left anything.
+    // An interrupted attempt may have left anything.
     match fs::remove_dir_all(&directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(io_error("remove", &directory)(error).into());

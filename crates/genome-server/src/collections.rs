@@ -1,7 +1,7 @@
-//! The directory `genome` of a server: collections by name, who may change them, and which are open.
+//! Directory `genome` of a server: collections by name, its lock, and the open ones.
 //!
-//! A server only reads. Loading and removing are done by other processes, one at a time by a lock; a file
-//! appears complete, by a rename, and an open one outlives its name.
+//! A server only reads. Other processes load and remove collections, one at a time by a lock. A file appears complete,
+//! by a rename, and an open one outlives its name.
 
 use crate::error::GenomeError;
 use crate::frame::Frame;
@@ -22,39 +22,39 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The directory of the collections in the data directory of a server.
+/// Directory of the collections in a server's data directory.
 pub(crate) const DIRECTORY: &str = "genome";
 
-/// What a listing says about one collection.
+/// Entry of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Info {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its size.
+    /// Size and contents.
     pub shape: Shape,
-    /// The length of its file.
+    /// Length of the file in bytes.
     pub bytes: u64,
 }
 
 /// All collections of a directory, by name.
 #[derive(Debug)]
 pub struct Listing {
-    /// Those with sound headers.
+    /// Collections with sound headers.
     pub collections: Vec<Info>,
-    /// What is wrong with each of the others.
+    /// An error for each of the others.
     pub damaged: Vec<GenomeError>,
 }
 
-/// What happens to a collection of the same kind and name when one is loaded.
+/// Treatment of an existing collection of this kind and name when one is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// It stays, and loading is refused.
+    /// The existing one stays, and loading fails.
     Keep,
-    /// It is replaced once the new one is complete. Queries in flight keep using the old one.
+    /// The complete new one replaces it. Queries in flight keep using the old one.
     Replace,
 }
 
-/// The collections of a server's data directory. An open one is shared by all its users.
+/// Collections of a server's data directory. All users of an open one share it.
 pub struct Collections {
     directory: PathBuf,
     panels: Opened<HaplotypePanel>,
@@ -62,7 +62,7 @@ pub struct Collections {
 }
 
 impl Collections {
-    /// The collections below `data`, the data directory of a server. It need not exist yet.
+    /// Returns the collections below `data`, the data directory of a server. It need not exist yet.
     pub fn open(data: &Path) -> Self {
         Self {
             directory: data.join(DIRECTORY),
@@ -71,10 +71,10 @@ impl Collections {
         }
     }
 
-    /// All collections, by name.
+    /// Lists all collections by name.
     ///
     /// # Errors
-    /// A directory that cannot be read. Damaged files are a part of the listing.
+    /// The directory cannot be read. Damaged files are a part of the listing.
     pub fn list(&self) -> Result<Listing, GenomeError> {
         let mut listing = Listing {
             collections: Vec::new(),
@@ -85,7 +85,7 @@ impl Collections {
                 Ok(info) => listing.collections.push(info),
                 // Removed since.
                 Err(GenomeError::NoCollection { .. }) => {}
-                // Nothing is known of it then.
+                // Its state is unknown then.
                 Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
                 Err(error) => listing.damaged.push(error),
             }
@@ -93,7 +93,7 @@ impl Collections {
         Ok(listing)
     }
 
-    /// All that have a file, damaged ones included, by kind and name.
+    /// Lists all that have a file, damaged ones included, by kind and name.
     pub(crate) fn files(&self) -> Result<Vec<(Kind, String)>, GenomeError> {
         let mut files = names(&self.directory)?;
         files.sort_unstable();
@@ -101,10 +101,10 @@ impl Collections {
         Ok(parsed.map(|(kind, name)| (kind, name.to_owned())).collect())
     }
 
-    /// What a listing says about one collection.
+    /// Returns the listing's entry of one collection.
     ///
     /// # Errors
-    /// There is none, or its header is damaged.
+    /// It does not exist, or its header is damaged.
     pub fn info(&self, kind: Kind, name: &str) -> Result<Info, GenomeError> {
         let frame = Frame::open(&self.path(kind, name)?, kind, name)?;
         let shape = match kind {
@@ -118,21 +118,21 @@ impl Collections {
         })
     }
 
-    /// The present panel of this name.
+    /// Returns the present panel of this name.
     ///
     /// # Errors
     ///
-    /// There is none, or it is damaged.
+    /// It does not exist, or is damaged.
     pub fn panel(&self, name: &str) -> Result<Arc<HaplotypePanel>, GenomeError> {
         let path = self.path(Kind::Panel, name)?;
         self.panels.get(&path, name, HaplotypePanel::open)
     }
 
-    /// The present reference of this name.
+    /// Returns the present reference of this name.
     ///
     /// # Errors
     ///
-    /// There is none, or it is damaged.
+    /// It does not exist, or is damaged.
     pub fn reference(&self, name: &str) -> Result<Arc<Reference>, GenomeError> {
         let path = self.path(Kind::Reference, name)?;
         self.references.get(&path, name, Reference::open)
@@ -142,7 +142,7 @@ impl Collections {
     ///
     /// # Errors
     ///
-    /// There is none, another process loads or removes one, or the disk fails.
+    /// It does not exist, another process loads or removes one, or the disk fails.
     pub fn remove(&self, kind: Kind, name: &str) -> Result<(), GenomeError> {
         let path = self.path(kind, name)?;
         let missing = || GenomeError::NoCollection {
@@ -160,7 +160,7 @@ impl Collections {
         Ok(sync_directory(&self.directory)?)
     }
 
-    /// Takes the lock and starts a file; removes what killed processes left unfinished.
+    /// Takes the lock and starts a file; removes partial files of killed processes.
     pub(crate) fn begin(
         &self,
         kind: Kind,
@@ -204,7 +204,7 @@ impl Collections {
     }
 }
 
-/// The collection that a file of this name holds.
+/// Parses a file name into the kind and name of its collection.
 fn parse(file: &str) -> Option<(Kind, &str)> {
     Kind::ALL.into_iter().find_map(|kind| {
         let name = file.strip_suffix(kind.extension())?;
@@ -212,7 +212,7 @@ fn parse(file: &str) -> Option<(Kind, &str)> {
     })
 }
 
-/// The open collections of one kind, by name.
+/// Open collections of one kind, by name.
 struct Opened<T> {
     by_name: Mutex<HashMap<String, (Identity, Arc<T>)>>,
 }
@@ -226,7 +226,7 @@ impl<T> Default for Opened<T> {
 }
 
 impl<T> Opened<T> {
-    /// The collection opened before if the file is still the same, otherwise the result of `open`.
+    /// Returns the collection opened before if the file is unchanged, otherwise the result of `open`.
     fn get(
         &self,
         path: &Path,
@@ -234,7 +234,7 @@ impl<T> Opened<T> {
         open: impl FnOnce(&Path, &str) -> Result<T, GenomeError>,
     ) -> Result<Arc<T>, GenomeError> {
         let mut opened = self.by_name.lock();
-        // Before opening: a file replaced in between is opened again the next time.
+        // Read before opening: a file replaced in between is opened again the next time.
         let identity = Identity::of(path)?;
         match (opened.get(name), identity) {
             (Some((known, collection)), Some(identity)) if *known == identity => {

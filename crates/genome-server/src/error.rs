@@ -1,4 +1,4 @@
-//! The errors of collections of genomes, each with the remedy.
+//! Errors of collections of genomes, each with the remedy.
 //!
 //! Text from files is quoted, escaped and truncated. Lines and columns count from 1.
 
@@ -11,11 +11,11 @@ use oboro_genome::MAX_SITES;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// An error of this crate. The message is one or two plain sentences.
+/// Error of this crate. The message is one or two plain sentences.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum GenomeError {
-    /// The file system failed.
+    /// Failure of the file system.
     #[error(transparent)]
     Files(FormatError),
     #[error(
@@ -102,7 +102,7 @@ pub enum GenomeError {
     )]
     RestoredBudgets { copied: String },
 
-    /// A file to be imported cannot be used.
+    /// Unusable file to be imported.
     #[error("{file}{}: {cause}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
     Input {
         file: String,
@@ -142,7 +142,7 @@ fn exists_remedy(replaceable: bool) -> &'static str {
 }
 
 impl GenomeError {
-    /// The coarse kind of an error: what a caller can do about it.
+    /// Returns the coarse kind of an error, by which a caller decides its reaction.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Files(error) => error.kind(),
@@ -178,7 +178,7 @@ impl From<FormatError> for GenomeError {
     }
 }
 
-/// What is wrong with a file to be imported. Displayed, it goes on where the file was named.
+/// Error in a file to be imported. Its text continues a sentence that names the file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum InputError {
@@ -329,21 +329,21 @@ pub enum InputError {
     RegionOfAlignment,
 }
 
-/// Text that is no region.
+/// Error: the text is no region.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{given:?} is no region. Write CHROMOSOME:FROM-TO, as in 20:400000-900000, where FROM is not beyond TO."
 )]
 pub struct RegionError {
-    /// What was given, truncated if it is long.
+    /// The text, truncated if it is long.
     pub given: String,
 }
 
-/// A piece of a file for a message: quoted, escaped, and truncated if it is long.
+/// Formats a piece of a file for a message: quoted, escaped, and truncated if it is long.
 pub(crate) fn excerpt(text: impl AsRef<[u8]>) -> String {
     const SHOWN: usize = 40;
     let bytes = text.as_ref();
-    // Four bytes a character at most; more need not be decoded.
+    // A character has at most four bytes; more need not be decoded.
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * SHOWN + 4)]);
     match head.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{:?}…", &head[..end]),

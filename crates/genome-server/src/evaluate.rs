@@ -1,14 +1,14 @@
-//! The blinded evaluation: a query's mismatch counts, each times a fresh random factor.
+//! Blinded evaluation: a query's mismatch counts, each times a fresh random factor.
 //!
-//! A test's linear form is multiplied by a uniform factor modulo `t` that is not 0, so what the owner of the query
-//! decrypts is 0 where the test holds, and anything else with equal probability where it does not. Tests are in fresh
-//! random order, and padding tests take as much work as others: time does not reveal how many different rows there are.
-//! Before an answer leaves, its ciphertext is added to an encryption of 0 under the query's public key, its values are
-//! hidden by uniform noise, and only then is it truncated to the bits that are needed. The proof is in
-//! `docs/cryptography.md`, "Genome search".
+//! A test's linear form is multiplied by a uniform nonzero factor modulo `t`. The owner of the query decrypts 0 where
+//! the test holds, and anything else with equal probability where it does not. Tests are in fresh random order, and
+//! padding tests take as much work as others: time does not reveal the number of different rows. Before an answer
+//! leaves, its ciphertext is added to an encryption of 0 under the query's public key. Uniform noise then hides its
+//! values, and only then is it truncated to the bits that are needed. The proof is in `docs/cryptography.md`, "Genome
+//! search".
 //!
 //! Random values are drawn for one query and window, and never kept. They are derived from fresh randomness and from
-//! everything the answers depend on, so that a generator that repeats itself, as after a rolled-back virtual machine,
+//! everything that the answers depend on. A generator that repeats itself, as after a rollback of a virtual machine,
 //! never blinds two different answers alike.
 
 use crate::rows::Window;
@@ -22,21 +22,21 @@ use rand::{Rng, RngExt, SeedableRng};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// The stream of the generator that shuffles the tests; the answers use streams from 0.
+/// Generator stream that shuffles the tests; the answers use streams from 0.
 const ORDER: u64 = u64::MAX;
-/// Products of a query's ciphertexts that are summed in one pass.
+/// Number of products of a query's ciphertexts that are summed in one pass.
 const TOGETHER: usize = 4;
 
-/// How often a repeated row counts.
+/// Counting of repeated rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Multiplicity {
-    /// Once: the answer says whether there is such a row.
+    /// Once: the answer reveals if such a row exists.
     Once,
-    /// As often as it occurs: the answer says how many there are.
+    /// As often as they occur: the answer reveals their number.
     Each,
 }
 
-/// The source of one value of an answer: a prefix of a row.
+/// Source of one value of an answer: a prefix of a row.
 #[derive(Debug, Clone, Copy)]
 struct Test {
     row: u32,
@@ -44,23 +44,23 @@ struct Test {
     says: Says,
 }
 
-/// What one value of an answer says.
+/// Meaning of one value of an answer.
 #[derive(Debug, Clone, Copy)]
 enum Says {
-    /// Whether the prefix has this many mismatches.
+    /// 0 if the prefix has this many mismatches.
     Mismatches(u8),
-    /// Nothing: it is never 0.
+    /// Padding, never 0.
     Nothing,
 }
 
-/// A query with its masks expanded: what its evaluations on all windows share.
+/// Query with its masks expanded, shared by its evaluations on all windows.
 pub struct ExpandedQuery {
     plan: Arc<Plan>,
     query: EncryptedQuery,
     nonce: Nonce,
-    /// The digest of the query's bytes.
+    /// Digest of the query's bytes.
     digest: Digest,
-    /// The masks of the query's ciphertexts, then that of the public key, in evaluation form.
+    /// Masks of the query's ciphertexts, then that of the public key, in evaluation form.
     masks: Vec<Vec<u32>>,
 }
 
@@ -71,11 +71,10 @@ impl std::fmt::Debug for ExpandedQuery {
 }
 
 impl ExpandedQuery {
-    /// Checks the bytes of a query of this plan, whose public key's mask has the seed `nonce`, and expands its
-    /// masks.
+    /// Checks the bytes of a query of this plan, whose public key's mask has the seed `nonce`, and expands its masks.
     ///
     /// # Errors
-    /// Bytes that are no such query.
+    /// The bytes are no such query.
     pub fn decode(plan: Arc<Plan>, bytes: Vec<u8>, nonce: Nonce) -> Result<Self, WireError> {
         let query = EncryptedQuery::decode(&bytes, &plan, &nonce)?;
         let digest = Digest::of(&bytes);
@@ -91,7 +90,7 @@ impl ExpandedQuery {
         })
     }
 
-    /// The memory of a query of this plan, in bytes. The bytes that it is decoded from are fewer than its masks.
+    /// Memory of a query of this plan, in bytes. The encoded query is smaller than its masks.
     pub fn bytes_of(plan: &Plan) -> u64 {
         let basis = plan.ring().basis();
         let polynomial = basis.degree() * basis.limbs().len() * size_of::<u32>();
@@ -99,7 +98,7 @@ impl ExpandedQuery {
     }
 }
 
-/// A mask in evaluation form, limb after limb.
+/// Expands a mask in evaluation form, limb after limb.
 fn expanded(plan: &Plan, seed: &impl MaskSeed) -> Vec<u32> {
     let basis = plan.ring().basis();
     let mut mask = vec![0; basis.degree() * basis.limbs().len()];
@@ -109,7 +108,7 @@ fn expanded(plan: &Plan, seed: &impl MaskSeed) -> Vec<u32> {
     mask
 }
 
-/// The evaluation of one query on one window. Answers may be computed on any number of threads.
+/// Evaluation of one query on one window. Any number of threads may compute answers.
 pub struct Evaluation {
     query: Arc<ExpandedQuery>,
     window: Arc<Window>,
@@ -126,19 +125,19 @@ impl std::fmt::Debug for Evaluation {
 /// Buffers for one thread.
 #[derive(Debug, Default)]
 pub struct Workspace {
-    /// A plaintext polynomial for each ciphertext of the query, in coefficient form.
+    /// Plaintext polynomial for each ciphertext of the query, in coefficient form.
     plaintexts: Vec<i32>,
-    /// What is added to the values: noise and constants, limb after limb, in coefficient form.
+    /// Noise and constants to add to the values, limb after limb, in coefficient form.
     added: Vec<u32>,
     transformed: Vec<u32>,
     sums: [Vec<u64>; 2],
-    /// The answer's two parts, limb after limb.
+    /// Both parts of the answer, limb after limb.
     parts: [Vec<u32>; 2],
     ternary: Vec<i8>,
     errors: Vec<i32>,
     fractions: Vec<u64>,
     symbols: Vec<u8>,
-    /// The factors of one test's terms.
+    /// Factors of one test's terms.
     form: Vec<i32>,
 }
 
@@ -147,11 +146,11 @@ impl Evaluation {
     ///
     /// # Errors
     ///
-    /// No randomness.
+    /// The system provides no randomness.
     ///
     /// # Panics
     ///
-    /// If there are no rows, or the query's plan is for rows of another length, or for fewer.
+    /// If the window has no rows, or rows of another length or more of them than the query's plan.
     pub fn new(
         query: Arc<ExpandedQuery>,
         window: Arc<Window>,
@@ -179,24 +178,24 @@ impl Evaluation {
         }
     }
 
-    /// The memory of an evaluation of this plan, in bytes, besides its query and its window.
+    /// Memory of an evaluation of this plan, in bytes, without its query and its window.
     pub fn bytes_of(plan: &Plan) -> u64 {
         plan.tests() * size_of::<Test>() as u64
     }
 
-    /// How query and answers lie in polynomials.
+    /// The layout of query and answers in polynomials.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.query.plan
     }
 
-    /// The number of answers.
+    /// Number of answers.
     pub fn answers(&self) -> u64 {
         self.plan().answers()
     }
 
-    /// Computes an answer. The same number gives the same answer.
+    /// Computes an answer; equal numbers give equal answers.
     ///
-    /// Panics if there is no such answer.
+    /// Panics if the number is too large.
     pub fn answer(&self, number: u64, workspace: &mut Workspace) -> Answer {
         let mut rng = ChaCha20Rng::from_seed(*self.seed);
         rng.set_stream(number);
@@ -209,7 +208,7 @@ impl Evaluation {
         self.cut(tests.len(), workspace)
     }
 
-    /// Writes the tests, each times a factor, and what is added to their values.
+    /// Writes the tests, each times a factor, and the noise and constants for their values.
     fn blind(&self, tests: &[Test], workspace: &mut Workspace, rng: &mut ChaCha20Rng) {
         let ring = self.plan().ring();
         let (degree, width) = (ring.basis().degree(), self.plan().width());
@@ -241,7 +240,7 @@ impl Evaluation {
         }
     }
 
-    /// The sum of the products of plaintexts and query, and of an encryption of 0.
+    /// Adds the products of plaintexts and query to an encryption of 0.
     fn multiply(&self, workspace: &mut Workspace, rng: &mut ChaCha20Rng) {
         let ExpandedQuery { query, masks, .. } = &*self.query;
         let ring = self.plan().ring();
@@ -272,7 +271,7 @@ impl Evaluation {
                     .unzip();
                 vector::accumulate_products(&values, &mut workspace.sums[0]);
                 vector::accumulate_products(&masks, &mut workspace.sums[1]);
-                // As many as may be added before a reduction, less those added at the end.
+                // The largest number of sums before a reduction, less those added at the end.
                 if (number + 1).is_multiple_of(vector::LAZY_SUMS / TOGETHER - 1) {
                     workspace
                         .sums
@@ -301,7 +300,7 @@ impl Evaluation {
         }
     }
 
-    /// The parts as fractions. Only values that belong to tests leave: no noise hides the others.
+    /// Truncates the parts to fractions. Only values that belong to tests leave: no noise hides the others.
     fn cut(&self, tests: usize, workspace: &mut Workspace) -> Answer {
         let plan = self.plan();
         let fractions = Fractions::over(plan.ring().limbs(), 1);
@@ -341,8 +340,8 @@ impl Workspace {
     }
 }
 
-/// The seed that blinds the answers to a query on a window: fresh randomness, the question, the whole query, and the
-/// rows with their collection and position.
+/// Derives the seed that blinds the answers to a query on a window. Inputs are fresh randomness, the question, the
+/// whole query, and the rows with their collection and position.
 fn seed(
     randomness: &[u8; 32],
     query: &ExpandedQuery,
@@ -361,7 +360,7 @@ fn seed(
     oboro_ring::sample::seed(randomness, &purpose)
 }
 
-/// The tests of a search in the order of their values: shuffled within each group.
+/// Lists the tests of a search in the order of their values: shuffled within each group.
 fn tests(
     plan: &Plan,
     window: &Window,
@@ -409,7 +408,7 @@ fn tests(
     tests
 }
 
-/// Signed coefficients, polynomial after polynomial, in evaluation form.
+/// Transforms signed coefficients, polynomial after polynomial, to evaluation form.
 fn lift(coefficients: &[i32], ntt: &Ntt, out: &mut [u32]) {
     let q = ntt.modulus().value();
     // Below 2q, which the transform takes.
@@ -420,7 +419,7 @@ fn lift(coefficients: &[i32], ntt: &Ntt, out: &mut [u32]) {
         .for_each(|polynomial| ntt.forward(polynomial));
 }
 
-/// A number from `−2^bits` to `2^bits − 1`.
+/// Generator of uniform numbers from `−2^bits` to `2^bits − 1`.
 struct Noise {
     shifted: u128,
     bits: u32,
@@ -475,8 +474,7 @@ mod tests {
         Arc::new(Window::new(Rows::new([origin; 32], LENGTH, 1, rows)))
     }
 
-    /// The bytes of a query of these terms from somebody who does not mind that others can read it: errors and secret
-    /// are 0, so that an answer's values are what they decrypt to.
+    /// Encodes a query of these terms with errors and secret 0: an answer's values decrypt to themselves.
     fn bare(plan: &Plan, terms: &[i32]) -> Vec<u8> {
         let ring = plan.ring();
         let polynomial = |terms: &[i32]| {
@@ -510,19 +508,19 @@ mod tests {
 
     type SeedOf = fn(&ExpandedQuery, &Window) -> Zeroizing<[u8; 32]>;
 
-    /// On a machine whose generator repeats itself.
+    /// Derives the seed on a machine whose generator repeats itself.
     fn as_it_is(query: &ExpandedQuery, window: &Window) -> Zeroizing<[u8; 32]> {
         seed(&RANDOMNESS, query, window, Multiplicity::Each)
     }
 
-    /// An earlier derivation: only the seeds of the masks went in.
+    /// Derives the seed in an earlier way, from the seeds of the masks only.
     fn of_masks_only(query: &ExpandedQuery, _: &Window) -> Zeroizing<[u8; 32]> {
         let seeds = query.query.ciphertexts.iter().map(|it| &it.seed.0);
         let purpose: Vec<_> = seeds.chain([&query.nonce.0]).collect();
         oboro_ring::sample::seed(&RANDOMNESS, &purpose)
     }
 
-    /// The masks of all answers, and the values of all tests.
+    /// Returns the masks of all answers, and the values of all tests.
     fn answers(
         seed_of: SeedOf,
         query: &Arc<ExpandedQuery>,
@@ -537,9 +535,9 @@ mod tests {
         (masks, values.concat()[..ROWS].to_vec())
     }
 
-    /// A client repeats a query to a server that is rolled back each time, under the same nonce, each time for another
-    /// of the terms. If the tests were in the same order with the same factors each time, the answers together would be
-    /// the rows.
+    /// Attack: a client repeats a query to a server that is rolled back each time. The nonce stays, and another of the
+    /// terms changes each time. If order and factors of the tests repeated as well, the answers together would be the
+    /// rows.
     #[test]
     fn queries_that_repeat_their_masks_are_not_blinded_alike() {
         let plan = plan();
@@ -568,7 +566,7 @@ mod tests {
         assert_eq!(read(as_it_is), (0, 0));
     }
 
-    /// The same, with the same query on a panel of which one row was replaced.
+    /// Attack: a client repeats one query on a panel of which one row was replaced.
     #[test]
     fn collections_that_differ_in_a_row_are_not_blinded_alike() {
         let plan = plan();
@@ -600,7 +598,7 @@ mod tests {
         let bytes = bare(&plan, &terms);
         let first = of(&plan, bytes.clone(), 200, &window(1), once, 3);
         assert_eq!(of(&plan, bytes.clone(), 200, &window(1), once, 3), first);
-        // Of the first ciphertext's seed and residues, and of the public key.
+        // Bytes of the first ciphertext's seed and residues, and of the public key.
         let altered = [0, 40, bytes.len() - 8].map(|at| {
             let mut bytes = bytes.clone();
             bytes[at] ^= 16;

@@ -1,8 +1,8 @@
-//! The frame that panel and reference files share: a sealed header, blobs at multiples of 4096 bytes, and at
-//! the end an index that the header names by its digest.
+//! Frame of panel and reference files: a sealed header, blobs at multiples of 4096 bytes, and at the end an index. The
+//! header has the digest of the index.
 //!
-//! A file is written under a partial name, header last, synced and renamed. Blobs are checked when they are read, by
-//! the digests that the index has; the zeros behind a blob are checked with it.
+//! A file is written under a partial name, header last, synced and renamed. Every read of a blob checks it, and the
+//! zeros behind it, by the index's digest.
 
 use crate::error::GenomeError;
 use crate::kind::Kind;
@@ -16,20 +16,20 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 const VERSION: u32 = 1;
-/// The header and blobs start at multiples of this; the header has this size.
+/// Size of the header, and the multiple at which blobs start.
 const ALIGNMENT: u64 = 4096;
 /// Magic, version, three numbers, and offset, length and digest of the index.
 const HEADER_BODY: usize = 72;
 
-/// The bytes that a blob takes in a file.
+/// Number of bytes of a blob in a file.
 pub(crate) fn padded(bytes: u64) -> u64 {
     bytes.next_multiple_of(ALIGNMENT)
 }
 
-/// What a header says about its collection; each kind has its own meaning for these.
+/// Numbers of a header; each kind of collection gives them its own meaning.
 pub(crate) type Numbers = [u32; 3];
 
-/// A file that is being written.
+/// File that is being written.
 pub(crate) struct FrameWriter {
     loading: Loading,
     file: File,
@@ -77,10 +77,10 @@ impl FrameWriter {
     }
 }
 
-/// An open file with a checked header. It can still be read after its name is gone.
+/// Open file with a checked header. It can still be read after its name is removed.
 pub(crate) struct Frame {
     file: File,
-    /// For errors: "panel \"omni\"".
+    /// Subject of errors: "panel \"omni\"".
     subject: String,
     pub(crate) numbers: Numbers,
     length: u64,
@@ -118,27 +118,27 @@ impl Frame {
         })
     }
 
-    /// The length of the file.
+    /// Length of the file in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.length
     }
 
-    /// The bytes of the header and the index.
+    /// Number of bytes of the header and the index.
     pub(crate) fn bytes_besides_blobs(&self) -> u64 {
         ALIGNMENT + self.length - self.index_offset
     }
 
-    /// The digest of the header, and so of everything in the file: it covers the index, which has the digests of blobs.
+    /// Digest of the header, and so of everything in the file: it covers the index, which has the digests of blobs.
     pub(crate) fn identity(&self) -> Digest {
         self.identity
     }
 
-    /// The file itself, whose position nothing else uses.
+    /// The file itself, whose position has no other use.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
-    /// Reads the index, checks it and decodes it. `decode` also returns where the last blob ends.
+    /// Reads the index, checks it and decodes it. `decode` also returns the end of the last blob.
     pub(crate) fn index<T>(
         &self,
         decode: impl FnOnce(&mut Reader<'_>) -> Result<(T, u64), Corruption>,
@@ -199,7 +199,7 @@ impl Frame {
 fn read(file: &File, bytes: &mut [u8], offset: u64, subject: &str) -> Result<(), GenomeError> {
     file.read_exact_at(bytes, offset).map_err(|error| {
         let corruption = match error.kind() {
-            // The length was checked when the file was opened.
+            // Opening the file checked the length.
             io::ErrorKind::UnexpectedEof => {
                 Corruption::Invalid("it was truncated while in use".into())
             }
@@ -212,7 +212,7 @@ fn read(file: &File, bytes: &mut [u8], offset: u64, subject: &str) -> Result<(),
     })
 }
 
-/// The numbers of a header of a file of `length` bytes, and the offset and digest of the index.
+/// Returns the numbers in the header of a file of `length` bytes, and the offset and digest of the index.
 fn decode_header(
     header: &[u8],
     kind: Kind,
@@ -248,5 +248,5 @@ fn decode_header(
     }
 }
 
-/// Where blobs begin.
+/// Offset of the first blob.
 pub(crate) const FIRST_BLOB: u64 = ALIGNMENT;

@@ -1,9 +1,8 @@
 //! Synthetic panels for demonstrations and measurements.
 //!
-//! Haplotypes are mosaics of a few hundred founders: each copies one founder for a stretch of sites, then
-//! another, with a few alleles changed, so that neighbouring sites are linked and rows repeat as they do in
-//! real data. The same parameters give the same panel everywhere: the generator is ChaCha20, and only integers
-//! are computed.
+//! Haplotypes are mosaics of a few hundred founders: each copies one founder for a stretch of sites, then another, with
+//! a few alleles changed. Neighbouring sites are thus linked and rows repeat, as in real data. Equal parameters give
+//! equal panels everywhere: the generator is ChaCha20, and only integers are computed.
 
 use crate::collections::{Collections, Existing, Info};
 use crate::error::GenomeError;
@@ -15,28 +14,28 @@ use rand::rngs::ChaCha20Rng;
 use rand::{RngExt, SeedableRng};
 
 const FOUNDERS: usize = 300;
-/// At a site, one haplotype in this many switches to another founder.
+/// Mean number of sites between a haplotype's switches to another founder.
 const STRETCH: usize = 100;
-/// One allele in this many is changed.
+/// Mean number of alleles per changed one.
 const MUTATION: usize = 2000;
-/// The largest distance between neighbouring sites.
+/// Largest distance between neighbouring sites.
 const MAX_GAP: u64 = 2000;
 
-/// What panel to make.
+/// Parameters of a synthetic panel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Generated {
-    /// Its rows, 1 to [`MAX_HAPLOTYPES`].
+    /// Number of rows, 1 to [`MAX_HAPLOTYPES`].
     pub haplotypes: u32,
-    /// Its sites, 1 to [`MAX_SITES`], on chromosome 1, of two alleles each.
+    /// Number of sites, 1 to [`MAX_SITES`], on chromosome 1, of two alleles each.
     pub sites: u32,
-    /// The seed.
+    /// Seed.
     pub seed: u64,
 }
 
-/// Makes a panel and loads it.
+/// Generates a panel and loads it.
 ///
 /// # Errors
-/// A number out of its range; a name that is taken; a disk that fails.
+/// A number is out of its range, the name is taken, or the disk fails.
 pub fn generate_panel(
     collections: &Collections,
     name: &str,
@@ -78,10 +77,10 @@ fn check(what: &'static str, value: u32, largest: u32) -> Result<(), GenomeError
     }
 }
 
-/// The state of the haplotypes along the chromosome.
+/// State of the haplotypes along the chromosome.
 struct Mosaics {
     random: ChaCha20Rng,
-    /// The founder that each copies.
+    /// Founder that each copies.
     founders: Vec<u16>,
     site: Vec<u8>,
 }
@@ -96,7 +95,7 @@ impl Mosaics {
         }
     }
 
-    /// The alleles of all haplotypes at the next site.
+    /// Returns the alleles of all haplotypes at the next site.
     fn next_site(&mut self) -> &[u8] {
         let alleles = self.founders_alleles();
         for haplotype in self.chosen(STRETCH) {
@@ -111,7 +110,7 @@ impl Mosaics {
         &self.site
     }
 
-    /// The alleles of the founders at a site: most are rare, as at real sites.
+    /// Draws the alleles of the founders at a site: most are rare, as at real sites.
     fn founders_alleles(&mut self) -> [u8; FOUNDERS] {
         let most = self.random.random_range(1..=FOUNDERS);
         let carriers = self.random.random_range(1..=most);
@@ -122,7 +121,7 @@ impl Mosaics {
         alleles
     }
 
-    /// A random subset with one haplotype in this many on average.
+    /// Draws a random subset with one haplotype in `of` on average.
     fn chosen(&mut self, of: usize) -> Vec<usize> {
         let haplotypes = self.founders.len();
         let count = (haplotypes + self.random.random_range(0..of as u64) as usize) / of;

@@ -1,4 +1,4 @@
-//! Reading VCF and FASTA files into collections.
+//! Import of VCF and FASTA files into collections.
 //!
 //! The format is detected from the first bytes, and gzip and bgzip are unpacked. Files are streamed: memory holds a
 //! line and a block of sites (for a reference, its bases).
@@ -16,19 +16,19 @@ use crate::kind::Kind;
 use lines::{Format, Lines};
 use std::path::Path;
 
-/// A panel that was loaded.
+/// Panel that was loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
-    /// What a listing says about it.
+    /// Entry of the panel in a listing.
     pub info: Info,
-    /// What was left out.
+    /// Sites left out.
     pub left_out: LeftOut,
 }
 
 /// Loads a panel from a VCF file with phased genotypes, or from an alignment in FASTA.
 ///
 /// # Errors
-/// A file that cannot be used, with the line and the remedy; a name that is taken; a disk that fails. The
+/// The file cannot be used (the error has the line and the remedy), the name is taken, or the disk fails. The
 /// collections stay as they were.
 pub fn import_panel(
     collections: &Collections,
@@ -57,7 +57,7 @@ pub fn import_panel(
 /// Loads a reference from a FASTA file.
 ///
 /// # Errors
-/// Like those of [`import_panel`].
+/// As those of [`import_panel`].
 pub fn import_reference(
     collections: &Collections,
     name: &str,

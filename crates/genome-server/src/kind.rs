@@ -3,7 +3,7 @@
 use crate::alphabet::Alphabet;
 use std::fmt;
 
-/// What a collection is.
+/// Kind of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// Aligned haplotypes.
@@ -39,23 +39,23 @@ impl fmt::Display for Kind {
     }
 }
 
-/// How large a collection is, and of what.
+/// Size and contents of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// Of a panel.
+    /// Panel.
     Panel {
-        /// The rows of its matrix.
+        /// Number of rows of its matrix.
         haplotypes: u32,
-        /// The columns of its matrix.
+        /// Number of columns of its matrix.
         sites: u32,
-        /// What its symbols mean.
+        /// Meaning of its symbols.
         alphabet: Alphabet,
     },
-    /// Of a reference.
+    /// Reference.
     Reference {
-        /// How many sequences it has.
+        /// Number of its sequences.
         sequences: u32,
-        /// The bases of all of them.
+        /// Number of bases of all of them.
         bases: u32,
     },
 }

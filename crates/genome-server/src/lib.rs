@@ -1,13 +1,12 @@
-//! The server's side of private genome search: what it holds, and how it is compared with an encrypted query so that
-//! the answer reveals no more than was asked.
+//! Server's side of private genome search: collections, and their comparison with encrypted queries. The answer reveals
+//! no more than the query asks.
 //!
-//! A *panel* is a matrix of symbols, haplotypes by sites, stored site by site; a *reference* is the bases of
-//! one or more sequences. Operators load them with [`import_panel`], [`import_reference`] or
-//! [`generate_panel`] while a server reads them through [`Collections`]. A query starts from [`Rows`] of
-//! either, which make a [`Window`], and its answers come from an [`Evaluation`]. Bytes on disk are specified
-//! in `docs/formats.md`.
+//! A *panel* is a matrix of symbols, haplotypes by sites, stored site by site; a *reference* is the bases of one or
+//! more sequences. Operators load them with [`import_panel`], [`import_reference`] or [`generate_panel`] while a server
+//! reads them through [`Collections`]. A query starts from [`Rows`] of either, which make a [`Window`], and its answers
+//! come from an [`Evaluation`]. `docs/formats.md` specifies the files.
 //!
-//! Nothing here can decrypt: the crate does not depend on the one that has secrets.
+//! The crate cannot decrypt: it does not depend on the one that has secrets.
 
 mod alphabet;
 mod budget;

@@ -1,6 +1,6 @@
 //! Limits of collections.
 
-/// The most haplotypes of a panel.
+/// Largest number of haplotypes of a panel.
 pub const MAX_HAPLOTYPES: u32 = 1 << 24;
-/// The most bases of a reference, over all sequences.
+/// Largest number of bases of a reference, over all sequences.
 pub const MAX_BASES: u32 = 1 << 26;

@@ -7,8 +7,8 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A collection that is being loaded: its partial file, and the lock of the directory. Dropped before it is
-/// published, it leaves nothing.
+/// Collection that is being loaded: its partial file, and the lock of the directory. Dropped before it is published, it
+/// leaves nothing.
 pub(crate) struct Loading {
     kind: Kind,
     path: PathBuf,

@@ -6,10 +6,10 @@ use crate::Alphabet;
 use oboro_genome::UNKNOWN;
 
 const UNKNOWN_CODE: u8 = 15;
-/// How many bases are known.
+/// Number of known bases.
 const BASES: u8 = 4;
 
-/// The fewest bits that hold all of these symbols.
+/// Smallest number of bits that holds all of these symbols.
 pub(crate) fn bits_for(symbols: &[u8]) -> u32 {
     match symbols.iter().max() {
         None | Some(0..=1) => 1,
@@ -18,12 +18,12 @@ pub(crate) fn bits_for(symbols: &[u8]) -> u32 {
     }
 }
 
-/// The words that `count` symbols take.
+/// Number of words that `count` symbols take.
 pub(crate) fn words_for(count: usize, bits: u32) -> usize {
     count.div_ceil(per_word(bits))
 }
 
-/// The symbols that a word holds.
+/// Number of symbols in a word.
 pub(crate) fn per_word(bits: u32) -> usize {
     64 / bits as usize
 }
@@ -47,7 +47,7 @@ pub(crate) fn symbol(words: &[u64], bits: u32, index: usize) -> u8 {
     }
 }
 
-/// Appends `count` symbols in `to` bits, which are not fewer than the `from` bits that they have.
+/// Appends `count` symbols in `to` bits, widened from `from` bits, which are not more.
 pub(crate) fn widen(words: &[u64], from: u32, to: u32, count: usize, wider: &mut Vec<u64>) {
     let wanted = words_for(count, to);
     if from == to {
@@ -73,7 +73,7 @@ fn spread(half: u32, bits: u32) -> u64 {
     word
 }
 
-/// `bits` ones, `bits` zeros, and so on, from the lowest bit up.
+/// Mask of `bits` ones, `bits` zeros, and so on, from the lowest bit up.
 fn lower_halves(bits: u32) -> u64 {
     u64::MAX / ((1 << bits) + 1)
 }
@@ -89,8 +89,8 @@ pub(crate) fn number_unknown(words: &mut [u64], bits: u32) {
     }
 }
 
-/// Transposes a square of symbols, as many words as a word has symbols: symbol `j` of word `i` becomes symbol `i` of
-/// word `j`.
+/// Transposes a square of symbols, with as many words as a word has symbols. Symbol `j` of word `i` becomes symbol `i`
+/// of word `j`.
 pub(crate) fn transpose(square: &mut [u64], bits: u32) {
     let mut half = per_word(bits) / 2;
     while half > 0 {
@@ -108,7 +108,7 @@ pub(crate) fn transpose(square: &mut [u64], bits: u32) {
     }
 }
 
-/// Whether every code in these bytes is a symbol of the alphabet.
+/// Returns true if every code in these bytes is a symbol of the alphabet.
 pub(crate) fn are_of(bytes: &[u8], bits: u32, alphabet: Alphabet) -> bool {
     let fits = |byte: u8| {
         let word = [u64::from(byte)];
@@ -118,12 +118,12 @@ pub(crate) fn are_of(bytes: &[u8], bits: u32, alphabet: Alphabet) -> bool {
     bytes.iter().all(|&byte| table[usize::from(byte)])
 }
 
-/// The words as they stand in files.
+/// Encodes words as in files.
 pub(crate) fn to_bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// The inverse of [`to_bytes`]; the length of `bytes` is a multiple of 8.
+/// Inverts [`to_bytes`]; the length of `bytes` is a multiple of 8.
 pub(crate) fn to_words(bytes: &[u8]) -> Vec<u64> {
     let (words, rest) = bytes.as_chunks();
     debug_assert!(rest.is_empty());
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Symbols that take at most `bits` bits, and some that take exactly as many.
+    /// Generates symbols that take at most `bits` bits, some of them exactly as many.
     fn symbols(bits: u32) -> impl Strategy<Value = Vec<u8>> {
         let largest: u8 = [1, 3, 14][bits.ilog2() as usize];
         let unknown = if bits == 4 { UNKNOWN } else { 0 };

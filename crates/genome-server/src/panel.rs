@@ -1,7 +1,7 @@
-//! Panels: haplotypes by sites, stored site by site in chunks that are verified whenever they are read.
+//! Panels: haplotypes by sites, stored site by site in chunks that every read verifies.
 //!
-//! A chunk holds a fixed number of sites, about 2^21 symbols, each site from a word of its own on, in the
-//! fewest bits that hold all symbols of the chunk. A window of sites is thus one range of the file.
+//! A chunk holds a fixed number of sites, about 2^21 symbols, in the fewest bits that hold all its symbols. Each site
+//! starts at a word boundary. A window of sites is thus one range of the file.
 
 use crate::error::GenomeError;
 use crate::frame::{FIRST_BLOB, Frame, FrameWriter, padded};
@@ -19,24 +19,24 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// The most bytes of a chunk at one bit a symbol, if it holds more than one site.
+/// Largest number of bytes of a chunk of several sites, at one bit per symbol.
 const CHUNK_BYTES: usize = 1 << 18;
 
-/// Panels larger than this are not left in the system's cache, which other data then keep.
+/// Panel size beyond which it is dropped from the system's cache, which then keeps other data.
 const CACHED_BYTES: u64 = 1 << 30;
 
 fn sites_per_chunk(haplotypes: usize) -> usize {
     (CHUNK_BYTES / (8 * words_for(haplotypes, 1))).max(1)
 }
 
-/// Some neighbouring sites, as they lie in the file.
+/// Neighbouring sites, as they lie in the file.
 struct Chunk {
     offset: u64,
     bits: u32,
     digest: Digest,
 }
 
-/// An open panel. It stays readable, from any number of threads, after its name is removed or given to another panel.
+/// Open panel. It stays readable, from any number of threads, after its name is removed or given to another panel.
 pub struct HaplotypePanel {
     frame: Frame,
     alphabet: Alphabet,
@@ -65,7 +65,7 @@ impl HaplotypePanel {
         })
     }
 
-    /// What the header of a panel says about its size.
+    /// Decodes the size of a panel from its header.
     pub(crate) fn shape(frame: &Frame) -> Result<Shape, Corruption> {
         let (alphabet, ..) = decode_numbers(frame)?;
         let [_, haplotypes, sites] = frame.numbers;
@@ -76,17 +76,17 @@ impl HaplotypePanel {
         })
     }
 
-    /// What its symbols mean.
+    /// Meaning of its symbols.
     pub fn alphabet(&self) -> Alphabet {
         self.alphabet
     }
 
-    /// How many different symbols its rows may have, an unknown one included.
+    /// Number of different symbols in its rows, an unknown one included.
     pub fn symbols(&self) -> u8 {
         self.alphabet.symbols(self.bits())
     }
 
-    /// The bits of its widest symbol.
+    /// Number of bits of its widest symbol.
     pub fn bits(&self) -> u32 {
         self.chunks
             .iter()
@@ -95,36 +95,36 @@ impl HaplotypePanel {
             .unwrap_or(1)
     }
 
-    /// The number of its rows.
+    /// Number of its rows.
     pub fn haplotypes(&self) -> usize {
         self.haplotypes
     }
 
-    /// The number of its sites.
+    /// Number of its sites.
     pub fn sites(&self) -> usize {
         self.sites.len()
     }
 
-    /// The number, from 0, of the site at a position. The chromosome may be omitted if the panel has only one, and must
-    /// be if it is an alignment.
+    /// Returns the number, from 0, of the site at a position. The chromosome may be omitted if the panel has only one,
+    /// and must be if it is an alignment.
     ///
     /// # Errors
     ///
-    /// There is no such site; the message says which there are.
+    /// The site does not exist; the message lists those that do.
     pub fn site(&self, chromosome: Option<&str>, position: u64) -> Result<usize, GenomeError> {
         self.sites.find(chromosome, position)
     }
 
-    /// The position of the site with this number.
+    /// Position of the site with this number.
     ///
     /// # Panics
     ///
-    /// If there is no such site.
+    /// If it does not exist.
     pub fn site_at(&self, index: usize) -> Site<'_> {
         self.sites.get(index)
     }
 
-    /// The digest of all its sites, by which a client recognises the list that it was sent.
+    /// Digest of all its sites, by which a client recognises the list that it received.
     pub fn sites_digest(&self) -> Digest {
         let site = |index| {
             let Site {
@@ -138,10 +138,10 @@ impl HaplotypePanel {
             .get_or_init(|| Digest(sites_digest((0..self.sites()).map(site))))
     }
 
-    /// The sites of a window of `length` sites that begins at a position and stays on its chromosome.
+    /// Returns the sites of a window of `length` sites that begins at a position and stays on its chromosome.
     ///
     /// # Errors
-    /// There is no such site, or too few follow it.
+    /// The site does not exist, or too few follow it.
     pub fn sites_from(
         &self,
         chromosome: Option<&str>,
@@ -165,7 +165,7 @@ impl HaplotypePanel {
     /// for the rows, one more word of each, and a chunk.
     ///
     /// # Errors
-    /// No such sites, or damaged ones.
+    /// The sites do not exist, or are damaged.
     pub fn window(&self, sites: Range<usize>) -> Result<Rows, GenomeError> {
         if sites.is_empty() || sites.end > self.sites() {
             return Err(GenomeError::NoWindow {
@@ -195,7 +195,7 @@ impl HaplotypePanel {
         Ok(rows.finish(Digest::of(&origin).0))
     }
 
-    /// The most memory that reading and sorting a window of `length` sites takes; of that, [`Window::bytes`] remain in
+    /// Largest memory that reading and sorting a window of `length` sites takes; of that, [`Window::bytes`] remain in
     /// use.
     pub fn preparation_bytes(&self, length: usize) -> u64 {
         let (rows, bits) = (self.haplotypes, self.bits());
@@ -212,7 +212,7 @@ impl HaplotypePanel {
         &self.frame
     }
 
-    /// Checks the chunk with this number, if there is one; the bytes that it takes.
+    /// Checks the chunk with this number, if it exists, and returns its number of bytes.
     pub(crate) fn check_chunk(&self, number: usize) -> Option<Result<u64, GenomeError>> {
         let chunk = self.chunks.get(number)?;
         let sites = self.chunk_sites(number).len();
@@ -266,7 +266,7 @@ fn decode_numbers(frame: &Frame) -> Result<(Alphabet, usize, usize), Corruption>
         .ok_or_else(|| Corruption::Invalid("its header has numbers that no panel has".into()))
 }
 
-/// Decodes the chunks of a panel; also returns where the last one ends.
+/// Decodes the chunks of a panel; also returns the end of the last one.
 fn decode_chunks(
     index: &mut Reader<'_>,
     haplotypes: usize,
@@ -298,15 +298,17 @@ pub(crate) struct PanelWriter {
     frame: FrameWriter,
     haplotypes: usize,
     sites: usize,
-    /// The sites of the chunk that is not full.
+    /// Sites of the chunk that is not full.
     pending: Vec<u8>,
     /// Bits and digest of each chunk.
     index: Writer,
 }
 
 impl PanelWriter {
+    /// Creates a panel with `haplotypes` rows.
+    ///
     /// # Panics
-    /// If the number of haplotypes is not one that panels have.
+    /// If the number of haplotypes is out of range.
     pub(crate) fn create(loading: Loading, haplotypes: usize) -> Result<Self, GenomeError> {
         assert!((1..=MAX_HAPLOTYPES as usize).contains(&haplotypes));
         Ok(Self {
@@ -321,7 +323,7 @@ impl PanelWriter {
     /// Adds a site: one symbol for each haplotype.
     ///
     /// # Panics
-    /// If there are more or fewer.
+    /// If the number of symbols differs.
     pub(crate) fn push(&mut self, symbols: &[u8]) -> Result<(), GenomeError> {
         assert_eq!(symbols.len(), self.haplotypes);
         self.pending.extend_from_slice(symbols);
@@ -348,7 +350,7 @@ impl PanelWriter {
     ///
     /// # Panics
     ///
-    /// If the number of sites pushed is another one, 0, or more than panels have.
+    /// If the number of sites pushed is another one, 0, or beyond the limit of panels.
     pub(crate) fn finish(mut self, alphabet: Alphabet, sites: &Sites) -> Result<(), GenomeError> {
         assert!(sites.len() == self.sites && (1..=MAX_SITES as usize).contains(&self.sites));
         if !self.pending.is_empty() {

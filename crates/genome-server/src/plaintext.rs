@@ -1,16 +1,16 @@
-//! Searches for patterns that are no secret, with which encrypted ones are compared.
+//! Searches of plaintext for public patterns, as the reference for encrypted ones.
 
 use crate::rows::Rows;
 use oboro_genome::SymbolSet;
 use std::collections::BTreeSet;
 
 impl Rows {
-    /// How many rows differ from a pattern in at most `within` symbols.
+    /// Number of rows that differ from a pattern in at most `within` symbols.
     pub fn count_matches(&self, pattern: &[SymbolSet], within: usize) -> usize {
         self.matching(pattern, within).count()
     }
 
-    /// The same, with equal rows counted once.
+    /// As [`count_matches`](Self::count_matches), with equal rows counted once.
     pub fn count_distinct_matches(&self, pattern: &[SymbolSet], within: usize) -> usize {
         let distinct: BTreeSet<_> = self.matching(pattern, within).collect();
         distinct.len()
@@ -21,7 +21,7 @@ impl Rows {
             .filter(move |row| mismatches(pattern, row).count() <= within)
     }
 
-    /// The length of the longest prefix of a pattern that some row has.
+    /// Length of the longest prefix of a pattern that some row has.
     pub fn longest_match(&self, pattern: &[SymbolSet]) -> usize {
         let first = |row: Vec<u8>| mismatches(pattern, &row).next().unwrap_or(pattern.len());
         self.unpacked().map(first).max().unwrap_or(0)
@@ -36,7 +36,7 @@ impl Rows {
     }
 }
 
-/// The positions at which a row differs from a pattern.
+/// Positions at which a row differs from a pattern.
 fn mismatches(pattern: &[SymbolSet], row: &[u8]) -> impl Iterator<Item = usize> {
     let pairs = pattern.iter().zip(row).enumerate();
     pairs.filter_map(|(place, (symbols, other))| (!symbols.contains(*other)).then_some(place))
@@ -52,7 +52,7 @@ mod tests {
         SymbolSet::of(symbol)
     }
 
-    /// Of four bits a symbol, so that a row is a word.
+    /// Makes rows of four bits per symbol, of one word each.
     fn rows(rows: &[&[u8]]) -> Rows {
         let word = |row: &&[u8]| row.iter().rfold(0, |word, &it| word << 4 | u64::from(it));
         Rows::new([0; 32], rows[0].len(), 4, rows.iter().map(word).collect())

@@ -1,4 +1,4 @@
-//! References: the bases of one or more sequences. An open one is in memory, one byte a base.
+//! References: the bases of one or more sequences. An open one is in memory, one byte per base.
 
 use crate::alphabet::Alphabet;
 use crate::error::GenomeError;
@@ -17,23 +17,23 @@ use oboro_genome::UNKNOWN;
 use std::ops::Range;
 use std::path::Path;
 
-/// One sequence of a reference.
+/// Sequence of a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sequence {
-    /// Its name: the first word of its line in FASTA.
+    /// Name: the first word of its line in FASTA.
     pub name: String,
-    /// Where its bases lie among those of the reference; not empty.
+    /// Range of its bases among those of the reference; not empty.
     pub range: Range<usize>,
 }
 
-/// The sequences of a reference.
+/// Sequences of a reference.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reference {
     bases: Vec<u8>,
     sequences: Vec<Sequence>,
 }
 
-/// A sequence as it lies in the file.
+/// Sequence as it lies in the file.
 pub(crate) struct Entry {
     name: String,
     bases: usize,
@@ -47,7 +47,7 @@ impl Entry {
     }
 }
 
-/// The sequences of a reference, to be read one after the other.
+/// Sequences of a reference, read one after the other.
 pub(crate) struct Entries {
     frame: Frame,
     entries: std::vec::IntoIter<Entry>,
@@ -83,7 +83,7 @@ impl Entries {
         Ok(bytes)
     }
 
-    /// Checks the next sequence; the bytes that it takes.
+    /// Checks the next sequence and returns its number of bytes.
     pub(crate) fn check_next(&mut self) -> Option<Result<u64, GenomeError>> {
         let bytes = |(entry, _): (Entry, _)| padded(entry.bytes());
         self.next().map(|read| read.map(bytes))
@@ -116,7 +116,7 @@ impl Reference {
         Ok(reference)
     }
 
-    /// What the header of a reference says about its size.
+    /// Decodes the size of a reference from its header.
     pub(crate) fn shape(frame: &Frame) -> Result<Shape, Corruption> {
         match frame.numbers {
             [sequences, bases, 0]
@@ -140,7 +140,7 @@ impl Reference {
         });
     }
 
-    /// All bases, 0 to 3 or [`UNKNOWN`], sequence after sequence.
+    /// The bases, 0 to 3 or [`UNKNOWN`], sequence after sequence.
     pub fn bases(&self) -> &[u8] {
         &self.bases
     }
@@ -150,17 +150,17 @@ impl Reference {
         &self.sequences
     }
 
-    /// How many different symbols it has, an unknown one included.
+    /// Number of different symbols, an unknown one included.
     pub fn symbols(&self) -> u8 {
         Alphabet::Bases.symbols(self.bits())
     }
 
-    /// The bits of a symbol of its rows.
+    /// Number of bits of a symbol of its rows.
     pub fn bits(&self) -> u32 {
         bits_for(&self.bases).max(2)
     }
 
-    /// How many rows of `length` bases it has, on both strands; no row spans two sequences.
+    /// Number of rows of `length` bases, on both strands; no row spans two sequences.
     pub fn rows(&self, length: usize) -> usize {
         let lengths = self.sequences.iter().map(|sequence| sequence.range.len());
         lengths
@@ -168,8 +168,8 @@ impl Reference {
             .sum()
     }
 
-    /// All rows of `length` bases: those of each sequence by offset, then those of its other strand. An unknown
-    /// base is the last of [`Reference::symbols`].
+    /// Extracts all rows of `length` bases: those of each sequence by offset, then those of its other strand. An
+    /// unknown base is the last of [`Reference::symbols`].
     ///
     /// # Panics
     /// If the length is 0.
@@ -189,17 +189,17 @@ impl Reference {
         Rows::new(Digest::of(&origin).0, length, bits, rows)
     }
 
-    /// The most memory that extracting all rows of `length` symbols and sorting them takes.
+    /// Largest memory that extracting and sorting all rows of `length` symbols takes.
     pub fn preparation_bytes(&self, length: usize) -> u64 {
         // The other strand, and either of them packed.
         let strands = 2 * self.bases.len() as u64;
         Window::bytes_of(self.rows(length), length, self.bits()) + strands
     }
 
-    /// Writes and publishes it.
+    /// Writes and publishes the reference.
     ///
     /// # Panics
-    /// If it has no sequence, or more bases than references have.
+    /// If it has no sequence, or too many bases.
     pub(crate) fn write(&self, loading: Loading) -> Result<(), GenomeError> {
         assert!((1..=MAX_BASES as usize).contains(&self.bases.len()));
         let mut frame = FrameWriter::create(loading)?;
@@ -222,7 +222,7 @@ impl Reference {
     }
 }
 
-/// Decodes the sequences of a reference; also returns where the last one ends.
+/// Decodes the sequences of a reference; also returns the end of the last one.
 fn decode_entries(
     index: &mut Reader<'_>,
     sequences: u32,
@@ -276,7 +276,7 @@ fn slide(strand: &[u8], length: usize, bits: u32, rows: &mut Vec<u64>) {
     }
 }
 
-/// The other strand, read in its own direction: complements from the last base to the first. Unknown bases stay
+/// Returns the other strand, read in its own direction: complements from the last base to the first. Unknown bases stay
 /// unknown.
 pub fn reverse_complement(bases: &[u8]) -> Vec<u8> {
     let complement = |&base: &u8| match base {

@@ -1,4 +1,4 @@
-//! The rows that a query is compared with, packed and sorted.
+//! Rows that a query is compared with, packed and sorted.
 
 use std::cmp::Ordering;
 
@@ -13,9 +13,9 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Rows of `length` symbols of `bits` bits each, a divisor of 64; each starts at a word boundary, and the rest of
-    /// its last word is 0. `origin` is a digest of the collection that they are from, in its present version, and of
-    /// the position in it.
+    /// Takes rows of `length` symbols of `bits` bits each, a divisor of 64. Each starts at a word boundary, and the
+    /// rest of its last word is 0. `origin` is a digest of their collection, in its present version, and of the
+    /// position in it.
     ///
     /// Panics if the words are no whole number of rows.
     pub fn new(origin: [u8; 32], length: usize, bits: u32, words: Vec<u64>) -> Self {
@@ -31,46 +31,46 @@ impl Rows {
         }
     }
 
-    /// Distinguishes them from the rows of other collections and positions.
+    /// Digest of collection and position, distinct for different ones.
     pub fn origin(&self) -> &[u8; 32] {
         &self.origin
     }
 
-    /// The words of a row.
+    /// Number of words of a row.
     pub fn words_per_row(length: usize, bits: u32) -> usize {
         length.div_ceil((u64::BITS / bits) as usize)
     }
 
-    /// The number of rows.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.words.len() / self.words_per_row
     }
 
-    /// Whether there are none.
+    /// Returns true if the row set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// The symbols of a row.
+    /// Number of symbols of a row.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// The bits of a symbol.
+    /// Number of bits of a symbol.
     pub fn bits(&self) -> u32 {
         self.bits
     }
 
     /// The words of row `row`.
     ///
-    /// Panics if there is no such row.
+    /// Panics if it does not exist.
     pub fn row(&self, row: usize) -> &[u64] {
         &self.words[row * self.words_per_row..][..self.words_per_row]
     }
 
-    /// The first symbols of row `row`, as many as `out` holds.
+    /// Reads the first symbols of row `row`, as many as `out` holds.
     ///
-    /// Panics if there is no such row, or it is shorter.
+    /// Panics if the row does not exist, or is shorter.
     pub fn read(&self, row: usize, out: &mut [u8]) {
         assert!(out.len() <= self.length);
         let (per_word, mask) = (u64::BITS / self.bits, u64::MAX >> (64 - self.bits));
@@ -81,7 +81,7 @@ impl Rows {
         }
     }
 
-    /// The length of the common prefix of two rows, and how they compare.
+    /// Returns the length of the common prefix of two rows, and their order.
     fn compare(&self, a: usize, b: usize) -> (usize, Ordering) {
         let per_word = (u64::BITS / self.bits) as usize;
         for (number, (x, y)) in self.row(a).iter().zip(self.row(b)).enumerate() {
@@ -95,20 +95,20 @@ impl Rows {
     }
 }
 
-/// Rows prepared for searching: what all queries of this window share.
+/// Rows prepared for searching, shared by all queries of this window.
 #[derive(Debug, Clone)]
 pub struct Window {
     rows: Rows,
-    /// In lexicographic order.
+    /// Numbers of the rows in lexicographic order.
     order: Vec<u32>,
-    /// The length of the prefix that each of these shares with the one before it; 0 for the first.
+    /// Length of the prefix that each of these shares with the one before it; 0 for the first.
     common: Vec<u16>,
 }
 
 impl Window {
     /// Sorts the rows.
     ///
-    /// Panics if there are more than 2^32, or of more than 2^16 symbols.
+    /// Panics for more than 2^32 rows, or rows of more than 2^16 symbols.
     pub fn new(rows: Rows) -> Self {
         assert!(rows.length() <= usize::from(u16::MAX) + 1);
         let count = u32::try_from(rows.len()).expect("rows are numbered by 32 bits");
@@ -128,20 +128,20 @@ impl Window {
         &self.rows
     }
 
-    /// One row for each distinct prefix of `length` symbols.
+    /// Returns one row for each distinct prefix of `length` symbols.
     pub fn beginnings(&self, length: usize) -> impl Iterator<Item = u32> {
         let rows = self.order.iter().zip(&self.common).enumerate();
         rows.filter(move |&(index, (_, &common))| index == 0 || usize::from(common) < length)
             .map(|(_, (&row, _))| row)
     }
 
-    /// The memory of a window of `rows` rows of `length` symbols of `bits` bits, in bytes.
+    /// Memory of a window of `rows` rows of `length` symbols of `bits` bits, in bytes.
     pub fn bytes_of(rows: usize, length: usize, bits: u32) -> u64 {
         let row = Rows::words_per_row(length, bits) * size_of::<u64>();
         (rows * (row + size_of::<u32>() + size_of::<u16>())) as u64
     }
 
-    /// Its memory, in bytes.
+    /// Memory in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.rows.words) + size_of_val(&*self.order) + size_of_val(&*self.common)
     }

@@ -1,4 +1,4 @@
-//! The positions of the sites of a panel: on chromosomes, or the columns of an alignment.
+//! Positions of the sites of a panel: on chromosomes, or the columns of an alignment.
 
 use crate::error::GenomeError;
 use oboro_format::Corruption;
@@ -6,41 +6,41 @@ use oboro_format::codec::{Reader, Writer};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// The most sites of a panel.
+/// Largest number of sites of a panel.
 pub use oboro_genome::MAX_SITES;
 
-/// The longest name of a chromosome or sequence, in bytes.
+/// Longest name of a chromosome or sequence, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 255;
 
-/// Whether a chromosome or sequence can have this name.
+/// Returns true if a chromosome or sequence can have this name.
 pub(crate) fn is_name(name: &str) -> bool {
     (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.contains(char::is_control)
 }
 
-/// The position of one site.
+/// Position of one site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Site<'a> {
-    /// The chromosome; `None` in an alignment.
+    /// Chromosome; `None` in an alignment.
     pub chromosome: Option<&'a str>,
-    /// The position there, or the column, from 1.
+    /// Position there, or the column, from 1.
     pub position: u64,
 }
 
-/// Why a site cannot follow those before it.
+/// Error: a site cannot follow those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutOfOrder {
-    /// It has the position of the site before it.
+    /// Site with the position of the one before it.
     Duplicate,
-    /// It precedes the site before it, which is at this position.
+    /// Site that precedes the one before it, which is at this position.
     Behind(u64),
-    /// Its chromosome has ended already.
+    /// Site on a chromosome that has ended already.
     ChromosomeAgain,
 }
 
 /// All sites of a panel, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Sites {
-    /// The number of columns of an alignment.
+    /// Number of columns of an alignment.
     Columns(usize),
     Positions(Positions),
 }
@@ -48,9 +48,9 @@ pub(crate) enum Sites {
 /// Strictly increasing positions on each of some chromosomes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Positions {
-    /// The name of each, and the number of sites up to its last.
+    /// Name of each, and the number of sites up to its last.
     chromosomes: Vec<(String, usize)>,
-    /// The position of each on its chromosome.
+    /// Index of each chromosome, by name.
     numbers: HashMap<String, usize>,
     positions: Vec<u64>,
 }
@@ -96,7 +96,7 @@ impl Positions {
         self.chromosomes.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The sites of the requested chromosome, or of the only one.
+    /// Returns the sites of the requested chromosome, or of the only one.
     fn of(&self, chromosome: Option<&str>) -> Result<Range<usize>, GenomeError> {
         let known = || {
             const SHOWN: usize = 8;
@@ -129,10 +129,10 @@ impl Sites {
         }
     }
 
-    /// Site number `index`, from 0.
+    /// Returns site number `index`, from 0.
     ///
     /// # Panics
-    /// If there is no such site.
+    /// If it does not exist.
     pub(crate) fn get(&self, index: usize) -> Site<'_> {
         assert!(index < self.len(), "there is no site {index}");
         match self {
@@ -150,7 +150,7 @@ impl Sites {
         }
     }
 
-    /// Where the chromosome of a site ends: the number of the site after its last.
+    /// Returns the end of a site's chromosome: the number of the site after its last.
     pub(crate) fn chromosome_end(&self, index: usize) -> usize {
         match self {
             Self::Columns(columns) => *columns,
@@ -161,7 +161,7 @@ impl Sites {
         }
     }
 
-    /// The number of the site at a position. The chromosome may be omitted if there is only one.
+    /// Returns the number of the site at a position. The chromosome may be omitted if the panel has only one.
     pub(crate) fn find(
         &self,
         chromosome: Option<&str>,

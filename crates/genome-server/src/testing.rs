@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// A data directory without collections.
+/// Makes a data directory without collections.
 pub(crate) fn empty() -> (TempDir, Collections) {
     let directory = tempfile::tempdir().unwrap();
     let collections = Collections::open(directory.path());
     (directory, collections)
 }
 
-/// Sites 10, 20, … of chromosome 7.
+/// Makes sites 10, 20, … of chromosome 7.
 pub(crate) fn tens(count: usize) -> Sites {
     let mut sites = Positions::default();
     for site in 1..=count as u64 {
@@ -41,7 +41,7 @@ pub(crate) fn write(
     collections.panel(name).unwrap()
 }
 
-/// A matrix of alleles up to `largest`, a function of their position.
+/// Makes a matrix of alleles up to `largest`, a function of their position.
 pub(crate) fn alleles(haplotypes: usize, sites: usize, largest: u8) -> Vec<Vec<u8>> {
     let mut state = 1u64;
     let mut next = || {
@@ -53,12 +53,12 @@ pub(crate) fn alleles(haplotypes: usize, sites: usize, largest: u8) -> Vec<Vec<u
         .collect()
 }
 
-/// The file of a collection.
+/// Path of a collection's file.
 pub(crate) fn file(data: &Path, name: &str, kind: Kind) -> PathBuf {
     data.join("genome").join(format!("{name}.{kind}"))
 }
 
-/// Compares a file with a golden one; `OBORO_WRITE_GOLDEN=1` writes that instead.
+/// Compares a file with a golden one; with `OBORO_WRITE_GOLDEN=1` writes that instead.
 pub(crate) fn assert_golden(name: &str, file: &Path) {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden")
@@ -73,14 +73,14 @@ pub(crate) fn assert_golden(name: &str, file: &Path) {
     );
 }
 
-/// The symbols of a row.
+/// Symbols of a row.
 pub(crate) fn row(rows: &Rows, number: usize) -> Vec<u8> {
     let mut symbols = vec![0; rows.length()];
     rows.read(number, &mut symbols);
     symbols
 }
 
-/// Changes one bit of a file.
+/// Flips one bit of a file.
 pub(crate) fn flip(file: &Path, offset: usize) {
     let mut bytes = std::fs::read(file).unwrap();
     bytes[offset] ^= 1;

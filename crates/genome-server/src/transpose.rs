@@ -1,28 +1,30 @@
-//! Panels are stored site by site, so the rows of a window are transposed: as soon as as many sites have arrived as a
-//! word of a row holds, in squares of one word a side that stay in registers and strips of rows that stay in the cache.
+//! Transposition of a window: panels are stored site by site, and rows are needed.
+//!
+//! It runs whenever as many sites have arrived as a word of a row holds. Squares of one word per side stay in
+//! registers, and strips of rows in the cache.
 
 use crate::Rows;
 use crate::packing::{number_unknown, per_word, transpose, widen, words_for};
 use std::ops::Range;
 
-/// The rows of a window whose sites arrive one after another.
+/// Rows of a window whose sites arrive one after another.
 pub(crate) struct Transposing {
     rows: usize,
     sites: usize,
     bits: u32,
-    /// Row by row, without the pending sites.
+    /// Words of the rows, without the pending sites.
     words: Vec<u64>,
-    /// The symbols of all rows at the pending sites, each site starting at a word boundary.
+    /// Symbols of all rows at the pending sites, each site starting at a word boundary.
     waiting: Vec<u64>,
-    /// The word of each row that these are for.
+    /// Word of each row that the pending sites fill.
     word_index: usize,
 }
 
-/// Words of a site that are transposed together: a cache line.
+/// Number of a site's words that are transposed together: a cache line.
 const STRIP: usize = 8;
 
 impl Transposing {
-    /// Rows of `sites` symbols of `bits` bits.
+    /// Prepares rows of `sites` symbols of `bits` bits.
     pub(crate) fn new(rows: usize, sites: usize, bits: u32) -> Self {
         Self {
             rows,
@@ -34,19 +36,19 @@ impl Transposing {
         }
     }
 
-    /// The most words that are pending.
+    /// Largest number of pending words.
     fn waiting_words(rows: usize, sites: usize, bits: u32) -> usize {
         sites.min(per_word(bits)) * words_for(rows, bits)
     }
 
-    /// The most memory it takes besides the rows.
+    /// Largest memory in bytes besides the rows.
     pub(crate) fn bytes_beside_rows(rows: usize, sites: usize, bits: u32) -> u64 {
         // A site is widened in steps, of which the last but one has half the bits.
         let widened = words_for(rows, bits);
         8 * (Self::waiting_words(rows, sites, bits) + widened) as u64
     }
 
-    /// Adds a site with symbols of `bits` bits, no more than those of the rows.
+    /// Adds a site with symbols of `bits` bits, at most as many as those of the rows.
     pub(crate) fn push(&mut self, site: &[u64], bits: u32) {
         widen(site, bits, self.bits, self.rows, &mut self.waiting);
         if self.waiting.len() == per_word(self.bits) * self.words_per_site() {
@@ -54,11 +56,11 @@ impl Transposing {
         }
     }
 
-    /// Row by row, with the unknown symbol behind all others; `origin` is theirs.
+    /// Returns the rows, with the unknown symbol behind all others; `origin` is theirs.
     ///
     /// # Panics
     ///
-    /// If there were fewer sites, or more.
+    /// If the number of sites is wrong.
     pub(crate) fn finish(mut self, origin: [u8; 32]) -> Rows {
         if !self.waiting.is_empty() {
             self.settle();

@@ -1,4 +1,4 @@
-//! Preparing a window takes no more memory than announced, and not much less: servers reserve that.
+//! Preparing a window takes no more memory than announced, and not much less: servers reserve that amount.
 
 #![allow(unsafe_code)]
 
@@ -8,7 +8,7 @@ use oboro_genome_server::{
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, counting the bytes that this thread holds.
+/// Allocator of the system that counts the bytes held by this thread.
 struct Counting;
 
 thread_local! {
@@ -43,7 +43,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // If it cannot grow in place, both exist for a moment.
+        // If an allocation cannot grow in place, both exist for a moment.
         count(size as isize);
         count(-(layout.size() as isize));
         // SAFETY: the caller keeps `realloc`'s contract.
@@ -54,7 +54,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// The most bytes held while the rows are read and sorted, beyond those before.
+/// Largest number of bytes held while the rows are read and sorted, beyond those before.
 fn peak_of(read: impl FnOnce() -> Result<Rows, GenomeError>) -> u64 {
     let before = HELD.get();
     PEAK.set(before);

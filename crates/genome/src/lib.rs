@@ -1,13 +1,13 @@
-//! Private genome search: the definitions that both sides share.
+//! Private genome search: definitions shared by client and server.
 //!
 //! The server has *rows* of symbols, all of one length: haplotypes at a window of sites, or the windows of a reference.
 //! The number of a query's symbols that a row lacks is a linear form of the query ([`SearchSpec::encode`],
-//! [`SearchSpec::form`]), so the server multiplies a matrix by an encrypted vector. A [`Plan`] defines the layout of
-//! both in polynomials, the ring, how much noise hides the server's data, and how few bits the answer needs. It follows
-//! from public numbers alone, so both sides compute the same one. The privacy argument for both sides:
-//! `docs/cryptography.md`, "Genome search".
+//! [`SearchSpec::form`]). The server thus multiplies a matrix by an encrypted vector. A [`Plan`] defines the layout of
+//! both in polynomials, the ring, the noise that hides the server's data, and the bits of the answer. It follows from
+//! public numbers alone: both sides compute equal plans. `docs/cryptography.md`, "Genome search", has the privacy
+//! argument for both sides.
 //!
-//! Nothing in this crate is secret; it does no sampling and no I/O.
+//! The crate holds no secrets, does no sampling and no I/O.
 
 mod plan;
 mod search_spec;
@@ -22,5 +22,5 @@ pub use search_spec::{
 pub use sites::{MAX_SITES, sites_digest};
 pub use symbol_set::SymbolSet;
 
-/// The symbol of a row that matches only a wildcard: an unknown base, or a gap.
+/// Symbol of a row that matches only a wildcard: an unknown base, or a gap.
 pub const UNKNOWN: u8 = u8::MAX;

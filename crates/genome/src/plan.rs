@@ -1,8 +1,8 @@
 //! The layout of a query and its answer in polynomials, the ring, and the noise.
 //!
-//! A query ciphertext holds `width` terms as its first coefficients. A *test* (a row, or a prefix of one, and the
-//! number of mismatches that it is tested for) has `width` coefficients of each plaintext polynomial, in reverse, so
-//! that coefficient `width − 1` of its slot in the sum of the products is its linear form. Narrow slots give few
+//! A query ciphertext holds `width` terms as its first coefficients. A *test* is a row, or a prefix of one, with the
+//! number of mismatches that it is tested for. It has `width` coefficients of each plaintext polynomial, in reverse.
+//! Coefficient `width − 1` of its slot in the sum of the products is then its linear form. Narrow slots give few
 //! answers and many query ciphertexts; a plan uses the width that minimises the total bytes.
 
 use crate::{Kind, SearchSpec};
@@ -10,19 +10,19 @@ use oboro_ring::{Basis, MAX_LOG_DEGREE, Scaled, fraction, pack};
 use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 
-/// What an answer reveals of the server's data beyond its meaning: statistical distance at most 2^-40.
+/// Bound on what an answer reveals of the server's data beyond its meaning: statistical distance at most 2^-40.
 pub const STATISTICAL_BITS: i32 = 40;
 
-/// The smallest degree to try: noise that hides 40 bits needs more than two limbs.
+/// Smallest degree to try: noise that hides 40 bits needs more than two limbs.
 const MIN_LOG_DEGREE: u32 = 12;
-/// The variance of an error: a centred binomial of 42 coins.
+/// Variance of an error: a centred binomial of 42 coins.
 const ERROR_VARIANCE: f64 = 10.5;
-/// The largest error.
+/// Largest error.
 const MAX_ERROR: f64 = 21.0;
-/// More fraction bits than this are useless.
+/// Largest useful number of fraction bits.
 const MAX_BITS: u32 = 40;
 
-/// A search that no ring supports.
+/// Error: no ring supports the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "no 128-bit secure ring supports this search: {tests} tests of {terms} terms; search fewer rows or a shorter query"
@@ -32,7 +32,7 @@ pub struct PlanError {
     terms: usize,
 }
 
-/// The layout of a search.
+/// Layout of a search.
 #[derive(Debug, Clone)]
 pub struct Plan {
     spec: SearchSpec,
@@ -40,7 +40,7 @@ pub struct Plan {
     shape: Shape,
 }
 
-/// The numbers of a plan.
+/// Numbers of a plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Shape {
     width: usize,
@@ -53,19 +53,19 @@ struct Shape {
 }
 
 impl Plan {
-    /// The plan of a search with the fewest bytes, query and answer together.
+    /// Computes the plan of a search with the fewest bytes, query and answer together.
     ///
     /// # Errors
     /// No secure ring supports the search.
     pub fn new(spec: SearchSpec) -> Result<Self, PlanError> {
-        // The narrowest for each number of ciphertexts.
+        // The narrowest width for each number of ciphertexts.
         let terms = spec.terms();
         let mut widths: Vec<usize> = (1..=terms).map(|count| terms.div_ceil(count)).collect();
         widths.dedup();
         Self::among(spec, &widths)
     }
 
-    /// The plan with this width.
+    /// Computes the plan of this width.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -75,7 +75,7 @@ impl Plan {
         Self::among(spec, &[width])
     }
 
-    /// The same with answers of full precision, so that their noise can be measured.
+    /// As [`of_width`](Self::of_width), with answers of full precision, whose noise can be measured.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -129,45 +129,45 @@ impl Plan {
         &self.spec
     }
 
-    /// The ring; its plaintexts are modulo the smallest odd prime above the query's length, so that a
-    /// mismatch count other than the one tested for is not 0.
+    /// The ring. Its plaintexts are modulo the smallest odd prime above the query's length: a mismatch count other than
+    /// the one tested for is not 0.
     pub fn ring(&self) -> &Arc<Scaled> {
         &self.ring
     }
 
-    /// Terms per query ciphertext, and coefficients per test.
+    /// Number of terms per query ciphertext, and of coefficients per test.
     pub fn width(&self) -> usize {
         self.shape.width
     }
 
-    /// Ciphertexts per query.
+    /// Number of ciphertexts per query.
     pub fn ciphertexts(&self) -> usize {
         self.spec.terms().div_ceil(self.shape.width)
     }
 
-    /// The number of zero tests.
+    /// Number of zero tests.
     pub fn tests(&self) -> u64 {
         self.shape.tests
     }
 
-    /// Tests per answer; the last may have fewer.
+    /// Number of tests per answer; the last may have fewer.
     pub fn tests_per_answer(&self) -> usize {
         self.shape.tests_per_answer
     }
 
-    /// The number of answers: each has the masks of a whole polynomial and the values of its tests.
+    /// Number of answers. Each has the masks of a whole polynomial and the values of its tests.
     pub fn answers(&self) -> u64 {
         self.shape
             .tests
             .div_ceil(self.shape.tests_per_answer as u64)
     }
 
-    /// The index of the coefficient that holds the value of slot `place` of an answer.
+    /// Index of the coefficient that holds the value of slot `place` of an answer.
     pub fn coefficient(&self, place: usize) -> usize {
         (place + 1) * self.shape.width - 1
     }
 
-    /// Noise is drawn uniformly from `−2^bits` to `2^bits − 1`.
+    /// Bits of the noise, which is uniform from `−2^bits` to `2^bits − 1`.
     pub fn flood_bits(&self) -> u32 {
         self.shape.flood_bits
     }
@@ -182,9 +182,9 @@ impl Plan {
         self.shape.value_bits
     }
 
-    /// A unique encoding of the plan: the search's length (4 bytes), symbols (1), rows (8) and kind (0 and the allowed
-    /// mismatches, or 1 and 0); `log2 N` (1), `t` (4), the number of limbs (1) and the prime of each (4); width, tests
-    /// and tests per answer (8 each); bits of noise, masks and values (4 each).
+    /// Encodes the plan uniquely. The search: length (4 bytes), symbols (1), rows (8) and kind (0 and the allowed
+    /// mismatches, or 1 and 0). The ring: `log2 N` (1), `t` (4), the number of limbs (1) and the prime of each (4). The
+    /// layout: width, tests and tests per answer (8 each); bits of noise, masks and values (4 each).
     pub fn encode(&self) -> Vec<u8> {
         let (spec, basis) = (&self.spec, self.ring.basis());
         let mut bytes = Vec::new();
@@ -215,24 +215,24 @@ impl Plan {
         bytes
     }
 
-    /// Bytes of the residues of one polynomial of a query.
+    /// Number of bytes of the residues of one polynomial of a query.
     pub fn polynomial_bytes(&self) -> usize {
         polynomial_bytes(self.ring.basis())
     }
 
-    /// Bytes of an answer.
+    /// Number of bytes of an answer.
     pub fn answer_bytes(&self) -> usize {
         self.shape.answer_bytes(self.ring.basis())
     }
 
-    /// Bytes of query and answers together.
+    /// Number of bytes of query and answers together.
     pub fn bytes(&self) -> u64 {
         self.shape.bytes
     }
 }
 
 impl Shape {
-    /// `None` if the noise does not fit into the ring.
+    /// Computes the numbers for a width; `None` if the noise does not fit into the ring.
     fn new(spec: &SearchSpec, tests: u64, t: u32, basis: &Basis, width: usize) -> Option<Self> {
         let tests_per_answer = basis.degree() / width;
         let noise = noise(spec, tests, t, basis, tests_per_answer);
@@ -264,14 +264,14 @@ impl Shape {
     }
 }
 
-/// A seed accompanies the residues of a ciphertext.
+/// Number of bytes of the seed that accompanies the residues of a ciphertext.
 pub(crate) const SEED_BYTES: usize = 32;
 
 fn polynomial_bytes(basis: &Basis) -> usize {
     pack::packed_len(basis.degree() * basis.limbs().len())
 }
 
-/// The ring of a degree with the most limbs; its primes are searched once.
+/// Returns the ring of a degree with the most limbs; its primes are searched once.
 ///
 /// Panics for a degree that plans do not try.
 fn largest(log_degree: u32) -> &'static Basis {
@@ -281,7 +281,7 @@ fn largest(log_degree: u32) -> &'static Basis {
         .get_or_init(|| Basis::largest(log_degree).expect("the degree is supported"))
 }
 
-/// The smallest odd prime above the length of a query.
+/// Smallest odd prime above the length of a query.
 fn plaintext_modulus(spec: &SearchSpec) -> u32 {
     let is_prime = |n: &u32| {
         (2..*n)
@@ -294,29 +294,29 @@ fn plaintext_modulus(spec: &SearchSpec) -> u32 {
         .expect("there is a prime below twice any number")
 }
 
-/// A bound, in units of 1/Q, that all values of all answers satisfy before noise is added, except with probability
-/// 2^-41: `docs/cryptography.md`, "Genome search".
+/// Bound, in units of 1/Q, on all values of all answers before noise is added; it fails with probability at most 2^-41.
+/// `docs/cryptography.md`, "Genome search".
 fn noise(spec: &SearchSpec, tests: u64, t: u32, basis: &Basis, tests_per_answer: usize) -> f64 {
     let factor = f64::from(t / 2);
     let degree = basis.degree() as f64;
     let terms = spec.terms_of_a_test() as f64;
-    // A sum of independent errors times known numbers of norm 1 exceeds this with probability 2^-43 over all tests, in
+    // Over all tests, a sum of independent errors times known numbers of norm 1 exceeds this with probability 2^-43. In
     // units of the errors' standard deviation.
     let tail = tail(tests, STATISTICAL_BITS + 3);
     let of_query = tail * (ERROR_VARIANCE * terms * tests_per_answer as f64).sqrt() * factor;
-    // Rounding of the query's terms, and of what is added to the value.
+    // Rounding of the query's terms, and of the constant added to the value.
     let of_rounding = 0.5 * (terms * factor + 1.0);
     let of_public_key = tail * MAX_ERROR * degree.sqrt();
     let of_secret = tail * (ERROR_VARIANCE * degree).sqrt();
     of_query + of_rounding + of_public_key + of_secret
 }
 
-/// The bound, in standard deviations, that one of `tests` sub-Gaussian sums exceeds with probability `2^-bits`.
+/// Bound, in standard deviations, that one of `tests` sub-Gaussian sums exceeds with probability `2^-bits`.
 fn tail(tests: u64, bits: i32) -> f64 {
     (2.0 * ((2.0 * tests as f64).ln() + f64::from(bits) * std::f64::consts::LN_2)).sqrt()
 }
 
-/// The bits of masks and values with the fewest bytes whose rounding error stays within `budget`.
+/// Returns the bits of masks and values with the fewest bytes whose rounding error stays within `budget`.
 fn fewest_bits(
     budget: f64,
     degree: usize,

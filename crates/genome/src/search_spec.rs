@@ -3,28 +3,28 @@
 use crate::SymbolSet;
 use thiserror::Error;
 
-/// The most symbols of a query.
+/// Largest number of symbols of a query.
 pub const MAX_LENGTH: u32 = 4096;
-/// The most rows that a query is compared with.
+/// Largest number of rows that a query is compared with.
 pub const MAX_ROWS: u64 = 1 << 25;
-/// The most distinct symbols, an unknown one included.
+/// Largest number of distinct symbols, an unknown one included.
 pub const MAX_SYMBOLS: u8 = 11;
-/// The most mismatches that a query may allow.
+/// Largest number of mismatches that a query may allow.
 pub const MAX_WITHIN: u8 = 2;
 
-/// How rows are compared with a query.
+/// Kind of comparison of rows with a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Which rows differ from the query in at most `within` symbols.
+    /// Rows that differ from the query in at most `within` symbols.
     Match {
         /// Allowed mismatches.
         within: u8,
     },
-    /// The length of the query's longest prefix that some row begins with.
+    /// Length of the query's longest prefix that some row begins with.
     Longest,
 }
 
-/// The parameters of a search that both sides know.
+/// Public parameters of a search, known to both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SearchSpec {
     length: u32,
@@ -33,7 +33,7 @@ pub struct SearchSpec {
     kind: Kind,
 }
 
-/// Why a search is refused.
+/// Error: the search is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum SearchSpecError {
@@ -52,11 +52,11 @@ pub enum SearchSpecError {
 }
 
 impl SearchSpec {
-    /// A search in `rows` rows of `length` symbols each, out of `symbols` distinct ones: the query uses those from 0
-    /// on; if rows may have an [unknown](crate::UNKNOWN) symbol, it is the last.
+    /// Checks a search in `rows` rows of `length` symbols each, out of `symbols` distinct ones. The query uses those
+    /// from 0 on. If rows may have an [unknown](crate::UNKNOWN) symbol, it is the last.
     ///
     /// # Errors
-    /// Numbers beyond the limits of this module; searches whose answer is already known.
+    /// A number is beyond the limits of this module, or the answer is already known.
     pub fn new(length: u32, symbols: u8, rows: u64, kind: Kind) -> Result<Self, SearchSpecError> {
         if !(1..=MAX_LENGTH).contains(&length) {
             return Err(SearchSpecError::Length(length.into()));
@@ -83,27 +83,27 @@ impl SearchSpec {
         })
     }
 
-    /// The number of symbols of the query.
+    /// Number of symbols of the query.
     pub fn length(&self) -> u32 {
         self.length
     }
 
-    /// The number of distinct symbols in rows.
+    /// Number of distinct symbols in rows.
     pub fn symbols(&self) -> u8 {
         self.symbols
     }
 
-    /// The rows that the query is compared with, padding included.
+    /// Number of rows that the query is compared with, padding included.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// How they are compared.
+    /// Kind of comparison.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The number of terms that a query is encoded as.
+    /// Number of terms in the encoding of a query.
     pub fn terms(&self) -> usize {
         let (length, symbols) = (self.length as usize, usize::from(self.symbols));
         match self.kind {
@@ -112,7 +112,7 @@ impl SearchSpec {
         }
     }
 
-    /// The terms that one test adds up, at most.
+    /// Largest number of terms that one test adds up.
     pub(crate) fn terms_of_a_test(&self) -> usize {
         match self.kind {
             Kind::Match { .. } => 1 + self.length as usize,
@@ -120,8 +120,8 @@ impl SearchSpec {
         }
     }
 
-    /// The number of zero tests, grouped by meaning: one group for [`Kind::Match`]; for [`Kind::Longest`] one for each
-    /// prefix length, from 1, with as many tests as there can be distinct prefixes.
+    /// Numbers of zero tests, grouped by meaning. [`Kind::Match`] has one group. [`Kind::Longest`] has one for each
+    /// prefix length, from 1, with as many tests as distinct prefixes are possible.
     pub fn groups(&self) -> Vec<u64> {
         match self.kind {
             Kind::Match { within } => vec![self.rows * (u64::from(within) + 1)],
@@ -134,8 +134,8 @@ impl SearchSpec {
         }
     }
 
-    /// Encodes a query as the terms of its mismatch counts. Let `m_jc` be 1 if symbol `c` matches at `j`: for
-    /// [`Kind::Match`] `Σ_j (1 − m_j0)`, then `m_j0 − m_jc` for each `j` and `c > 0`; for [`Kind::Longest`] each
+    /// Encodes a query as the terms of its mismatch counts. Let `m_jc` be 1 if symbol `c` matches at `j`.
+    /// [`Kind::Match`]: `Σ_j (1 − m_j0)`, then `m_j0 − m_jc` for each `j` and `c > 0`. [`Kind::Longest`]: each
     /// `1 − m_j0` before the others of `j`.
     ///
     /// Panics if the query has another length or invalid symbols.
@@ -158,9 +158,9 @@ impl SearchSpec {
         terms
     }
 
-    /// The coefficient of each term in `factor` times the number of the query's first `length` symbols that a row
-    /// lacks: `factor` or 0. For [`Kind::Match`] `length` is that of the query. `form` holds all terms. Runs in time
-    /// independent of the row and the factor.
+    /// Writes the coefficients, `factor` or 0, of all terms in a test's linear form. The form is `factor` times the
+    /// number of the query's first `length` symbols that a row lacks. For [`Kind::Match`] `length` is that of the
+    /// query. Runs in time independent of the row and the factor.
     ///
     /// Panics on an invalid symbol or length.
     pub fn form(&self, row: &[u8], length: usize, factor: i32, form: &mut [i32]) {

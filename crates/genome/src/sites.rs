@@ -1,11 +1,11 @@
-//! A digest of a panel's sites, which an operator can publish and a client can store.
+//! Digest of a panel's sites, which an operator can publish and a client can store.
 
 use std::io::{BufWriter, Write};
 
-/// The most sites of a panel.
+/// Largest number of sites of a panel.
 pub const MAX_SITES: u32 = 1 << 24;
 
-/// The BLAKE3 digest of `"oboro v1 sites"` and of each site, in order: the length of its chromosome's name
+/// BLAKE3 digest of `"oboro v1 sites"` and of each site, in order. A site is the length of its chromosome's name
 /// (4 bytes, 0 in an alignment), the name, and the position (8 bytes).
 pub fn sites_digest<'s>(sites: impl IntoIterator<Item = (Option<&'s str>, u64)>) -> [u8; 32] {
     // The hash is fastest on large inputs.

@@ -1,4 +1,4 @@
-//! The symbols that a position of a query accepts, and the letters for them.
+//! Symbols that a position of a query accepts, and the letters for them.
 
 use zeroize::DefaultIsZeroes;
 
@@ -7,18 +7,18 @@ use zeroize::DefaultIsZeroes;
 pub struct SymbolSet(u16);
 
 impl SymbolSet {
-    /// A wildcard: every symbol, an unknown one included.
+    /// Wildcard: every symbol, an unknown one included.
     pub const ANY: Self = Self(u16::MAX);
 
-    /// The set of one symbol, below [`MAX_SYMBOLS`](crate::MAX_SYMBOLS).
+    /// Returns the set of one symbol, below [`MAX_SYMBOLS`](crate::MAX_SYMBOLS).
     pub const fn of(symbol: u8) -> Self {
         Self(1 << symbol)
     }
 
-    /// The bases that an IUPAC letter stands for, in either case: U is T, R is A or G, and so on; N is a wildcard. A to T
-    /// are 0 to 3. `None` for other characters.
+    /// Returns the bases that an IUPAC letter stands for, in either case: U is T, R is A or G, and so on; N is a
+    /// wildcard. A to T are 0 to 3. `None` for other characters.
     ///
-    /// The letters of files are read by the same table: one that stands for several bases is then an unknown base.
+    /// Files are read by this table, too; a letter for several bases is then an unknown base.
     pub fn of_base_letter(letter: char) -> Option<Self> {
         const A: u16 = 1;
         const C: u16 = 2;
@@ -44,13 +44,13 @@ impl SymbolSet {
         }))
     }
 
-    /// The set and one more symbol.
+    /// Returns the set with one more symbol.
     #[must_use]
     pub const fn with(self, symbol: u8) -> Self {
         Self(self.0 | 1 << symbol)
     }
 
-    /// Whether a symbol is in the set. An [unknown](crate::UNKNOWN) one is in a wildcard only.
+    /// Returns true if a symbol is in the set. Only a wildcard contains an [unknown](crate::UNKNOWN) one.
     pub fn contains(self, symbol: u8) -> bool {
         self == Self::ANY || self.0.checked_shr(symbol.into()).unwrap_or(0) & 1 == 1
     }

@@ -1,4 +1,4 @@
-//! The wire encoding of an encrypted query and its answers.
+//! Wire encoding of an encrypted query and its answers.
 
 use crate::Plan;
 use crate::plan::SEED_BYTES;
@@ -9,22 +9,22 @@ use thiserror::Error;
 /// One ciphertext of a query: `(b, a)` with `a` expanded from the seed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ciphertext {
-    /// The seed of `a`.
+    /// Seed of `a`.
     pub seed: QuerySeed,
     /// `b`: `N` residues in evaluation form modulo the first limb, then the next.
     pub residues: Vec<u32>,
 }
 
-/// A query that only its owner can read.
+/// Query that only its owner can read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncryptedQuery {
-    /// The ciphertexts; the plan fixes their number.
+    /// Ciphertexts; the plan fixes their number.
     pub ciphertexts: Vec<Ciphertext>,
-    /// An encryption of 0 whose `a` is expanded from the server's nonce, likewise in evaluation form.
+    /// Encryption of 0 in evaluation form; its `a` is expanded from the server's nonce.
     pub public_key: Vec<u32>,
 }
 
-/// Bytes that are not a query, or not an answer, of the plan.
+/// Error: the bytes are not a query, or not an answer, of the plan.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum WireError {
@@ -47,13 +47,13 @@ pub enum WireError {
 }
 
 impl EncryptedQuery {
-    /// The encoded length of any query of a plan.
+    /// Encoded length of any query of a plan.
     pub fn bytes(plan: &Plan) -> u64 {
         let polynomials = plan.ciphertexts() as u64 + 1;
         polynomials * plan.polynomial_bytes() as u64 + (plan.ciphertexts() * SEED_BYTES) as u64
     }
 
-    /// Each ciphertext's seed and residues, packed to 28 bits, then the public key's residues.
+    /// Encodes each ciphertext's seed and residues, packed to 28 bits, then the public key's residues.
     pub fn encode(&self, plan: &Plan) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::bytes(plan) as usize);
         for ciphertext in &self.ciphertexts {
@@ -67,7 +67,7 @@ impl EncryptedQuery {
     /// Decodes and validates a query of this plan under this nonce.
     ///
     /// # Errors
-    /// A wrong length, invalid residues, a repeated seed.
+    /// The length is wrong, a residue is invalid, or a seed is repeated.
     pub fn decode(bytes: &[u8], plan: &Plan, nonce: &Nonce) -> Result<Self, WireError> {
         const WHAT: &str = "the encrypted query";
         check_length(WHAT, Self::bytes(plan), bytes)?;
@@ -94,7 +94,7 @@ impl EncryptedQuery {
     /// Checks that all masks have distinct seeds.
     ///
     /// # Errors
-    /// A repeated seed, or one equal to the nonce.
+    /// A seed is repeated, or equal to the nonce.
     pub fn check_seeds(&self, nonce: &Nonce) -> Result<(), WireError> {
         let mut seen = HashSet::from([&nonce.0]);
         let mut seeds = self.ciphertexts.iter().map(|it| &it.seed.0);
@@ -106,17 +106,17 @@ impl EncryptedQuery {
     }
 }
 
-/// An answer: fractions of `Q`, which tell the owner of the query which tests are zero.
+/// Answer: fractions of `Q`, from which the owner of the query decrypts which tests are zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// All `N` coefficients of the mask, of [`Plan::mask_bits`] each.
     pub mask: Vec<u64>,
-    /// The value of each slot, of [`Plan::value_bits`] each.
+    /// Value of each slot, of [`Plan::value_bits`] each.
     pub values: Vec<u64>,
 }
 
 impl Answer {
-    /// Masks, then values.
+    /// Encodes masks, then values.
     pub fn encode(&self, plan: &Plan) -> Vec<u8> {
         let mut bytes = vec![0; plan.answer_bytes()];
         let (mask, values) = bytes.split_at_mut(mask_bytes(plan));
@@ -127,10 +127,10 @@ impl Answer {
         bytes
     }
 
-    /// Checks the length of an encoded answer, all that can be wrong with it.
+    /// Checks the length of an encoded answer; nothing else can be wrong with it.
     ///
     /// # Errors
-    /// A wrong length.
+    /// The length is wrong.
     pub fn check_length(bytes: &[u8], plan: &Plan) -> Result<(), WireError> {
         check_length("an answer", plan.answer_bytes() as u64, bytes)
     }
@@ -138,7 +138,7 @@ impl Answer {
     /// Decodes and validates an answer.
     ///
     /// # Errors
-    /// A wrong length.
+    /// The length is wrong.
     pub fn decode(bytes: &[u8], plan: &Plan) -> Result<Self, WireError> {
         Self::check_length(bytes, plan)?;
         let (packed_mask, packed_values) = bytes.split_at(mask_bytes(plan));

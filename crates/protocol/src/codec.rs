@@ -1,7 +1,7 @@
-//! The codec of all calls: protobuf, with a bound on the bytes and fields of each kind of message.
+//! Codec of all calls: protobuf, with a bound on the bytes and fields of each kind of message.
 //!
-//! A decoded message takes far more memory than its bytes: two bytes make an empty entry of a list. So the bounds are
-//! checked on the encoded message (docs/protocol.md, "Bounds of answers").
+//! A decoded message takes far more memory than its bytes: two bytes make an empty entry of a list. The bounds are
+//! therefore checked on the encoded message (docs/protocol.md, "Bounds of answers").
 
 use crate::{MAX_MESSAGE_BYTES, SITES_PER_MESSAGE};
 use prost::bytes::Buf;
@@ -14,34 +14,34 @@ use tonic::codec::{Codec, DecodeBuf, Decoder};
 use tonic::{Code, Status};
 use tonic_prost::{ProstCodec, ProstEncoder};
 
-/// The most entries of a list in an answer: datasets, uploads, grants, queries, collections.
+/// Largest number of entries of a list in an answer: datasets, uploads, grants, queries, collections.
 pub const MAX_LISTED: usize = 1 << 16;
 
-/// The most messages of a streamed answer that bring nothing new.
+/// Largest number of messages of a streamed answer without new content.
 pub const MAX_IDLE_MESSAGES: usize = 1_000;
 
-/// The most damaged parts that a scrub reports.
+/// Largest number of damaged parts that a scrub reports.
 pub const MAX_DAMAGE: usize = 1 << 20;
 
-/// The most runs of sites of one chromosome in a list of sites.
+/// Largest number of runs of sites of one chromosome in a list of sites.
 pub const MAX_SITE_RUNS: usize = 1 << 16;
 
 /// Bounds on one encoded message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageBound {
-    /// The most bytes.
+    /// Largest number of bytes.
     pub bytes: usize,
-    /// The most fields at its top level. Each entry of a list is one.
+    /// Largest number of fields at its top level; each entry of a list is one.
     pub fields: usize,
 }
 
-/// Bounds of a message that no call answers with: the server limits requests itself.
+/// Bounds of messages that are no answers: the server limits requests itself.
 const REQUEST: MessageBound = MessageBound {
     bytes: MAX_MESSAGE_BYTES,
     fields: usize::MAX,
 };
 
-/// The bounds of an answer's messages, by the name of their type; `None` for types that are no answers.
+/// Returns the bounds of an answer's messages, by the name of their type; `None` for types that are no answers.
 pub fn answer_bound(message: &str) -> Option<MessageBound> {
     /// Fields of a message without lists.
     const FEW: usize = 16;
@@ -61,7 +61,7 @@ pub fn answer_bound(message: &str) -> Option<MessageBound> {
             bound(32 << 20, MAX_LISTED)
         }
         "PlacementReply" => bound(1 << 20, 1 << 14),
-        // One entry for each segment.
+        // One entry per segment.
         "UploadStatus" => bound(48 << 20, oboro_format::MAX_SEGMENTS + FEW),
         "ScrubReply" => bound(64 << 10, FEW),
         // The positions are one packed field, each of at most ten bytes.
@@ -72,14 +72,14 @@ pub fn answer_bound(message: &str) -> Option<MessageBound> {
     }
 }
 
-/// The bounds of the messages that answer a call, by its path.
+/// Returns the bounds of the messages that answer a call, by its path.
 pub fn bound_of_call(path: &str) -> Option<MessageBound> {
     let (_, answer) = crate::ANSWERS.iter().find(|(call, _)| *call == path)?;
     answer_bound(answer)
 }
 
-/// Bytes from the other side that no correct program sends. The source of a [`Status`] that was made here, so that it
-/// is told apart from one that was received.
+/// Error: the peer sent bytes that no correct program sends. As the source of a [`Status`], it distinguishes one made
+/// here from one received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct MalformedAnswer(pub &'static str);
@@ -92,7 +92,7 @@ impl From<MalformedAnswer> for Status {
     }
 }
 
-/// The codec of the generated clients and services.
+/// Codec of the generated clients and services.
 #[derive(Debug)]
 pub struct BoundedCodec<T, U>(PhantomData<(T, U)>);
 
@@ -121,7 +121,7 @@ where
     }
 }
 
-/// Decodes messages that are within their bounds.
+/// Decoder of messages that are within their bounds.
 #[derive(Debug)]
 pub struct BoundedDecoder<U>(PhantomData<U>);
 
@@ -144,7 +144,8 @@ impl<U: Message + Name + Default> Decoder for BoundedDecoder<U> {
     }
 }
 
-/// Returns whether an encoded message has at most this many fields at its top level. Malformed ones are left to the decoder.
+/// Returns true if an encoded message has at most `fields` fields at its top level. Leaves malformed ones to the
+/// decoder.
 fn has_at_most(mut message: &[u8], fields: usize) -> bool {
     for _ in 0..fields {
         let Ok((number, kind)) = decode_key(&mut message) else {
@@ -189,7 +190,7 @@ mod tests {
         ] {
             assert_eq!(has_at_most(&list(entries), 3), are_few, "{entries}");
         }
-        // Not protobuf: the decoder refuses it.
+        // Not protobuf: the decoder rejects it.
         assert!(has_at_most(&[0xff; 20], 3));
     }
 }

@@ -1,4 +1,4 @@
-//! Fields with structured bytes, validated on arrival whoever sent them.
+//! Fields with structured bytes, validated on arrival from either side.
 
 use crate::v1;
 use oboro_format::{
@@ -7,7 +7,7 @@ use oboro_format::{
 use oboro_ring::{Column, Limb, ParameterError, Parameters};
 use thiserror::Error;
 
-/// A field that violates the protocol.
+/// Error: a field violates the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("malformed message: {field} {problem}; the other side may run another version of Oboro")]
 pub struct FieldError {
@@ -18,7 +18,7 @@ pub struct FieldError {
 /// Parses a dataset id.
 ///
 /// # Errors
-/// Not 16 bytes.
+/// The length is not 16 bytes.
 pub fn dataset_id(bytes: &[u8]) -> Result<DatasetId, FieldError> {
     let problem = FieldError {
         field: "dataset",
@@ -30,7 +30,7 @@ pub fn dataset_id(bytes: &[u8]) -> Result<DatasetId, FieldError> {
 /// Parses a root hash.
 ///
 /// # Errors
-/// Not 32 bytes.
+/// The length is not 32 bytes.
 pub fn digest(bytes: &[u8]) -> Result<Digest, FieldError> {
     let problem = FieldError {
         field: "root",
@@ -167,12 +167,12 @@ impl From<v1::Scrubbed> for Scrubbed {
     }
 }
 
-/// The columns with these numbers.
+/// Converts numbers to columns.
 pub fn columns(numbers: Vec<u32>) -> Vec<Column> {
     numbers.into_iter().map(Column).collect()
 }
 
-/// The numbers of these columns.
+/// Converts columns to numbers.
 pub fn column_numbers(columns: &[Column]) -> Vec<u32> {
     columns.iter().map(|column| column.0).collect()
 }

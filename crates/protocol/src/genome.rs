@@ -7,7 +7,7 @@ use oboro_ring::Nonce;
 /// Parses a nonce.
 ///
 /// # Errors
-/// Not 32 bytes.
+/// The length is not 32 bytes.
 pub fn nonce(bytes: &[u8]) -> Result<Nonce, FieldError> {
     let problem = FieldError {
         field: "nonce",
@@ -16,10 +16,10 @@ pub fn nonce(bytes: &[u8]) -> Result<Nonce, FieldError> {
     bytes.try_into().map(Nonce).map_err(|_| problem)
 }
 
-/// Parses the kind of comparison; the caller checks whether the number of mismatches is allowed.
+/// Parses the kind of comparison; the caller checks the limit on mismatches.
 ///
 /// # Errors
-/// It is missing, or its number of mismatches is out of range.
+/// The kind is missing, or its number of mismatches is out of range.
 pub fn kind(kind: Option<v1::open_search::Kind>) -> Result<Kind, FieldError> {
     let bad = |problem| FieldError {
         field: "kind",

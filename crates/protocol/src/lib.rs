@@ -1,6 +1,6 @@
-//! The messages between owner and server, and the limits that both must agree on.
+//! Messages between owner and server, and the limits that both must agree on.
 //!
-//! The messages are generated from `proto/oboro.proto`; `docs/protocol.md` describes the protocol.
+//! `proto/oboro.proto` generates the messages; `docs/protocol.md` describes the protocol.
 
 mod codec;
 mod fields;
@@ -15,16 +15,16 @@ pub use fields::{FieldError, column_numbers, columns, dataset_id, digest};
 pub use genome::{kind, nonce};
 pub use moments::{block_ranges, moments_messages, moments_range};
 
-/// `proto/oboro.proto` as an encoded `FileDescriptorSet`: which calls there are.
+/// `proto/oboro.proto` as an encoded `FileDescriptorSet`, which lists the calls.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/oboro.descriptors"));
 
-/// The names of all calls of all services.
+/// Names of all calls of all services.
 pub const CALLS: &[&str] = include!(concat!(env!("OUT_DIR"), "/calls.rs"));
 
-/// The path of each call and the type of the messages that answer it.
+/// Path of each call and type of the messages that answer it.
 pub const ANSWERS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/answers.rs"));
 
-/// Generated from `proto/oboro.proto`.
+/// Code generated from `proto/oboro.proto`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]
 pub mod v1 {
     tonic::include_proto!("oboro.v1");
@@ -56,52 +56,50 @@ pub mod v1 {
     }
 }
 
-/// The protocol version. Every change that an older peer would misunderstand increments it.
+/// Protocol version. Every change that an older peer would misunderstand increments it.
 pub const PROTOCOL: u32 = 6;
 
-/// The metadata key of a caller's protocol version.
+/// Metadata key of a caller's protocol version.
 pub const PROTOCOL_KEY: &str = "oboro-protocol";
 
-/// The metadata key of the number that the server has given a call, in every answer: its log names the call by it.
+/// Metadata key, in every answer, of the number that the server has given a call and uses in its log.
 pub const REQUEST_KEY: &str = "oboro-request";
 
-/// The metadata key by which a refusal says after how many milliseconds the same call may be made again: nothing of it was
-/// done.
+/// Metadata key of a refusal's retry delay in milliseconds: the call had no effect and may be repeated after it.
 pub const RETRY_AFTER_KEY: &str = "retry-after-ms";
 
-/// Bytes of a segment per message.
+/// Number of bytes of a segment per message.
 pub const SEGMENT_CHUNK_BYTES: usize = 512 << 10;
 
-/// Bytes of a recovery copy per message: few enough for a message without memory of its own.
+/// Number of bytes of a recovery copy per message; a message this small needs no reserved memory.
 pub const RECOVERY_CHUNK_BYTES: usize = 48 << 10;
 
-/// Bytes of moments per message, approximately: a message has at least one moment.
+/// Approximate number of bytes of moments per message, which has at least one moment.
 pub const MOMENTS_CHUNK_BYTES: usize = 1 << 20;
 
-/// The most bytes of columns per message.
+/// Largest number of bytes of columns per message.
 pub const COLUMNS_CHUNK_BYTES: usize = 1 << 20;
 
-/// The most bytes of an encrypted query per message.
+/// Largest number of bytes of an encrypted query per message.
 pub const QUERY_CHUNK_BYTES: usize = 512 << 10;
 
-/// The most sites per message.
+/// Largest number of sites per message.
 pub const SITES_PER_MESSAGE: usize = 1 << 16;
 
-/// The most windows per search.
+/// Largest number of windows per search.
 pub const MAX_WINDOWS: usize = 64;
 
-/// The largest message that either side accepts: a request of millions of itemsets, a manifest of a
-/// million segments.
+/// Largest message that either side accepts: a request of millions of itemsets, a manifest of a million segments.
 pub const MAX_MESSAGE_BYTES: usize = 72 << 20;
 
-/// The most ranges of blocks per request.
+/// Largest number of ranges of blocks per request.
 pub const MAX_RANGES: usize = 1 << 12;
 
-/// The most uses of moments (itemsets × their subsets, `2^length` each) per request: bounds the
-/// cost of planning on either side.
+/// Largest number of uses of moments (itemsets × their subsets, `2^length` each) per request; bounds the cost of
+/// planning on either side.
 pub const MAX_USES: usize = 1 << 20;
 
-/// The most itemsets of a length per request.
+/// Largest number of itemsets of a length per request.
 pub const fn max_itemsets(length: usize) -> usize {
     match MAX_USES.checked_shr(length as u32) {
         Some(most) if most > 0 => most,

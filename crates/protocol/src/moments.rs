@@ -1,4 +1,4 @@
-//! Encoding and decoding moments in messages. Invalid messages give errors, never panics.
+//! Encodes and decodes moments in messages. Invalid messages give errors, never panics.
 
 use crate::{FieldError, MAX_RANGES, MOMENTS_CHUNK_BYTES, v1};
 use oboro_ring::Blocks;
@@ -6,7 +6,7 @@ use prost::bytes::Bytes;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// Splits the packed moments of a range into messages of about a mebibyte, all of one size.
+/// Splits the packed moments of a range into messages of about a mebibyte. The moments have one size.
 pub fn moments_messages(
     range: u64,
     moments: Range<usize>,
@@ -28,11 +28,10 @@ pub fn moments_messages(
     })
 }
 
-/// The indices of the moments in a message; the caller checks them against the query and the number
-/// of bytes.
+/// Returns the indices of the moments in a message; the caller checks them against the query and the number of bytes.
 ///
 /// # Errors
-/// Numbers that do not fit this machine.
+/// The numbers do not fit this machine.
 pub fn moments_range(message: &v1::Moments) -> Result<Range<usize>, FieldError> {
     let first = usize::try_from(message.first_moment).ok();
     let count = usize::try_from(message.moments).ok();
@@ -57,7 +56,7 @@ impl From<Blocks> for v1::BlockRange {
 /// Validates the ranges of a query about a dataset of `blocks` blocks.
 ///
 /// # Errors
-/// No ranges; one that is empty, repeated or out of bounds; more than [`MAX_RANGES`].
+/// The list is empty or has more than [`MAX_RANGES`] ranges. A range is empty, repeated or out of bounds.
 pub fn block_ranges(ranges: &[v1::BlockRange], blocks: u64) -> Result<Vec<Blocks>, FieldError> {
     let bad = |problem| FieldError {
         field: "ranges",

@@ -4,7 +4,7 @@
 
 use std::arch::x86_64::*;
 
-/// The first eight residues of a slice. Panics if there are fewer.
+/// Returns the first eight residues of a slice. Panics if it is shorter.
 #[target_feature(enable = "avx2")]
 #[inline]
 pub(crate) fn load(from: &[u32]) -> __m256i {
@@ -13,7 +13,7 @@ pub(crate) fn load(from: &[u32]) -> __m256i {
     unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
 }
 
-/// Writes the first eight residues of a slice. Panics if there are fewer.
+/// Writes the first eight residues of a slice. Panics if it is shorter.
 #[target_feature(enable = "avx2")]
 #[inline]
 pub(crate) fn store(to: &mut [u32], x: __m256i) {

@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 /// Words in a register.
 pub(crate) const WORDS: usize = 16;
 
-/// The first sixteen residues of a slice. Panics if there are fewer.
+/// Returns the first sixteen residues of a slice. Panics if it is shorter.
 #[target_feature(enable = "avx512f")]
 #[inline]
 pub(crate) fn load(from: &[u32]) -> __m512i {
@@ -16,7 +16,7 @@ pub(crate) fn load(from: &[u32]) -> __m512i {
     unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
 }
 
-/// Writes the first sixteen residues of a slice. Panics if there are fewer.
+/// Writes the first sixteen residues of a slice. Panics if it is shorter.
 #[target_feature(enable = "avx512f")]
 #[inline]
 pub(crate) fn store(to: &mut [u32], x: __m512i) {

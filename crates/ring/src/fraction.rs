@@ -1,11 +1,10 @@
-//! Polynomials and sums of slots as fractions of the ciphertext modulus: the input of decryption, and the content of
-//! answers about genomes.
+//! Fractions of the ciphertext modulus, from polynomials or sums of slots: the input of decryption and the content of
+//! genome answers.
 //!
-//! The fraction of a polynomial `c` known modulo each of the limbs `q_1 … q_L` is `[t^{-1}·c mod Q]/Q` modulo 1,
-//! coefficient by coefficient. By the Chinese remainder theorem it is `Σ_l y_l/q_l mod 1` with
-//! `y_l = c·t^{-1}·(Q/q_l)^{-1} mod q_l`, so no number larger than a word is needed: the sum is computed in 64-bit
-//! fixed point, which wraps modulo 1, and is rounded to the requested bits. What fractions are used for:
-//! `docs/cryptography.md`, "Fractions".
+//! The fraction of a polynomial `c`, given modulo each limb `q_1 … q_L`, is `[t^{-1}·c mod Q]/Q` modulo 1, coefficient
+//! by coefficient. By the Chinese remainder theorem it is `Σ_l y_l/q_l mod 1` with
+//! `y_l = c·t^{-1}·(Q/q_l)^{-1} mod q_l`. The sum is computed in 64-bit fixed point, which wraps modulo 1, and rounded
+//! to the requested bits. No number exceeds a word. `docs/cryptography.md`, "Fractions", explains the uses.
 
 #![allow(unsafe_code)]
 
@@ -51,9 +50,8 @@ impl Reciprocal {
         }
     }
 
-    /// Adds `y/q`, for a residue `y`: to `sum` in units of 2^-64 modulo 1, to `rest` in units of 2^-95. The error of
-    /// the reciprocal is at most 1/2, so that of the product is at most 2^-4 units of 2^-64; 32 rests below 2^59 do not
-    /// overflow.
+    /// Adds `y/q` for a residue `y`: to `sum` in units of 2^-64 modulo 1, to `rest` in units of 2^-95. The reciprocal's
+    /// error is at most 1/2, the product's at most 2^-4 units of 2^-64. 32 rests below 2^59 do not overflow.
     #[inline(always)]
     fn add_product(&self, y: u32, sum: &mut u64, rest: &mut u64) {
         let y = u64::from(y);
@@ -65,7 +63,7 @@ impl Reciprocal {
 }
 
 impl<'r> Fractions<'r> {
-    /// Fractions of the product `Q` of the first `limbs` limbs of `ring`.
+    /// Prepares fractions of the product `Q` of the first `limbs` limbs of `ring`.
     ///
     /// Panics if the ring has fewer.
     pub fn new(ring: &'r Ring, limbs: usize) -> Self {
@@ -75,8 +73,8 @@ impl<'r> Fractions<'r> {
         )
     }
 
-    /// Fractions of the product `Q` of these limbs, at least one, with `divisor` in place of `t`: a unit
-    /// modulo each.
+    /// Prepares fractions of the product `Q` of these limbs, at least one. `divisor`, a unit modulo each limb, replaces
+    /// `t`.
     pub fn over(ntts: &'r [Ntt], divisor: u32) -> Self {
         let limb = |ntt: &'r Ntt| {
             let q = ntt.modulus();
@@ -99,8 +97,8 @@ impl<'r> Fractions<'r> {
         }
     }
 
-    /// The fractions of a polynomial, `bits` bits each (1 to 64), rounded to nearest modulo 1, in coefficient form.
-    /// `residues` is its evaluation form, `N` canonical residues modulo the first limb, then the next; it is
+    /// Computes the fractions of a polynomial, `bits` bits each (1 to 64), rounded to nearest modulo 1, in coefficient
+    /// form. `residues` is its evaluation form, `N` canonical residues modulo the first limb, then the next; it is
     /// overwritten. Before rounding, the error of a fraction is at most [`FIXED_POINT_ERROR`]·2^-64. Allocates nothing.
     ///
     /// Panics if the shapes do not match.
@@ -123,8 +121,8 @@ impl<'r> Fractions<'r> {
         add_up(&self.limbs, residues, bits, fractions);
     }
 
-    /// The fraction of a constant coefficient, from the sum of the polynomial's evaluation form for each limb: `bits`
-    /// bits (1 to 64), as precise as [`of_polynomial`](Self::of_polynomial).
+    /// Returns the fraction of a constant coefficient, `bits` bits (1 to 64), from each limb's sum of the polynomial's
+    /// evaluation form. As precise as [`of_polynomial`](Self::of_polynomial).
     ///
     /// Panics if the number of sums is not the number of limbs.
     pub fn of_slot_sum(&self, sums: &[u32], bits: u32) -> u64 {
@@ -140,7 +138,7 @@ impl<'r> Fractions<'r> {
     }
 }
 
-/// Half of 2^-bits in units of 2^-64: adding it before truncation gives rounding.
+/// Half of 2^-bits in units of 2^-64, added before truncation to round.
 fn half_a_unit(bits: u32) -> u64 {
     (1u64 << 63).checked_shr(bits).unwrap_or(0)
 }
@@ -163,7 +161,7 @@ fn add_up(limbs: &[Limb<'_>], residues: &[u32], bits: u32, fractions: &mut [u64]
     }
 }
 
-/// The same, compiled for AVX2.
+/// [`add_up`], compiled for AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn add_up_avx2(limbs: &[Limb<'_>], residues: &[u32], bits: u32, fractions: &mut [u64]) {
@@ -213,7 +211,7 @@ mod tests {
             .collect()
     }
 
-    /// Asserts that a fraction of `bits` bits is `exact` (64 bits, truncated) within the promised error.
+    /// Returns true if a fraction of `bits` bits is `exact` (64 bits, truncated) within the promised error.
     fn is_near(fraction: u64, bits: u32, exact: u128) -> bool {
         let step = UNIT >> bits;
         let distance = (u128::from(fraction) * step).wrapping_sub(exact) % UNIT;
@@ -297,8 +295,8 @@ mod tests {
         assert!(is_near(fractions.of_slot_sum(&sums, 64), 64, UNIT - 1));
     }
 
-    /// From Python: 2^40·(c·pow(t, -1, Q) % Q)/Q, rounded, with c = 123456789, t = 40961 and Q the
-    /// product of the two limbs of degree 4096.
+    /// Vector from Python: 2^40·(c·pow(t, -1, Q) % Q)/Q, rounded, with c = 123456789, t = 40961 and Q the product of
+    /// the two limbs of degree 4096.
     #[test]
     fn golden_vector() {
         let ring = ring(12, 2);

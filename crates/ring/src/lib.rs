@@ -1,12 +1,10 @@
-//! The public mathematics of Oboro: nothing here is secret.
+//! Public mathematics of Oboro.
 //!
-//! The ring is `R_q = Z_q[X]/(X^N + 1)`. A polynomial is a slice of `N` residues,
-//! each a canonical `u32` below its modulus `q < 2^28`, either in *coefficient form*
-//! or in *evaluation form* (the values at the odd powers of a primitive `2N`-th root
-//! of unity, in bit-reversed order; see [`Ntt`]). A ciphertext modulus is a product of
-//! such primes, the *limbs*.
+//! The ring is `R_q = Z_q[X]/(X^N + 1)`. A polynomial is a slice of `N` residues, each a canonical `u32` below its
+//! modulus `q < 2^28`. It is in *coefficient form* or in *evaluation form*: the values at the odd powers of a primitive
+//! `2N`-th root of unity, bit-reversed ([`Ntt`]). A ciphertext modulus is a product of such primes, the *limbs*.
 //!
-//! No secrets are kept here. What [`sample`] draws is as secret as its seed, and belongs to the caller.
+//! The crate keeps no secrets. Samples of [`sample`] are as secret as their seed and belong to the caller.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

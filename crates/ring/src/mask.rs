@@ -1,18 +1,17 @@
-//! Public masks from seeds.
+//! Public masks, expanded from seeds.
 //!
-//! A mask is uniform in `R_Q` and never stored: only its 32-byte seed is. Each limb is expanded separately, by SHAKE128
-//! (FIPS 202) with the domain, the seed, the ring and the limb absorbed, and exact rejection. Seeds of different
-//! purposes have different types with separate domains: equal bytes give different masks, so one kind of seed cannot be
-//! substituted for another.
+//! A mask is uniform in `R_Q` and never stored; its 32-byte seed is. Each limb is expanded separately by SHAKE128 (FIPS
+//! 202), which absorbs domain, seed, ring and limb, with exact rejection. Each purpose has its own seed type and
+//! domain: equal bytes give different masks, and one kind of seed cannot replace another.
 
 use crate::{Basis, Limb};
 use shake::{ExtendableOutput, Shake128, Update, XofReader};
 use zeroize::Zeroizing;
 
-/// Bytes that one permutation of SHAKE128 yields.
+/// Bytes per permutation of SHAKE128.
 const RATE: usize = 168;
 
-/// A seed that masks are expanded from.
+/// Seed from which masks are expanded.
 pub trait MaskSeed {
     /// The domain separator, absorbed first. None is a prefix of another.
     const DOMAIN: &'static [u8];
@@ -72,7 +71,7 @@ impl MaskSeed for WeightSeed {
 
 /// Writes limb `limb` of the mask: `N` uniform residues modulo `q_limb` in evaluation form.
 ///
-/// The stream is `SHAKE128(domain ‖ seed ‖ log2 N (1 byte) ‖ limb (1 byte) ‖ q (4 bytes, little-endian))`; each 4
+/// The stream is `SHAKE128(domain ‖ seed ‖ log2 N (1 byte) ‖ limb (1 byte) ‖ q (4 bytes, little-endian))`. Each 4
 /// bytes, little-endian, are truncated to the bit length of `q` and accepted if below `q`: every residue has equal
 /// probability.
 ///
@@ -127,9 +126,8 @@ mod tests {
 
     #[test]
     fn golden_vectors() {
-        // They pin the streams: a change of the first would make every stored dataset unreadable, one of the others
-        // would break compatibility of client and server. Computed with Python's hashlib.shake_128 from the doc comment
-        // above.
+        // A change of the first stream would make every stored dataset unreadable. A change of the others would break
+        // compatibility of client and server. Computed with Python's hashlib.shake_128 from the doc comment above.
         assert_eq!(mask(7, 1, 0)[..4], [51975579, 23114242, 22853867, 63562228]);
         let query = expanded(&QuerySeed([7; 32]), 1, 0);
         assert_eq!(query[..4], [122417795, 208887482, 124452908, 249900616]);

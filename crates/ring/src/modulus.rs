@@ -1,21 +1,20 @@
 //! Arithmetic modulo one word-sized prime.
 //!
-//! A modulus is below 2^28, so that products stay below 2^56 and 256 of them may be
-//! summed in a 64-bit lane before a reduction. All results are canonical (below `q`)
-//! and computed without branching on the residues.
+//! A modulus is below 2^28: products stay below 2^56, and 256 of them fit into a 64-bit sum before a reduction. All
+//! results are canonical (below `q`) and computed without branching on the residues.
 
 use thiserror::Error;
 
-/// Residues must fit into 28 bits: the packed format and the lazy sums depend on it.
+/// Largest bit length of a residue; the packed format and the lazy sums depend on it.
 pub const MAX_BITS: u32 = 28;
 
-/// A number that cannot be used as a modulus.
+/// Number that cannot be used as a modulus.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModulusError {
-    /// Outside the range that the arithmetic is proved for.
+    /// Number outside the range for which the arithmetic is proved.
     #[error("modulus {0} is outside 3..2^28; choose a prime below 2^28")]
     OutOfRange(u32),
-    /// Not a prime.
+    /// Number that is not prime.
     #[error("modulus {0} is not prime; choose a prime below 2^28")]
     Composite(u32),
 }
@@ -141,7 +140,7 @@ impl Modulus {
         result
     }
 
-    /// The inverse of a residue; of 0 it is 0.
+    /// The inverse of a residue; 0 for 0.
     pub const fn inverse(&self, a: u32) -> u32 {
         self.pow(a, self.value as u64 - 2)
     }
@@ -167,8 +166,8 @@ impl Modulus {
             .wrapping_sub(quotient.wrapping_mul(self.value))
     }
 
-    /// The smallest `x ≥ 2` raised to `(q−1)/order` that has exactly the given order, a power of two dividing `q − 1`:
-    /// the root of unity that the formats depend on. `None` if the order does not divide `q − 1`.
+    /// Root of unity on which the formats depend: the smallest `x ≥ 2` for which `x^((q−1)/order)` has exactly the
+    /// given order, a power of two. `None` if the order does not divide `q − 1`.
     pub fn root_of_unity(&self, order: u32) -> Option<u32> {
         if !order.is_power_of_two() || order < 2 || !(self.value - 1).is_multiple_of(order) {
             return None;
@@ -184,7 +183,7 @@ const fn min(a: u32, b: u32) -> u32 {
     if a < b { a } else { b }
 }
 
-/// Trial division: moduli are below 2^28, so at most 2^13 odd divisors.
+/// Returns true if `n` is prime, by trial division: moduli are below 2^28, so at most 2^13 odd divisors.
 pub(crate) fn is_prime(n: u32) -> bool {
     n == 2
         || (n > 2

@@ -1,16 +1,15 @@
-//! Which moments determine the supports of which itemsets: shared by both sides.
+//! Moments and the itemsets whose supports they determine; used by owner and server.
 //!
-//! To compute the supports of itemsets of length `k`, the owner needs, for every subset `T` of one
-//! of them, the moment `M_{T,r} = Σ_b a_b^r Π_{i∈T} c_{b,i}` with `r = k − |T|`. Moments are
-//! numbered in one canonical order, by `r` ascending and then by `T` lexicographically, so that
-//! neither side sends a list of them. Moments with `r = 0` are the itemsets themselves and are
-//! scalars (the sum of the evaluation form); those with `r ≥ 1` are polynomials.
+//! To compute the supports of itemsets of length `k`, the owner needs moments for every subset `T` of an itemset. With
+//! `r = k − |T|`, the moment is `M_{T,r} = Σ_b a_b^r Π_{i∈T} c_{b,i}`. Moments are numbered in canonical order, by `r`
+//! ascending and then by `T` lexicographically; neither side sends a list of them. Those with `r = 0` are the itemsets
+//! themselves and scalars (the sum of the evaluation form); those with `r ≥ 1` are polynomials.
 
 use crate::Column;
 use std::ops::Range;
 use thiserror::Error;
 
-/// The longest itemset of a request: one of length `k` needs `2^k` moments.
+/// Longest itemset of a request: one of length `k` needs `2^k` moments.
 pub const MAX_LENGTH: usize = 16;
 
 /// An ill-formed request.
@@ -35,8 +34,7 @@ pub enum RequestError {
     },
 }
 
-/// Itemsets of one length `k` of columns: each strictly ascending, all distinct and in
-/// lexicographic order.
+/// Itemsets of one length `k`: each strictly ascending, all distinct and in lexicographic order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Itemsets {
     length: usize,
@@ -154,14 +152,14 @@ struct Rank {
 }
 
 impl MomentIndex {
-    /// All `(T, r)` with `T` a subset of a requested itemset.
+    /// Enumerates all `(T, r)` with `T` a subset of a requested itemset.
     pub fn new(itemsets: &Itemsets) -> Self {
         let mut ranks: Vec<Rank> = Vec::with_capacity(itemsets.length + 1);
         let mut flat = itemsets.flat.clone();
         let mut length = itemsets.length;
         let mut first = 0;
         loop {
-            // For length 0 there is exactly one set.
+            // The only set of length 0 is the empty one.
             let count = flat.len().checked_div(length).unwrap_or(1);
             ranks.push(Rank {
                 first,
@@ -189,7 +187,7 @@ impl MomentIndex {
         false
     }
 
-    /// Its size in memory, in bytes.
+    /// Size in memory, in bytes.
     pub fn bytes(&self) -> usize {
         let columns = self.ranks.iter().map(|rank| rank.flat.capacity());
         self.ranks.capacity() * size_of::<Rank>() + columns.sum::<usize>() * size_of::<Column>()
@@ -200,7 +198,7 @@ impl MomentIndex {
         self.ranks.len() - 1
     }
 
-    /// The moments with `r` factors of the mask, as a range of moment numbers.
+    /// The moment numbers with `r` factors of the mask.
     pub fn rank(&self, r: usize) -> Range<usize> {
         let rank = &self.ranks[r];
         rank.first..rank.first + rank.count

@@ -1,11 +1,10 @@
-//! The negacyclic number-theoretic transform on 32-bit residues.
+//! Negacyclic number-theoretic transform on 32-bit residues.
 //!
-//! Forward takes coefficients in natural order to *evaluation form*: entry `j` is the value at
-//! `ψ^(2·rev(j)+1)`, where `ψ` is [`Modulus::root_of_unity`] of order `2N` and `rev` reverses
-//! `log2 N` bits. Products of polynomials become products entry by entry. The loops are
-//! Cooley–Tukey forward and Gentleman–Sande back with merged twists (Longa and Naehrig, 2016)
-//! on Harvey's lazy butterflies (2014): values stay below `4q < 2^30` forward, `2q` back.
-//! The AVX2 and AVX-512 kernels compute the same canonical result; all are constant-time in the data.
+//! The forward transform takes coefficients in natural order to *evaluation form*, in which polynomials multiply entry
+//! by entry. Entry `j` is the value at `ψ^(2·rev(j)+1)`: `ψ` is [`Modulus::root_of_unity`] of order `2N`, and `rev`
+//! reverses `log2 N` bits. The loops are Cooley–Tukey forward and Gentleman–Sande back with merged twists (Longa and
+//! Naehrig, 2016). Harvey's lazy butterflies (2014) keep values below `4q < 2^30` forward and `2q` back. The AVX2 and
+//! AVX-512 kernels compute the same canonical result; all are constant-time in the data.
 
 #![allow(unsafe_code)]
 
@@ -18,10 +17,10 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
-/// The vector code processes two registers of eight residues, twice.
+/// Smallest degree: the vector code processes two registers of eight residues, twice.
 const MIN_DEGREE: usize = 32;
 
-/// A ring for which no transform exists.
+/// Error: the ring has no transform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "no transform of degree {degree} modulo {modulus}: the degree must be a power of two from {MIN_DEGREE} and the modulus 1 modulo twice the degree"
@@ -86,13 +85,13 @@ impl Ntt {
         self.degree
     }
 
-    /// `N^{-1} mod q`: times the sum of the evaluation form, it gives the constant coefficient.
+    /// `N^{-1} mod q`; times the sum of the evaluation form it gives the constant coefficient.
     pub fn degree_inverse(&self) -> u32 {
         self.degree_inverse
     }
 
-    /// Coefficients to evaluation form, in place. Input: any values below `4q`
-    /// (canonical residues in particular); output canonical.
+    /// Transforms coefficients to evaluation form in place. Input: any values below `4q` (canonical residues in
+    /// particular); output canonical.
     ///
     /// Panics if the length of `values` is not `N`.
     pub fn forward(&self, values: &mut [u32]) {
@@ -100,14 +99,14 @@ impl Ntt {
         self.forward_by(Kernels::current(), values);
     }
 
-    /// Evaluation form to coefficients, in place. Input and output canonical.
+    /// Transforms evaluation form to coefficients in place. Input and output canonical.
     ///
     /// Panics if the length of `values` is not `N`.
     pub fn inverse(&self, values: &mut [u32]) {
         self.inverse_times(values, 1);
     }
 
-    /// As [`inverse`](Self::inverse), each coefficient times the residue `factor`, at no extra cost.
+    /// As [`inverse`](Self::inverse), with each coefficient times the residue `factor`, at no extra cost.
     ///
     /// Panics if the length of `values` is not `N`.
     pub fn inverse_times(&self, values: &mut [u32], factor: u32) {
@@ -140,7 +139,7 @@ impl Ntt {
         }
     }
 
-    /// The reference implementation of [`forward`](Self::forward).
+    /// Reference implementation of [`forward`](Self::forward).
     #[doc(hidden)]
     pub fn forward_scalar(&self, values: &mut [u32]) {
         let (q, two_q) = (self.modulus.value(), 2 * self.modulus.value());
@@ -165,7 +164,7 @@ impl Ntt {
         }
     }
 
-    /// The reference implementation of [`inverse_times`](Self::inverse_times); `scale` is `N^{-1}` times the factor.
+    /// Reference implementation of [`inverse_times`](Self::inverse_times); `scale` is `N^{-1}` times the factor.
     fn inverse_scalar(&self, values: &mut [u32], scale: u32) {
         let (q, two_q) = (self.modulus.value(), 2 * self.modulus.value());
         let mut stride = 1;
@@ -190,7 +189,7 @@ impl Ntt {
     }
 }
 
-/// `x − bound` if that is not negative, else `x`; branch-free.
+/// Returns `x − bound` unless that is negative, else `x`; branch-free.
 #[inline]
 fn subtract_if_reached(x: u32, bound: u32) -> u32 {
     x.min(x.wrapping_sub(bound))

@@ -1,4 +1,4 @@
-//! Numbers that must not be mistaken for each other, each counted from 0.
+//! Newtypes for numbers that must not be mistaken for each other, each counted from 0.
 
 use std::fmt;
 use std::ops::{Index, IndexMut, Range};
@@ -11,16 +11,16 @@ pub struct Column(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Limb(pub usize);
 
-/// Consecutive blocks of a dataset: a range to sum over, a shard, those of a segment. Empty if `start >= end`.
+/// Consecutive blocks of a dataset. Empty if `start >= end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Blocks {
-    /// The first.
+    /// First block.
     pub start: u64,
-    /// One past the last.
+    /// One past the last block.
     pub end: u64,
 }
 
-/// A factor of a product of ciphertexts: the mask counts as one more column. It sorts before the columns, and is stored
+/// Factor of a product of ciphertexts. The mask counts as one more column: it sorts before the columns and is stored
 /// behind them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Factor {
@@ -36,12 +36,12 @@ impl Column {
         (0..count).map(Self)
     }
 
-    /// These items, of which there is one for each column, with their columns.
+    /// Numbers items, one per column, by column.
     pub fn enumerate<I: IntoIterator>(items: I) -> impl Iterator<Item = (Self, I::Item)> {
         (0..).map(Self).zip(items)
     }
 
-    /// As an index into what is kept by column.
+    /// The column as an index of a slice with one element per column.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -55,14 +55,14 @@ impl Limb {
         (0..count).map(Self)
     }
 
-    /// These items, of which there is one for each limb, with their limbs.
+    /// Numbers items, one per limb, by limb.
     pub fn enumerate<I: IntoIterator>(items: I) -> impl Iterator<Item = (Self, I::Item)> {
         (0..).map(Self).zip(items)
     }
 }
 
 impl Blocks {
-    /// `count` blocks from `start` on.
+    /// Returns `count` blocks from `start` on.
     pub fn from_start(start: u64, count: u64) -> Self {
         (start..start + count).into()
     }
@@ -72,34 +72,34 @@ impl Blocks {
         self.end.saturating_sub(self.start)
     }
 
-    /// Whether there are none.
+    /// Returns true if the range is empty.
     pub fn is_empty(self) -> bool {
         self.start >= self.end
     }
 
-    /// Whether all of `others` are among them.
+    /// Returns true if `others` lie within these blocks.
     pub fn contain(self, others: Self) -> bool {
         self.start <= others.start && others.end <= self.end
     }
 
-    /// Those that are in `others` as well.
+    /// Returns the blocks common to both ranges.
     #[must_use]
     pub fn intersection(self, others: Self) -> Self {
         (self.start.max(others.start)..self.end.min(others.end)).into()
     }
 
-    /// The same in runs of `most` blocks, the last of which may be shorter.
+    /// Splits the blocks into runs of `most`; the last may be shorter.
     pub fn runs(self, most: u64) -> impl Iterator<Item = Self> {
         let starts = self.numbers().step_by(most as usize);
         starts.map(move |start| (start..self.end.min(start.saturating_add(most))).into())
     }
 
-    /// Their numbers in the dataset.
+    /// Block numbers in the dataset.
     pub fn numbers(self) -> Range<u64> {
         self.start..self.end
     }
 
-    /// Their indices among `all`, which contain them.
+    /// Indices of the blocks within `all`, which contains them.
     pub fn indices_in(self, all: Self) -> Range<usize> {
         (self.start - all.start) as usize..(self.end - all.start) as usize
     }
@@ -129,7 +129,7 @@ impl fmt::Display for Limb {
     }
 }
 
-/// Lets slices and vectors that hold one element for each number be indexed by it.
+/// Lets slices and vectors with one element per number be indexed by it.
 macro_rules! index_by {
     ($($number:ident => $index:expr;)*) => {$(
         impl<T> Index<$number> for [T] {

@@ -1,19 +1,19 @@
 //! Packs numbers of a fixed width into bytes, in little-endian bit order (`docs/formats.md`).
 //!
-//! Residues take 28 bits each, two in seven bytes, on disk and on the wire; fractions have any width. Unpacking always
-//! yields values below 2^width, whatever the bytes: kernels rely on that and on nothing else.
+//! Residues take 28 bits each, two in seven bytes, on disk and on the wire; fractions have any width. Unpacking any
+//! bytes yields values below 2^width: kernels rely on that and on nothing else.
 
 const PAIR_BYTES: usize = 7;
 const MASK: u32 = (1 << 28) - 1;
 
-/// The number of bytes that `count` residues take; `count` must be even.
+/// Number of bytes of `count` packed residues; `count` must be even.
 pub const fn packed_len(count: usize) -> usize {
     assert!(count.is_multiple_of(2), "residues are packed in pairs");
     count / 2 * PAIR_BYTES
 }
 
-/// The bytes of a moment with `power` factors of the mask modulo `limbs` limbs. For power 0: one residue per limb,
-/// padded with a 0 to an even number; otherwise `degree` residues per limb.
+/// Number of bytes of a moment with `power` factors of the mask modulo `limbs` limbs. Power 0 takes one residue per
+/// limb, padded with a 0 to an even number; others take `degree` residues per limb.
 pub const fn moment_packed_len(degree: usize, limbs: usize, power: usize) -> usize {
     match power {
         0 => packed_len(limbs.next_multiple_of(2)),
@@ -21,7 +21,7 @@ pub const fn moment_packed_len(degree: usize, limbs: usize, power: usize) -> usi
     }
 }
 
-/// The number of residues in `bytes` bytes.
+/// Number of residues in `bytes` bytes.
 pub const fn unpacked_len(bytes: usize) -> usize {
     bytes / PAIR_BYTES * 2
 }
@@ -53,14 +53,14 @@ pub fn unpack(bytes: &[u8], residues: &mut [u32]) {
     }
 }
 
-/// The bytes of `count` numbers of `bits` bits; together they must fill whole bytes.
+/// Number of bytes of `count` numbers of `bits` bits; together they must fill whole bytes.
 pub const fn bits_packed_len(count: usize, bits: u32) -> usize {
     let all = count * bits as usize;
     assert!(all.is_multiple_of(8), "packed numbers fill whole bytes");
     all / 8
 }
 
-/// Packs numbers below `2^bits`, 1 to 64 bits each: bit `j` of number `i` becomes bit `i·bits + j` of the bytes,
+/// Packs numbers below `2^bits`, 1 to 64 bits each. Bit `j` of number `i` becomes bit `i·bits + j` of the bytes,
 /// counted from the least significant bit of the first. Panics if the lengths do not match (see [`bits_packed_len`]).
 pub fn pack_bits(numbers: &[u64], bits: u32, bytes: &mut [u8]) {
     assert!((1..=64).contains(&bits));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     proptest! {
-        /// Bit by bit, as the format defines it.
+        /// Checks bit by bit, as the format defines it.
         #[test]
         fn packed_bits_are_where_they_belong((bits, numbers) in numbers()) {
             let mut bytes = vec![0xaa; bits_packed_len(numbers.len(), bits)];

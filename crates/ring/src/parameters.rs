@@ -1,4 +1,4 @@
-//! The supported rings; parameters below 128-bit security are refused.
+//! Supported rings; parameters below 128-bit security are rejected.
 //!
 //! Limb primes follow from the degree and their number: the largest primes below 2^28 that are 1 modulo 2N, in
 //! descending order. If that many would exceed the standard's bound, the last two share the remaining bits: N = 2048
@@ -13,10 +13,10 @@ pub const MIN_LOG_DEGREE: u32 = 10;
 /// The largest ring degree is `2^MAX_LOG_DEGREE` = 32768.
 pub const MAX_LOG_DEGREE: u32 = 15;
 
-/// The least size of a limb.
+/// Smallest size of a limb.
 const LEAST_LIMB_BITS: f64 = 26.0;
 
-/// Parameters that Oboro refuses.
+/// Parameters that Oboro rejects.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum ParameterError {
@@ -50,8 +50,8 @@ impl std::fmt::Display for Bits {
     }
 }
 
-/// The largest `log2 Q` that is 128-bit secure against classical attacks for a uniform
-/// ternary secret of this degree: Homomorphic Encryption Standard (2018), table 1.
+/// Largest `log2 Q` that is 128-bit secure against classical attacks for a uniform ternary secret of this degree:
+/// Homomorphic Encryption Standard (2018), table 1.
 pub const fn security_bound(log_degree: u32) -> Option<u32> {
     match log_degree {
         10 => Some(27),
@@ -64,21 +64,21 @@ pub const fn security_bound(log_degree: u32) -> Option<u32> {
     }
 }
 
-/// The most limbs of a degree; `None` for an unsupported degree.
+/// Largest number of limbs of a degree; `None` for an unsupported degree.
 pub fn most_limbs(log_degree: u32) -> Option<usize> {
     let bound = security_bound(log_degree)?;
     let wide = (bound / MAX_BITS) as usize;
     Some(wide + usize::from(last_limb_bits(bound, wide + 1) >= LEAST_LIMB_BITS))
 }
 
-/// The bits of the last two of `count` limbs, or of the only one, if all others have [`MAX_BITS`].
+/// Bits of each of the last two of `count` limbs, or of the only one, if all others have [`MAX_BITS`].
 fn last_limb_bits(bound: u32, count: usize) -> f64 {
     let others = count.saturating_sub(2) as f64 * f64::from(MAX_BITS);
     (f64::from(bound) - others) / count.clamp(1, 2) as f64
 }
 
-/// The first `count` limb primes of a degree, each 1 modulo 2N and above 2^25. They descend from 2^28, but if `count`
-/// would not fit otherwise, the last two have the bits of the bound that the others leave.
+/// Returns the first `count` limb primes of a degree, each 1 modulo 2N and above 2^25. They descend from 2^28. If
+/// `count` would exceed the bound that way, the last two share the bits that the others leave.
 pub fn limb_primes(log_degree: u32, count: usize) -> Vec<u32> {
     let order = 2u32 << log_degree;
     let below = |top: u32| {
@@ -101,8 +101,8 @@ pub fn limb_primes(log_degree: u32, count: usize) -> Vec<u32> {
     primes
 }
 
-/// All primes `t` with `t ≡ 1 mod 2N` and `t < limit`, ascending: the plaintext moduli that allow batching (one 0/1
-/// value in each of `N` slots).
+/// Returns the plaintext moduli that allow batching (one 0/1 value per slot): all primes `t` with `t ≡ 1 mod 2N` and
+/// `t < limit`, ascending.
 pub fn plaintext_moduli(log_degree: u32, limit: u32) -> impl Iterator<Item = u32> {
     let order = 2u32 << log_degree;
     (1..)
@@ -119,8 +119,8 @@ pub struct Basis {
 }
 
 impl Basis {
-    /// Degree `2^log_degree` and its first `limbs` primes; refused unless 128-bit secure with all published limbs
-    /// counted.
+    /// Returns the basis of degree `2^log_degree` and its first `limbs` primes. Rejects one that is not 128-bit secure
+    /// with all published limbs counted.
     pub fn new(log_degree: u32, limbs: usize) -> Result<Self, ParameterError> {
         let bound = security_bound(log_degree).ok_or(ParameterError::Degree(log_degree))?;
         if limbs == 0 {
@@ -146,10 +146,10 @@ impl Basis {
         })
     }
 
-    /// The basis of this degree with the most limbs of equal size: 28 bits, or 27 if only those fit.
+    /// Returns the basis of this degree with the most limbs of equal size: 28 bits, or 27 if only those fit.
     ///
     /// # Errors
-    /// An unsupported degree.
+    /// The degree is not supported.
     pub fn largest(log_degree: u32) -> Result<Self, ParameterError> {
         let bound = security_bound(log_degree).ok_or(ParameterError::Degree(log_degree))?;
         let bits = if bound < 2 * MAX_BITS {
@@ -160,9 +160,9 @@ impl Basis {
         Self::new(log_degree, (bound / bits) as usize)
     }
 
-    /// The same with only the first `limbs` limbs.
+    /// Returns the basis of the first `limbs` limbs.
     ///
-    /// Panics if there are fewer, or if `limbs` is 0.
+    /// Panics if it has fewer, or if `limbs` is 0.
     pub fn first(&self, limbs: usize) -> Self {
         assert!(limbs > 0);
         Self {
@@ -224,8 +224,8 @@ impl AsRef<Basis> for Parameters {
 }
 
 impl Parameters {
-    /// Degree `2^log_degree`, its first `limbs` primes, plaintext modulus `t`; refused unless 128-bit secure with all
-    /// published limbs counted.
+    /// Returns parameters of degree `2^log_degree`, its first `limbs` primes and plaintext modulus `t`. Rejects those
+    /// that are not 128-bit secure with all published limbs counted.
     pub fn new(
         log_degree: u32,
         limbs: usize,
@@ -238,7 +238,7 @@ impl Parameters {
             order,
         };
         // A phase factor m + t·e has coefficients up to 21.5·t, since errors are at most 21. Below q/2, a single limb
-        // represents it. This also makes t different from all limbs, so gcd(t, Q) = 1.
+        // represents it. The bound also makes t different from all limbs, so gcd(t, Q) = 1.
         let smallest = u64::from(basis.limbs[limbs - 1].value());
         if plaintext_modulus % order != 1 || 43 * u64::from(plaintext_modulus) >= smallest {
             return Err(wrong);
@@ -289,7 +289,7 @@ impl Parameters {
         u64::from(self.plaintext.value() - 1) >> self.basis.log_degree
     }
 
-    /// The most blocks per task: those of a sample, up to 28 of degree 4096.
+    /// Largest number of blocks per task: those of a sample, up to 28 of degree 4096.
     pub fn shard_blocks(&self) -> u64 {
         const SLOTS: u64 = 28 << 12;
         self.sample_blocks().min(SLOTS >> self.basis.log_degree)
@@ -354,7 +354,7 @@ mod tests {
         ));
     }
 
-    /// The figures of docs/cryptography.md: two limbs of 28 bits for pairs, and two more for quadruples.
+    /// Checks the figures of docs/cryptography.md: two limbs of 28 bits for pairs, and two more for quadruples.
     #[test]
     fn four_limbs_of_degree_4096_fill_the_bound() {
         let four = Basis::new(12, 4).unwrap();

@@ -1,4 +1,4 @@
-//! The field of `q²` elements over a prime `q`, in which sums of residues are fingerprinted (docs/cryptography.md,
+//! Field of `q²` elements over a prime `q`, in which sums of residues are fingerprinted (docs/cryptography.md,
 //! "Fingerprints").
 //!
 //! `F_{q²} = F_q(√d)` with the smallest quadratic non-residue `d ≥ 2` modulo `q`.
@@ -23,7 +23,7 @@ impl fmt::Debug for Element {
     }
 }
 
-/// Constant-time.
+/// Compares in constant time.
 impl PartialEq for Element {
     fn eq(&self, other: &Self) -> bool {
         (self.a ^ other.a) | (self.b ^ other.b) == 0
@@ -32,7 +32,7 @@ impl PartialEq for Element {
 
 impl Eq for Element {}
 
-/// Secret elements are wiped.
+/// Lets callers wipe secret elements.
 impl DefaultIsZeroes for Element {}
 
 /// Constant-time arithmetic in `F_{q²}`.
@@ -44,7 +44,7 @@ pub struct QuadraticField {
 }
 
 impl QuadraticField {
-    /// The field over the integers modulo `q`.
+    /// Prepares the field over the integers modulo `q`.
     pub fn new(modulus: Modulus) -> Self {
         let q = modulus.value();
         // Euler's criterion.
@@ -79,7 +79,7 @@ impl QuadraticField {
         }
     }
 
-    /// `d·x` for residues `x`: the product of the `√d` coefficients of two elements enters the coefficient of 1 times
+    /// Writes `d·x` for residues `x`: in a product, that of the `√d` coefficients adds to the coefficient of 1 times
     /// `d`.
     pub fn twist(&self, x: &[u32], out: &mut [u32]) {
         out.fill(0);
@@ -142,7 +142,8 @@ mod tests {
             prop_assert!(twisted.iter().all(|&it| it < q.value()));
         }
 
-        /// Only 0 has norm 0, so all other elements have inverses, and a polynomial of degree k has at most k roots.
+        /// Checks that only 0 has norm 0: all other elements have inverses, and a polynomial of degree k has at most k
+        /// roots.
         #[test]
         fn the_norm_of_an_element_is_0_only_at_0((field, x) in elements(1)) {
             let (x, q) = (x[0], field.modulus());

@@ -1,9 +1,9 @@
-//! The distributions of the scheme: ternary secrets and small errors from 32-byte seeds, uniform numbers and
-//! permutations from a generator.
+//! Distributions of the scheme: ternary secrets and small errors from 32-byte seeds; uniform numbers and permutations
+//! from a generator.
 //!
-//! Owner and server each sample for themselves, and a sample is as secret as its seed. No function branches on values
-//! that it returns: rejection sampling branches on rejected values only. Numbers and permutations are exactly uniform
-//! if the generator's words are.
+//! A sample is as secret as its seed; owner and server sample separately. No function branches on values that it
+//! returns: rejection sampling branches on rejected values only. Numbers and permutations are exactly uniform if the
+//! generator's words are.
 
 #![allow(unsafe_code)]
 
@@ -13,14 +13,13 @@ use chacha20::{ChaCha20Legacy, ChaCha20Rng};
 use shake::{ExtendableOutput, Shake256, Update, XofReader};
 use zeroize::Zeroizing;
 
-/// Half the number of coins of one error coefficient: a centred binomial of variance 10.5,
-/// that of Microsoft SEAL.
+/// Half the number of coins of one error coefficient: a centred binomial of variance 10.5, as in Microsoft SEAL.
 pub const ETA: u32 = 21;
 
-/// The largest magnitude of an error coefficient.
+/// Largest magnitude of an error coefficient.
 pub const MAX_ERROR: i32 = ETA as i32;
 
-/// The variance of an error coefficient, and its variance proxy as a sub-Gaussian one.
+/// Variance of an error coefficient, and its variance proxy as a sub-Gaussian variable.
 pub const ERROR_VARIANCE: f64 = ETA as f64 / 2.0;
 
 /// Fills `out` with uniform ternary coefficients −1, 0, 1: bytes of
@@ -66,7 +65,7 @@ fn count_coins(seed: &[u8; 32], out: &mut [i32]) {
     const BYTES: usize = 6;
     const HEADS: u64 = (1 << ETA) - 1;
     const TAILS: u64 = HEADS << ETA;
-    /// Errors at a time: three times the widest batch of cipher blocks.
+    /// Errors per batch: three times the widest batch of cipher blocks.
     const AT_ONCE: usize = 512;
     let mut stream = ChaCha20Legacy::new(seed.into(), &[0; 8].into());
     // The last word read extends beyond the last coins.
@@ -83,8 +82,8 @@ fn count_coins(seed: &[u8; 32], out: &mut [i32]) {
     }
 }
 
-/// The seed for one `purpose`: `SHAKE256("oboro v1 seed" ‖ randomness ‖ purpose)`. A generator that repeats its
-/// randomness, as after a virtual machine was rolled back, repeats a seed only for the same purpose.
+/// Derives the seed for one `purpose`: `SHAKE256("oboro v1 seed" ‖ randomness ‖ purpose)`. A generator that repeats its
+/// randomness, as after a rollback of a virtual machine, repeats a seed only for an equal purpose.
 pub fn seed(randomness: &[u8; 32], purpose: &[&[u8; 32]]) -> Zeroizing<[u8; 32]> {
     let mut xof = Shake256::default();
     xof.update(b"oboro v1 seed");
@@ -97,8 +96,8 @@ pub fn seed(randomness: &[u8; 32], purpose: &[&[u8; 32]]) -> Zeroizing<[u8; 32]>
     seed
 }
 
-/// A generator for one purpose, seeded by the operating system. A long-lived generator, such as the thread-local one of
-/// `rand`, would repeat its stream in every fork.
+/// Returns a generator for one purpose, seeded by the operating system. A long-lived generator, such as the
+/// thread-local one of `rand`, would repeat its stream in every fork.
 ///
 /// # Errors
 /// The operating system provides no randomness.
@@ -108,8 +107,8 @@ pub fn fresh_generator() -> Result<ChaCha20Rng, getrandom::Error> {
     Ok(ChaCha20Rng::from_seed(*seed))
 }
 
-/// A uniform number below `bound`: the high word of the product with a random word, rejecting the words that would
-/// cause a bias (Lemire, ACM TOMACS 29, 2019).
+/// Returns a uniform number below `bound`: the high word of its product with a random word. Words that would cause a
+/// bias are rejected (Lemire, ACM TOMACS 29, 2019).
 ///
 /// Panics if the bound is 0.
 pub fn below(random: &mut impl Rng, bound: u64) -> u64 {
@@ -136,7 +135,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::convert::Infallible;
 
-    /// A generator that returns given words.
+    /// Generator that returns given words.
     struct Words(Vec<u64>);
 
     impl TryRng for Words {
@@ -201,7 +200,7 @@ mod tests {
     fn errors_are_centred_binomial() {
         let mut all = vec![0i32; 1 << 18];
         centred_binomial(&[5; 32], &mut all);
-        // From an independent ChaCha20 (RFC 8439): pins the errors, so that retries stay identical.
+        // From an independent ChaCha20 (RFC 8439). Retries stay identical only if the errors do.
         assert_eq!(all[..8], [-8, 0, -1, 4, -4, -4, 3, -2]);
         let n = all.len() as f64;
         let mean = all.iter().map(|&x| f64::from(x)).sum::<f64>() / n;

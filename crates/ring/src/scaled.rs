@@ -1,7 +1,7 @@
 //! Plaintexts in the most significant bits of a ciphertext: `m` modulo `t` as the multiple `Q·m/t`.
 //!
-//! This is the encoding of Brakerski (CRYPTO 2012) and of Fan and Vercauteren (2012), here for small
-//! prime `t` and linear computations only.
+//! The encoding of Brakerski (CRYPTO 2012) and of Fan and Vercauteren (2012), here for small prime `t` and linear
+//! computations only.
 
 use crate::{Basis, Limb, Modulus, Ntt};
 
@@ -18,7 +18,7 @@ pub struct Scaled {
 }
 
 impl Scaled {
-    /// The ring of `basis` with plaintexts modulo `t`, an odd prime below every limb.
+    /// Prepares the ring of `basis` with plaintexts modulo `t`, an odd prime below every limb.
     ///
     /// Panics on any other `t`.
     pub fn new(basis: Basis, t: u32) -> Self {
@@ -51,10 +51,10 @@ impl Scaled {
         &self.t
     }
 
-    /// `Q·m/t`, rounded to the nearest integer, modulo the limb: `(Q·m − [Q·m]_t)/t`, in which `Q`
-    /// vanishes.
+    /// Returns `Q·m/t`, rounded to the nearest integer, modulo the limb: `(Q·m − [Q·m]_t)/t`, in which `Q` vanishes.
+    /// `m` is below `t`.
     ///
-    /// Panics if the limb does not exist; `m` is below `t`.
+    /// Panics if the limb does not exist.
     pub fn residue(&self, m: u32, limb: Limb) -> u32 {
         let q = &self.basis.limbs()[limb];
         let rest = self.t.centre(self.t.mul(self.q_mod_t, m));

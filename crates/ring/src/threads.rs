@@ -6,7 +6,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Runs `work` on this many threads, including the caller's; returns all results.
+/// Runs `work` on `threads` threads, including the caller's; returns all results.
 pub fn run<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let others: Vec<_> = (1..threads.get()).map(|_| scope.spawn(&work)).collect();
@@ -17,8 +17,7 @@ pub fn run<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -> Vec<R
     })
 }
 
-/// Processes each job once. Every thread folds its jobs into a state of its own; there are at most as many threads as
-/// jobs.
+/// Processes each job once. Every thread folds its jobs into its own state; at most one thread per job runs.
 pub fn fold<J, S: Send>(
     threads: NonZeroUsize,
     jobs: impl IntoIterator<Item = J, IntoIter: ExactSizeIterator + Send>,

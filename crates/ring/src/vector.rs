@@ -1,8 +1,8 @@
 //! Residue vectors: products, sums and dot products over slices of equal length.
 //!
 //! Operands are canonical residues modulo the given prime unless stated otherwise; results are canonical. Every
-//! operation has a scalar reference and a kernel per instruction set with the same results, selected at run time, and
-//! is constant-time in the residues. Slices of unequal length are a programming error and panic.
+//! operation has a scalar reference and a kernel per instruction set, selected at run time. All give the same results
+//! and are constant-time in the residues. Slices of unequal length are a programming error and panic.
 
 #![allow(unsafe_code)]
 
@@ -18,33 +18,33 @@ mod kernels;
 mod neon;
 mod scalar;
 
-/// How many products below `2^56` fit into a 64-bit sum: the most that an accumulator of [`accumulate_products`] takes
-/// between two reductions.
+/// Number of products below `2^56` that fit into a 64-bit sum: the most that an accumulator of [`accumulate_products`]
+/// takes between two reductions.
 pub const LAZY_SUMS: usize = 256;
 
-/// The most prefixes of one call of [`dots`].
+/// Largest number of prefixes per call of [`dots`].
 pub const PREFIXES: usize = 4;
-/// The most leaves of a register tile.
+/// Largest number of leaves in a register tile.
 pub const LEAVES: usize = 4;
-/// The number of pairs among that many operands.
+/// Number of pairs among [`LEAVES`] operands.
 pub const PAIRS: usize = LEAVES * (LEAVES - 1) / 2;
-/// The slices prefetched while a register tile computes.
+/// Number of slices prefetched while a register tile computes.
 pub const AHEAD: usize = 2;
 
 /// Residues in a cache line.
 const LINE: usize = 16;
 
-/// From this size on a modulus allows sums to be reduced in registers.
+/// Smallest size of a modulus whose sums can be reduced in registers.
 const WIDE_REDUCTION_BITS: u32 = 27;
 
-/// An unreduced sum of products: `low + high·2^32`. Holds up to `2^32` products.
+/// Unreduced sum of up to `2^32` products: `low + high·2^32`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sum {
     low: u64,
     high: u64,
 }
 
-/// Sums of products with secrets are wiped.
+/// Lets callers wipe sums of products with secrets.
 impl zeroize::DefaultIsZeroes for Sum {}
 
 impl Sum {
@@ -62,7 +62,7 @@ impl std::ops::AddAssign for Sum {
     }
 }
 
-/// The instruction sets with kernels.
+/// Instruction sets with kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernels {
     /// The reference, for any machine.
@@ -79,7 +79,7 @@ pub enum Kernels {
 }
 
 impl Kernels {
-    /// Those that this machine supports, the fastest last.
+    /// Returns the kernels that this machine supports, the fastest last.
     pub fn available() -> Vec<Self> {
         let mut all = vec![Self::Scalar];
         #[cfg(target_arch = "aarch64")]
@@ -100,8 +100,8 @@ impl Kernels {
         all
     }
 
-    /// The kernels in use: the fastest available, or, for comparisons, those that the environment variable
-    /// `OBORO_KERNELS` names if they are available.
+    /// Returns the kernels in use: the fastest available. For comparisons, the environment variable `OBORO_KERNELS`
+    /// names others, used if available.
     pub fn current() -> Self {
         static CURRENT: OnceLock<Kernels> = OnceLock::new();
         *CURRENT.get_or_init(|| {
@@ -189,7 +189,7 @@ pub fn sum(q: &Modulus, a: &[u32]) -> u32 {
     q.reduce(a.iter().map(|&x| u64::from(x)).sum())
 }
 
-/// The largest of any 32-bit values; 0 if there are none.
+/// The largest of any 32-bit values; 0 for an empty slice.
 pub fn largest(a: &[u32]) -> u32 {
     a.iter().fold(0, |largest, &x| largest.max(x))
 }
@@ -201,9 +201,9 @@ pub fn dot(q: &Modulus, a: &[u32], b: &[u32]) -> u32 {
     sum.residue(q)
 }
 
-/// `sums[p·L + l] += Σ_j prefixes[p][j]·leaves[l][j]` for `L` leaves, at least one, and up to [`PREFIXES`] prefixes;
-/// operands may be any values below `2^28`. Slices in `ahead`, of the same length, are prefetched, [`AHEAD`] of them
-/// for every four leaves: they affect speed only.
+/// Computes `sums[p·L + l] += Σ_j prefixes[p][j]·leaves[l][j]` for `L` leaves, at least one, and up to [`PREFIXES`]
+/// prefixes. Operands may be any values below `2^28`. Slices in `ahead`, of the same length, are prefetched, [`AHEAD`]
+/// of them for every four leaves; they affect speed only.
 pub fn dots(prefixes: &[&[u32]], leaves: &[&[u32]], sums: &mut [Sum], ahead: &[&[u32]]) {
     assert!((1..=PREFIXES).contains(&prefixes.len()) && !leaves.is_empty());
     assert_eq!(sums.len(), prefixes.len() * leaves.len());
@@ -212,7 +212,7 @@ pub fn dots(prefixes: &[&[u32]], leaves: &[&[u32]], sums: &mut [Sum], ahead: &[&
     dispatch!(Kernels::current(), dots(prefixes, leaves, sums, ahead))
 }
 
-/// Adds to `sums` the dot products of each operand with those after it, in lexicographic order; operands may be any
+/// Adds to `sums` the dot products of each operand with those after it, in lexicographic order. Operands may be any
 /// values below `2^28`. [`AHEAD`] slices are prefetched as in [`dots`].
 pub fn pairs(operands: [&[u32]; LEAVES], sums: &mut [Sum; PAIRS], ahead: &[&[u32]]) {
     assert!(operands.iter().all(|x| x.len() == operands[0].len()));
@@ -220,8 +220,8 @@ pub fn pairs(operands: [&[u32]; LEAVES], sums: &mut [Sum; PAIRS], ahead: &[&[u32
 }
 
 /// Adds `Σ_i a_i[j]·b_i[j]` over the pairs to every entry `j` of the accumulator, unreduced, in one pass for every four
-/// pairs; operands may be any values below `2^28`. At most [`LAZY_SUMS`] products per entry between reductions. The
-/// order of the entries is internal to this module until [`reduce_into`].
+/// pairs. Operands may be any values below `2^28`, with at most [`LAZY_SUMS`] products per entry between reductions.
+/// The order of the entries is internal to this module until [`reduce_into`].
 pub fn accumulate_products(pairs: &[(&[u32], &[u32])], accumulator: &mut [u64]) {
     let length = accumulator.len();
     assert!(
@@ -232,7 +232,7 @@ pub fn accumulate_products(pairs: &[(&[u32], &[u32])], accumulator: &mut [u64]) 
     dispatch!(Kernels::current(), accumulate_products(pairs, accumulator))
 }
 
-/// Prefetches residues that will be read soon. Affects speed only.
+/// Prefetches residues. Affects speed only.
 #[inline]
 pub fn prefetch(a: &[u32]) {
     a.chunks(LINE).for_each(prefetch_line);
@@ -258,7 +258,7 @@ pub fn fold(q: &Modulus, accumulator: &mut [u64]) {
     }
 }
 
-/// `out[j]` = entry `j` of an accumulator modulo `q`, in the order of the operands.
+/// Writes entry `j` of an accumulator modulo `q` to `out[j]`, in the order of the operands.
 pub fn reduce_into(q: &Modulus, accumulator: &[u64], out: &mut [u32]) {
     assert_eq!(accumulator.len(), out.len());
     dispatch!(Kernels::current(), reduce_into(q, accumulator, out))
@@ -392,7 +392,7 @@ mod tests {
             }
         }
 
-        /// Arbitrary accumulators, not only those that products can give.
+        /// Checks arbitrary accumulators, beyond those that products can give.
         #[test]
         fn all_kernels_reduce_any_sums(q in moduli(), mut sums in prop::collection::vec(any::<u64>(), 0..70)) {
             sums.extend([u64::MAX; 16]);

@@ -1,10 +1,10 @@
 //! Residues of a block while its ciphertext is in memory.
 
-/// A block modulo one limb: `N` residues each, in evaluation form.
+/// Block modulo one limb: `N` residues each, in evaluation form.
 #[derive(Clone, Copy)]
 pub struct BlockResidues<'a> {
-    /// The mask.
+    /// Mask.
     pub mask: &'a [u32],
-    /// The ciphertext of the columns that have fixed parts for all their pairs, in the owner's order.
+    /// Ciphertext of the columns that have fixed parts for all their pairs, in the owner's order.
     pub columns: &'a [&'a [u32]],
 }

@@ -1,28 +1,28 @@
 //! Sealed cells: a second copy of a column's bits, under an AEAD (docs/cryptography.md, "Sealed cells").
 //!
 //! The server returns them when the owner counts locally. The associated data names one column of one segment by the
-//! digest of the segment's mask seeds, which are drawn anew for every segment. So exactly one ciphertext opens in each
-//! position: an older one, or that of another column, does not.
+//! digest of the segment's mask seeds, which are drawn anew for every segment. Exactly one ciphertext therefore opens
+//! in each position: an older one, or that of another column, does not.
 
 use crate::key::DatasetKey;
 use crate::seal::{NONCE_BYTES, SealError, TAG_BYTES};
 use oboro_ring::Column;
 use zeroize::Zeroizing;
 
-/// Bytes that sealing adds to the cells of a column.
+/// Number of bytes that sealing adds to the cells of a column.
 pub const CELL_SEAL_BYTES: usize = NONCE_BYTES + TAG_BYTES;
 const CONTEXT: &[u8] = b"oboro cells";
-/// Bits of a cell.
+/// Number of bits of a cell.
 const CELL_BITS: u32 = 1;
 
-/// Identifies the cells of one column in one segment.
+/// Identity of the cells of one column in one segment.
 #[derive(Debug, Clone, Copy)]
 pub struct CellsOf<'a> {
-    /// The segment's number.
+    /// Number of the segment.
     pub segment: u32,
-    /// The digest of the segment's mask seeds.
+    /// Digest of the segment's mask seeds.
     pub seeds: &'a [u8; 32],
-    /// The column.
+    /// Column.
     pub column: Column,
 }
 
@@ -31,17 +31,17 @@ impl DatasetKey {
     /// word, and [`CELL_SEAL_BYTES`].
     ///
     /// # Errors
-    /// No randomness.
+    /// The system provides no randomness.
     pub fn seal_cells(&self, which: CellsOf<'_>, bits: &[u64]) -> Result<Vec<u8>, SealError> {
         let bytes = bits.iter().flat_map(|word| word.to_le_bytes());
         let bytes: Zeroizing<Vec<u8>> = Zeroizing::new(bytes.collect());
         self.seal_bytes(&self.cells_context(which), &bytes)
     }
 
-    /// Opens cells sealed by [`seal_cells`](Self::seal_cells) for the same column and segment.
+    /// Opens cells sealed by [`seal_cells`](Self::seal_cells) for this column and segment.
     ///
     /// # Errors
-    /// Any other bytes.
+    /// The bytes are any others.
     pub fn open_cells(
         &self,
         which: CellsOf<'_>,

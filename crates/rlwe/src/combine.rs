@@ -1,9 +1,10 @@
 //! Computes supports from moments.
 //!
-//! For itemset `S` the sum of the evaluation points of `Σ_{T⊆S} (Π_{i∈S∖T} s_i)·M_{T,|S|−|T|}` modulo every limb is
-//! converted to a fraction of `Q`, `w/t + Φ_0/(tQ)` modulo 1 with the support in `w` (docs/cryptography.md,
-//! "Fractions"); so a phase is one wrapping 64-bit word. A scalar moment is added directly, every other one by a dot
-//! product with a product of secrets. Moments may arrive in any order, on any thread, and are discarded once added.
+//! For itemset `S` the points of `Σ_{T⊆S} (Π_{i∈S∖T} s_i)·M_{T,|S|−|T|}` in evaluation form are summed modulo every
+//! limb. The sums are converted to a fraction of `Q`, `w/t + Φ_0/(tQ)` modulo 1 with the support in `w`
+//! (docs/cryptography.md, "Fractions"). A phase is thus one wrapping 64-bit word. A scalar moment is added directly,
+//! every other one by a dot product with a product of secrets. Moments may arrive in any order, on any thread, and are
+//! discarded once added.
 
 use crate::key::{DatasetKey, SecretGeneration};
 use crate::secrets::SecretProducts;
@@ -16,16 +17,16 @@ use std::ops::Range;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// Products of secrets that a block of moments is multiplied with at a time.
+/// Number of products of secrets by which a block of moments is multiplied at a time.
 const SECRETS_AT_ONCE: usize = 16;
 
 const TWICE: &str = "the same moment of a range twice";
 const NO_RESIDUE: &str = "a residue that is not below its modulus";
 
-/// Moments that do not match the query, or an answer that cannot be true.
+/// Error: the moments do not match the query, or the answer cannot be true.
 ///
-/// Not every wrong answer is [`Impossible`](CombineError::Impossible): the more blocks a range has and the closer its
-/// bound is to `Q/2`, the more random phases are within the bound.
+/// Some wrong answers are not [`Impossible`](CombineError::Impossible): random phases fall within the bound more often
+/// with more blocks, and with a bound closer to `Q/2`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum CombineError {
@@ -47,21 +48,21 @@ pub enum CombineError {
     Impossible { itemset: usize },
 }
 
-/// A part of the moments of a query, as received from the server.
+/// Part of the moments of a query, as received from the server.
 #[derive(Debug, Clone)]
 pub struct Partial<'a> {
-    /// The index of the range that was summed over.
+    /// Index of the range that was summed over.
     pub range: u64,
-    /// Which moments, in canonical order; all with the same power of the mask.
+    /// Moments in canonical order, all with one power of the mask.
     pub moments: Range<usize>,
-    /// The moments in the wire encoding, concatenated, each [`pack::moment_packed_len`] bytes.
+    /// Residues in the wire encoding, moment after moment, each [`pack::moment_packed_len`] bytes.
     pub residues: &'a [u8],
 }
 
 /// Supports, in the order of the requested itemsets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// The number of transactions that contain each itemset.
+    /// Number of transactions that contain each itemset.
     pub supports: Vec<u64>,
     /// `log2` of the largest phase, to compare with the bound.
     pub log2_largest_phase: f64,
@@ -77,15 +78,14 @@ pub struct Combiner {
     strata: Strata,
     limbs: usize,
     uses: Uses,
-    /// For each generation of secrets that ranges have.
+    /// Products of secrets for each generation in use by the ranges.
     secrets: Vec<(SecretGeneration, SecretProducts)>,
-    /// Whether the power of the mask is multiplied by the first secret of an itemset before it is multiplied by the
-    /// product of the others, which is also used for other moments: this saves multiplications if many itemsets begin
-    /// with the same column.
+    /// `true` to multiply the power of the mask by an itemset's first secret, then by the product of the others, which
+    /// serves other moments too. Saves multiplications if many itemsets share their first column.
     first_secret_early: bool,
 }
 
-/// Products of the secrets of each generation that ranges have.
+/// Prepares products of secrets for each generation in use by the ranges.
 fn products(
     key: &DatasetKey,
     strata: &Strata,
@@ -102,25 +102,25 @@ fn products(
     generations.into_iter().map(of).collect()
 }
 
-/// For each moment with a power of the mask: the itemsets that use it.
+/// Itemsets that use each moment with a power of the mask.
 struct Uses {
     starts: Vec<usize>,
     entries: Vec<Use>,
 }
 
-/// Itemset `S` uses moment `T`.
+/// Use of moment `T` by itemset `S`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Use {
-    /// The number of the moment whose columns are `S ∖ T`: their secrets are multiplied.
+    /// Number of the moment whose columns are `S ∖ T`: their secrets are multiplied.
     secrets: u32,
     itemset: u32,
 }
 
 /// One thread's share of the phases, with its buffers.
 pub struct Phases {
-    /// For each range and itemset: a fraction of 1 in units of 2^-64.
+    /// Phase for each range and itemset: a fraction of 1 in units of 2^-64.
     sums: Zeroizing<Vec<u64>>,
-    /// A bit for each range and moment: whether it was added.
+    /// Bit for each range and moment, set once it was added.
     covered: Vec<u64>,
 }
 
@@ -128,7 +128,7 @@ impl Combiner {
     /// Prepares to combine the moments of `itemsets` over the ranges of a dataset.
     ///
     /// # Errors
-    /// A length outside the dataset's bounds.
+    /// The length is outside the dataset's bounds.
     pub fn new(key: DatasetKey, itemsets: Itemsets, strata: Strata) -> Result<Self, CombineError> {
         let level = itemsets.length();
         let limbs = |level| strata.bounds().limbs(level);
@@ -162,7 +162,7 @@ impl Combiner {
         &found.expect("each generation of a range is there").1
     }
 
-    /// The number of limbs to request.
+    /// Number of limbs to request.
     pub fn limbs(&self) -> usize {
         self.limbs
     }
@@ -172,18 +172,18 @@ impl Combiner {
         &self.itemsets
     }
 
-    /// The bytes of a moment in the wire encoding.
+    /// Number of bytes of a moment in the wire encoding.
     fn moment_bytes(&self, power: usize) -> usize {
         pack::moment_packed_len(self.key.ring().degree(), self.limbs, power)
     }
 
-    /// The bytes of moments in a whole answer.
+    /// Number of bytes of moments in a whole answer.
     pub fn answer_bytes(&self) -> u64 {
         let range = self.place(0..self.index.len());
         range.map_or(0, |it| it.end as u64) * self.ranges() as u64
     }
 
-    /// The number of moments of each range.
+    /// Number of moments of each range.
     pub(crate) fn moments(&self) -> usize {
         self.index.len()
     }
@@ -193,7 +193,7 @@ impl Combiner {
         self.index.get(moment)
     }
 
-    /// The byte range of moments within all moments of a range in the wire encoding; `None` if they do not exist.
+    /// Byte range of moments within all moments of a range in the wire encoding; `None` if they do not exist.
     pub(crate) fn place(&self, moments: Range<usize>) -> Option<Range<usize>> {
         let before = |moment: usize| -> usize {
             let of_power = |power| {
@@ -206,7 +206,7 @@ impl Combiner {
         fits.then(|| before(moments.start)..before(moments.end))
     }
 
-    /// All moments of a range, in runs of at most `most` with the same power of the mask.
+    /// Splits all moments of a range into runs of at most `most` with equal powers of the mask.
     pub(crate) fn runs(&self, most: usize) -> impl Iterator<Item = Range<usize>> {
         (0..=self.itemsets.length()).flat_map(move |power| {
             let rank = self.index.rank(power);
@@ -216,7 +216,7 @@ impl Combiner {
         })
     }
 
-    /// An empty share of the phases.
+    /// Returns an empty share of the phases.
     pub fn phases(&self) -> Phases {
         Phases {
             sums: Zeroizing::new(vec![0; self.ranges() * self.itemsets.len()]),
@@ -227,7 +227,7 @@ impl Combiner {
     /// Adds a part of the moments to one thread's share.
     ///
     /// # Errors
-    /// Moments that were not requested, were received before, or are not canonical residues.
+    /// The moments were not requested, were received before, or are not canonical residues.
     pub fn absorb(&self, phases: &mut Phases, partial: &Partial<'_>) -> Result<(), CombineError> {
         let power = self.check(partial)?;
         self.cover(&mut phases.covered, partial)?;
@@ -305,7 +305,7 @@ impl Combiner {
     /// Adds another thread's share.
     ///
     /// # Errors
-    /// Both contain the same moment of a range.
+    /// Both contain one moment of a range.
     pub fn merge(&self, phases: &mut Phases, other: &Phases) -> Result<(), CombineError> {
         for (bits, more) in phases.covered.iter_mut().zip(&other.covered) {
             if *bits & more != 0 {
@@ -322,7 +322,7 @@ impl Combiner {
     /// Decrypts, after all parts were added.
     ///
     /// # Errors
-    /// Missing moments; phases or supports that no correct answer has.
+    /// Moments are missing, or no correct answer has these phases or supports.
     pub fn finish(&self, phases: &Phases) -> Result<Answer, CombineError> {
         self.is_complete(&phases.covered)?;
         let parameters = self.key.ring().parameters();
@@ -356,7 +356,7 @@ impl Combiner {
         })
     }
 
-    /// The bound on a phase over `blocks` blocks as a fraction of `Q`, fixed-point errors included.
+    /// Bound on a phase over `blocks` blocks as a fraction of `Q`, fixed-point errors included.
     fn relative_bound(&self, blocks: u64) -> f64 {
         let parameters = self.key.ring().parameters();
         let level = self.itemsets.length();
@@ -366,7 +366,7 @@ impl Combiner {
         phase.exp2() + f64::from(parameters.plaintext_modulus()) * uses * each
     }
 
-    /// The index of an itemset's phase over a range.
+    /// Index of an itemset's phase over a range.
     fn at(&self, range: u64, itemset: usize) -> usize {
         range as usize * self.itemsets.len() + itemset
     }
@@ -433,13 +433,13 @@ struct SlotSums<'c> {
     combiner: &'c Combiner,
     fractions: Fractions<'c>,
     range: u64,
-    /// The uses of the next polynomials.
+    /// Uses of the next polynomials.
     wanted: Vec<Wanted<'c>>,
-    /// For each of them the sum modulo each limb.
+    /// Sum for each of them modulo each limb.
     slots: Zeroizing<Vec<u32>>,
 }
 
-/// The sum of the slots of a polynomial, given by number, times some columns' secrets is a term of an itemset's phase.
+/// Term of an itemset's phase: the sum of the slots of a polynomial, given by number, times some columns' secrets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Wanted<'c> {
     secrets: &'c [Column],
@@ -458,8 +458,8 @@ impl<'c> SlotSums<'c> {
         }
     }
 
-    /// Adds the power of the mask, which every itemset needs multiplied by all its secrets. Multiplies it by the first
-    /// secret once for all itemsets that begin with the same column, a few first secrets at a time.
+    /// Adds the power of the mask, which every itemset needs multiplied by all its secrets. Multiplies it by a first
+    /// secret once for all itemsets that begin with that column, a few first secrets at a time.
     fn add_power_of_mask(&mut self, phases: &mut Phases, power: &[u32]) {
         let ring = self.combiner.key.ring();
         let mut times = Zeroizing::new(vec![0; PREFIXES * power.len()]);
@@ -583,7 +583,7 @@ impl Uses {
     }
 }
 
-/// Decodes phases to sums of slots.
+/// Decoder of phases to sums of slots.
 struct Decoder {
     plaintext: Modulus,
     /// `−N·Q mod t`.
@@ -623,7 +623,7 @@ pub(crate) mod tests {
     use oboro_ring::{Blocks, Ring, mask};
     use proptest::prelude::*;
 
-    /// A minimal server: every moment by its definition.
+    /// Minimal server: computes every moment by its definition.
     pub(crate) struct Server<'a> {
         ring: &'a Ring,
         /// `[block][column][limb]`.
@@ -633,7 +633,7 @@ pub(crate) mod tests {
     }
 
     impl Server<'_> {
-        /// The evaluation form of a moment modulo each of the first `limbs` limbs.
+        /// Computes the evaluation form of a moment modulo each of the first `limbs` limbs.
         fn moment(
             &self,
             r: usize,
@@ -662,7 +662,7 @@ pub(crate) mod tests {
             residues
         }
 
-        /// A moment over a range of blocks in the wire encoding.
+        /// Computes a moment over a range of blocks in the wire encoding.
         pub(crate) fn packed(
             &self,
             combiner: &Combiner,
@@ -688,7 +688,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// The strata of blocks that were encrypted together.
+    /// Strata of blocks that were encrypted together.
     pub(crate) fn strata(key: &DatasetKey, columns: u64, max_len: usize, blocks: u64) -> Strata {
         let bounds = Bounds::new(key.ring().parameters(), columns, max_len).unwrap();
         let transactions = blocks * key.ring().degree() as u64;
@@ -755,7 +755,7 @@ pub(crate) mod tests {
             .collect()
     }
 
-    /// Columns with all the structure that a bound for random data would not cover.
+    /// Generates columns with all the structure that a bound for random data would not cover.
     fn structured_columns(words_a_block: usize) -> impl Strategy<Value = Vec<Vec<u64>>> {
         #[derive(Debug, Clone)]
         enum Kind {
@@ -829,8 +829,8 @@ pub(crate) mod tests {
         combiner.finish(&phases(server, &combiner)).unwrap()
     }
 
-    /// All moments of the server, absorbed by two threads' shares, in runs of three, the last range first: order must
-    /// not matter.
+    /// Absorbs all moments of the server by two threads' shares, in runs of three, the last range first: order must not
+    /// matter.
     fn phases(server: &Server<'_>, combiner: &Combiner) -> Phases {
         let index = MomentIndex::new(combiner.itemsets());
         let mut shares = [combiner.phases(), combiner.phases()];
@@ -863,7 +863,7 @@ pub(crate) mod tests {
     #[test]
     fn supports_are_exact_at_every_level_and_noise_stays_below_its_bound() {
         let key = key(13, 5, 65537);
-        // So many that at each level the largest phase is not a small one.
+        // Enough columns for the largest phase of each level not to be a small one.
         let columns = pseudo_random_columns(7, 2 * 128);
         let server = dataset(&key, &columns);
         for level in 1..=5 {
@@ -884,8 +884,8 @@ pub(crate) mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(12))]
 
-        /// Identical, reversed and constant columns add up coherently. Nothing may depend on the shuffle preventing
-        /// that, so they are encrypted without it here.
+        /// Checks identical, reversed and constant columns, which add up coherently. Correctness must not depend on the
+        /// shuffle, which would prevent that; it is omitted here.
         #[test]
         fn supports_of_structured_columns_are_exact(columns in structured_columns(128)) {
             let key = key(13, 5, 65537);
@@ -1024,7 +1024,7 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// `t·v = Φ_0 + w·Q` for `v = t^{-1}·Φ_0 mod Q`, whatever the phase within its bound.
+        /// Checks `t·v = Φ_0 + w·Q` for `v = t^{-1}·Φ_0 mod Q`, for any phase within its bound.
         #[test]
         fn decoding_inverts_the_fraction(phase in -(1i128 << 54)..1 << 54) {
             let parameters = Parameters::new(12, 2, 114_689).unwrap();

@@ -5,33 +5,33 @@ use crate::noise::log2_phase_bound;
 use oboro_ring::{Modulus, Parameters};
 use zeroize::Zeroizing;
 
-/// The most limbs of pairs: a phase and its modulus fit into 128 bits.
+/// Largest number of limbs of pairs: a phase and its modulus fit into 128 bits.
 const MAX_LIMBS: usize = 4;
 
 /// Decodes sums over evaluation points to sums of slots.
 pub(crate) struct Decoder {
     limbs: Vec<Limb>,
-    /// The product of all limbs.
+    /// Product of all limbs.
     product: i128,
-    /// The bound on a phase.
+    /// Bound on a phase.
     bound: i128,
     plaintext: Modulus,
     degree: i64,
 }
 
-/// The constants of a limb for combining residues (Garner 1959).
+/// Constants of a limb for combining residues (Garner 1959).
 struct Limb {
     modulus: Modulus,
     /// `N^{-1}` modulo the limb.
     degree_inverse: u32,
-    /// The product of the previous limbs.
+    /// Product of the previous limbs.
     before: i128,
-    /// Its inverse modulo the limb.
+    /// Inverse of `before` modulo the limb.
     before_inverse: u32,
 }
 
 impl Decoder {
-    /// For phases of pairs over this many blocks; `None` if this many limbs cannot represent them.
+    /// Prepares for phases of pairs over `blocks` blocks; `None` if the limbs cannot represent them.
     pub(crate) fn new(
         parameters: &Parameters,
         limbs: usize,
@@ -66,8 +66,8 @@ impl Decoder {
         })
     }
 
-    /// The sum of the slots modulo `t`, given for each limb the sum of the evaluation points of the pair's product and
-    /// its fixed part. `None` if the phase exceeds its bound.
+    /// Decodes the sum of the slots modulo `t`. Takes for each limb the sum of the evaluation points of the pair's
+    /// product, and its fixed part. `None` if the phase exceeds its bound.
     pub(crate) fn slot_sum(&self, sums: impl Iterator<Item = (u32, u32)>) -> Option<u32> {
         let phase = Zeroizing::new(self.phase(sums));
         (phase.abs() <= self.bound).then(|| {
@@ -83,8 +83,8 @@ impl Decoder {
         self.bound
     }
 
-    /// The constant coefficient of the phase: `N^{-1}` times the sum of the evaluation points, between `−Q/2` and
-    /// `Q/2`.
+    /// Computes the constant coefficient of the phase: `N^{-1}` times the sum of the evaluation points, between `−Q/2`
+    /// and `Q/2`.
     pub(crate) fn phase(&self, sums: impl Iterator<Item = (u32, u32)>) -> i128 {
         let mut phase = 0i128;
         for (limb, (sum, fixed)) in self.limbs.iter().zip(sums) {

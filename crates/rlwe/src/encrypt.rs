@@ -1,8 +1,8 @@
 //! Encryption of blocks: `c = m + t·e − a·s`, once per block seed and column secret.
 //!
 //! A [`Block`] draws a fresh seed when it is created, together with all its columns; secrets, errors and the ring come
-//! from the key it was created with. So a seed cannot be used for a second plaintext or a second error: encrypting a
-//! column again yields the same bytes.
+//! from its key. A seed therefore never encrypts a second plaintext or with a second error: encrypting a column again
+//! yields identical bytes.
 
 use crate::key::DatasetKey;
 use crate::noise::{BlockNoise, Limits, NoiseMeter, measures_plaintexts};
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// A block that could not be encrypted.
+/// Error: the block could not be encrypted.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum EncryptError {
@@ -23,7 +23,7 @@ pub enum EncryptError {
     Unlucky { block: u64, column: Column },
 }
 
-/// Encrypts columns of one dataset on one thread: holds a column's secret in evaluation form and all buffers.
+/// Encrypts columns of one dataset on one thread; holds a column's secret in evaluation form and all buffers.
 pub struct Encryptor<'a> {
     key: &'a DatasetKey,
     column: Option<Column>,
@@ -35,7 +35,7 @@ pub struct Encryptor<'a> {
     limits: Limits,
 }
 
-/// One block of a dataset: `N` transactions, all columns, one fresh mask.
+/// Block of a dataset: `N` transactions, all columns, one fresh mask.
 pub struct Block<'a> {
     key: &'a DatasetKey,
     number: u64,
@@ -45,14 +45,14 @@ pub struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Block `number` of the dataset, with a seed never used before. `columns[i]` holds the `N` slots of column `i` as
-    /// bits, 64 per word, least significant first; this includes columns that are only sealed under the block's seed
-    /// and not encrypted.
+    /// Makes block `number` of the dataset, with a seed never used before. `columns[i]` holds the `N` slots of column
+    /// `i` as bits, 64 per word, least significant first. This includes columns that are only sealed under the block's
+    /// seed and not encrypted.
     ///
     /// The seed is hedged:
-    /// `PRF(dataset key, "mask seed", generation, ring, secret generation, randomness, block, hash of the plaintext)`. Even a
-    /// generator that repeats its output, as after a virtual machine was rolled back, repeats a seed only for the same
-    /// plaintext, ring and generation of secrets.
+    /// `PRF(dataset key, "mask seed", generation, ring, secret generation, randomness, block, hash of the plaintext)`.
+    /// A generator may repeat its output, as after a rollback of a virtual machine. It then repeats a seed only for
+    /// equal plaintext, ring and generation of secrets.
     ///
     /// Panics if a column does not have `N` bits.
     pub fn new(
@@ -123,7 +123,7 @@ impl<'a> Encryptor<'a> {
         }
     }
 
-    /// Selects a column: its secret is transformed once for all blocks.
+    /// Selects a column: transforms its secret once for all blocks.
     pub fn begin_column(&mut self, column: Column) {
         let (secret, ring) = (self.key.column_secret(column), self.key.ring());
         self.column = Some(column);
@@ -138,7 +138,7 @@ impl<'a> Encryptor<'a> {
     /// Panics if no column was selected, the block is of another dataset or the shapes do not match.
     ///
     /// # Errors
-    /// Noise above the limits that the bound relies on; see [`EncryptError::Unlucky`].
+    /// The noise is above the limits on which the bound relies; see [`EncryptError::Unlucky`].
     pub fn encrypt(
         &mut self,
         block: &Block<'_>,
@@ -186,7 +186,7 @@ impl<'a> Encryptor<'a> {
         Ok(noise)
     }
 
-    /// Batch encoding: the centred polynomial `m` whose slots are the bits, modulo `t`, in coefficient form.
+    /// Encodes a batch: the centred polynomial `m` whose slots are the bits, modulo `t`, in coefficient form.
     fn encode(&mut self, bits: &[u64]) {
         for (slots, &word) in self.plaintext.chunks_exact_mut(64).zip(bits) {
             for (i, slot) in slots.iter_mut().enumerate() {
@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    /// Sparse, dense, periodic, constant, half of a block: plaintexts as unshuffled rows would give.
+    /// Checks sparse, dense, periodic, constant and half-block plaintexts, as unshuffled rows would give.
     #[test]
     fn peaks_of_plaintexts_are_measured_and_small() {
         let bits: [&dyn Fn(usize) -> bool; 9] = [
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn another_ring_has_other_seeds_and_errors() {
-        // The same id, generation, randomness and plaintext, as after a rolled-back machine, but another max_len:
+        // Equal id, generation, randomness and plaintext, as after a rollback of a machine, but another max_len:
         // related ciphertexts would reveal (t − t')·e.
         let bits = vec![7u64; 64];
         let columns: [&[u64]; 1] = [&bits];
@@ -370,7 +370,7 @@ mod tests {
             .each_ref()
             .map(|key| Block::with_randomness(key, 0, &columns, [3; 32]));
         let errors = |i: usize| {
-            // With equal seeds, too: only the ring distinguishes them then.
+            // With equal seeds, only the ring distinguishes them.
             let mut encryptor = Encryptor::new(&keys[i]);
             encryptor.encode(&[0; 64]);
             encryptor.add_errors(Seed([5; 32]), Column(0));
@@ -383,8 +383,8 @@ mod tests {
         }
     }
 
-    /// A party that knows the secrets of one generation must not see the difference of two ciphertexts: with the same
-    /// mask and error, it would be that of the secrets, times the mask.
+    /// Attack: a party that knows the secrets of one generation sees the difference of two ciphertexts. With equal mask
+    /// and error, it would be that of the secrets, times the mask.
     #[test]
     fn another_generation_of_secrets_has_other_seeds_and_errors() {
         let bits = vec![7u64; 64];

@@ -1,4 +1,4 @@
-//! Fingerprints: sums of products of columns, weighted with secret points, that distinguish wrong sums from right ones
+//! Fingerprints: weighted sums of products of columns, which distinguish wrong sums from right ones
 //! (docs/cryptography.md, "Fingerprints").
 //!
 //! For each limb the owner's key derives a secret point `x_i ∈ F_{q²}` for each column and a weight `z_s ∈ F_{q²}` for
@@ -17,7 +17,7 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 impl DatasetKey {
-    /// The secret point of a column modulo a limb:
+    /// Derives the secret point of a column modulo a limb:
     /// `PRF(dataset key, "fingerprint", generation, ring, limb, column)`, its first and second sixteen bytes modulo
     /// `q`. Within 2^-99 of uniform.
     fn point(&self, limb: Limb, column: Column) -> Element {
@@ -30,7 +30,7 @@ impl DatasetKey {
         }
     }
 
-    /// The secret weights of all slots modulo a limb, uniform: each half of the elements is expanded from
+    /// Derives the secret weights of all slots modulo a limb, uniform. Each half of the elements is expanded from
     /// `PRF(dataset key, "slot weights", generation, ring, half)`.
     pub(crate) fn slot_weights(&self, limb: Limb) -> Elements {
         let half = |half: u8| {
@@ -54,7 +54,7 @@ fn reduce(q: &Modulus, bytes: &[u8; 16]) -> u32 {
     q.add(q.mul(q.reduce(word(high)), two_to_64), q.reduce(word(low)))
 }
 
-/// The secret points of some columns, in the owner's order, modulo one limb.
+/// Secret points of some columns, in the owner's order, modulo one limb.
 #[derive(Clone)]
 pub(crate) struct Points {
     field: QuadraticField,
@@ -68,10 +68,10 @@ impl fmt::Debug for Points {
 }
 
 impl Points {
-    /// The points of these columns, which must be distinct.
+    /// Derives the points of these columns, which must be distinct.
     ///
     /// # Panics
-    /// If a column is repeated: its points would not be independent. If the ring has no such limb.
+    /// If a column is repeated: its points would not be independent. If the ring lacks the limb.
     pub(crate) fn new(key: &DatasetKey, limb: Limb, columns: &[Column]) -> Self {
         let distinct: HashSet<&Column> = columns.iter().collect();
         assert_eq!(distinct.len(), columns.len(), "columns are different");
@@ -92,7 +92,7 @@ impl Points {
         &self.points
     }
 
-    /// `Σ x_i·sums_i` over the columns from index `first` on.
+    /// Computes `Σ x_i·sums_i` over the columns from index `first` on.
     fn weighted(&self, first: usize, sums: &[u32]) -> Element {
         let terms = self.points[first..].iter().zip(sums);
         terms.fold(Element::default(), |total, (&point, &sum)| {
@@ -101,11 +101,11 @@ impl Points {
         })
     }
 
-    /// Whether these are `M_ij` of the column at index `place` with each other column, given the token of its row. A
-    /// wrong answer is accepted with probability at most `1/q²`, however it was chosen.
+    /// Returns true if `sums` are `M_ij` of the column at index `place` with each other column, given the token of its
+    /// row. A wrong answer is accepted with probability at most `1/q²`, however it was chosen.
     ///
     /// # Panics
-    /// If there is no such column.
+    /// If the column does not exist.
     pub(crate) fn verify_row(&self, token: Element, place: usize, sums: &[u32]) -> bool {
         if sums.len() + 1 != self.points.len() {
             return false;
@@ -116,16 +116,16 @@ impl Points {
         self.are_residues(sums) && *found == token
     }
 
-    /// Requires canonical residues: any other representative counts as a different answer.
+    /// Returns true for canonical residues: any other representative counts as a different answer.
     pub(crate) fn are_residues(&self, sums: &[u32]) -> bool {
         vector::largest(sums) < self.field.modulus().value()
     }
 }
 
-/// The tokens of the pairs of some columns over some blocks modulo one limb. A party that knows one can forge answers.
+/// Tokens of the pairs of some columns over some blocks modulo one limb. A party that knows one can forge answers.
 #[derive(Clone, Default)]
 pub(crate) struct PairTokens {
-    /// The contribution of each column to the token of the prefix that ends with it.
+    /// Contribution of each column to the token of the prefix that ends with it.
     increments: Zeroizing<Vec<Element>>,
     rows: Zeroizing<Vec<Element>>,
 }
@@ -137,7 +137,7 @@ impl fmt::Debug for PairTokens {
 }
 
 impl PairTokens {
-    /// Tokens of `columns` columns over zero blocks, with `rows` rows: one per column, or none.
+    /// Makes tokens of `columns` columns over zero blocks, with `rows` rows: one per column, or none.
     pub(crate) fn new(columns: usize, rows: usize) -> Self {
         let zero = |count| Zeroizing::new(vec![Element::default(); count]);
         Self {
@@ -162,10 +162,10 @@ impl PairTokens {
         all.flat_map(|it| [it.a, it.b])
     }
 
-    /// Adds a block: the residues of each column.
+    /// Adds a block, given the residues of each column.
     ///
     /// # Panics
-    /// If there is not one slice per column, all of one length.
+    /// If the number of slices is not that of columns, or their lengths differ.
     pub(crate) fn add(&mut self, points: &Points, columns: &[&[u32]]) {
         assert_eq!(columns.len(), self.rows.len(), "each column has residues");
         let field = points.field();
@@ -209,17 +209,17 @@ impl PairTokens {
         add_each(field, &mut self.rows, &other.rows);
     }
 
-    /// Takes the tokens of some of the blocks away.
+    /// Subtracts the tokens of some of the blocks.
     pub(crate) fn subtract(&mut self, field: &QuadraticField, other: &Self) {
         subtract_each(field, &mut self.increments, &other.increments);
         subtract_each(field, &mut self.rows, &other.rows);
     }
 
-    /// Whether these are `M_ij` of all pairs of the first `columns` columns, `i < j` in lexicographic order. A wrong
-    /// answer is accepted with probability at most `2/q²`, however it was chosen.
+    /// Returns true if `sums` are `M_ij` of all pairs of the first `columns` columns, `i < j` in lexicographic order. A
+    /// wrong answer is accepted with probability at most `2/q²`, however it was chosen.
     ///
     /// # Panics
-    /// If there are fewer columns.
+    /// If the tokens have fewer columns.
     pub(crate) fn verify_prefix(&self, points: &Points, columns: usize, sums: &[u32]) -> bool {
         let field = points.field();
         let increments = self.increments[..columns].iter();
@@ -239,7 +239,7 @@ impl PairTokens {
         points.are_residues(sums) && *found == *token
     }
 
-    /// Whether these are `M_ij` of the column at index `place` with each other column.
+    /// Returns true if `sums` are `M_ij` of the column at index `place` with each other column.
     ///
     /// # Panics
     /// If the column has no row.
@@ -291,7 +291,7 @@ pub(crate) fn add_each(field: &QuadraticField, sums: &mut [Element], others: &[E
     }
 }
 
-/// One element per evaluation point `w`.
+/// Elements, one per evaluation point `w`.
 pub(crate) struct Elements {
     pub(crate) a: Zeroizing<Vec<u32>>,
     pub(crate) b: Zeroizing<Vec<u32>>,
@@ -300,7 +300,7 @@ pub(crate) struct Elements {
 const _: () = assert!(PREFIXES >= 4);
 
 impl Elements {
-    /// 0 everywhere.
+    /// Returns 0 at each point.
     pub(crate) fn zero(points: usize) -> Self {
         let zero = || Zeroizing::new(vec![0; points]);
         Self {
@@ -316,7 +316,7 @@ impl Elements {
         vector::subtract_multiple(q, &mut self.b, column, q.neg(x.b));
     }
 
-    /// The sum over all points of these elements times `c(w)`.
+    /// Computes the sum over all points of these elements times `c(w)`.
     pub(crate) fn dot(&self, field: &QuadraticField, column: &[u32]) -> Element {
         let mut sums = Zeroizing::new([Sum::default(); 2]);
         vector::dots(&[&self.a, &self.b], &[column], &mut *sums, &[]);
@@ -327,7 +327,7 @@ impl Elements {
         }
     }
 
-    /// The sum over all points.
+    /// Computes the sum over all points.
     pub(crate) fn sum(&self, field: &QuadraticField) -> Element {
         let q = field.modulus();
         Element {
@@ -364,12 +364,12 @@ mod tests {
         columns.iter().map(Vec::as_slice).collect()
     }
 
-    /// The sums of a column with each other one.
+    /// Sums of a column with each other one.
     fn row(gram: &[Vec<u32>], place: usize) -> Vec<u32> {
         [&gram[place][..place], &gram[place][place + 1..]].concat()
     }
 
-    /// Tokens over all points, and the sums of all pairs, the diagonal included, by index.
+    /// Makes tokens over all points, and the sums of all pairs, the diagonal included, by index.
     fn scene(seed: u64) -> (Kept, Vec<Vec<u32>>, Modulus) {
         let key = key(1, &Parameters::new(11, 2, 12_289).unwrap());
         let q = key.ring().parameters().limb_moduli()[1];
@@ -450,7 +450,7 @@ mod tests {
         }
     }
 
-    /// docs/cryptography.md, "Derivation of secrets"; computed from it in Python.
+    /// Checks docs/cryptography.md, "Derivation of secrets", against values computed from it in Python.
     #[test]
     fn points_are_the_golden_ones() {
         let key = key(1, &Parameters::new(11, 2, 12_289).unwrap());
@@ -465,8 +465,8 @@ mod tests {
         Points::new(&key, Limb(0), &[3, 5, 3].map(Column));
     }
 
-    /// The accepted answers are the kernel of two equations, one for each half: lies that solve one are refused, and a
-    /// lie that solves both cannot be detected, which is why points are secret.
+    /// The accepted answers are the kernel of two equations, one for each half. Lies that solve one are rejected; a lie
+    /// that solves both cannot be detected, which is why points are secret.
     #[test]
     fn answers_are_verified_in_both_halves_of_the_field() {
         let (tokens, gram, q) = scene(4);
@@ -484,7 +484,7 @@ mod tests {
         let cross = |i: usize, j: usize| q.sub(q.mul(x[i].a, x[j].b), q.mul(x[i].b, x[j].a));
         let both = [cross(1, 2), cross(2, 0), cross(0, 1), 0];
         assert!(both[0] != 0 && tokens.verify_row(4, &lie(&row(&gram, 4), &both)));
-        // The same for a prefix of three, whose weights are the products of two points.
+        // Likewise for a prefix of three, whose weights are the products of two points.
         let products = [(0, 1), (0, 2), (1, 2)].map(|(i, j)| tokens.points.field().mul(x[i], x[j]));
         let [y, z, _] = products;
         for delta in [[z.a, q.neg(y.a), 0], [z.b, q.neg(y.b), 0]] {
@@ -522,8 +522,8 @@ mod tests {
     }
 
     proptest! {
-        /// Single values, values that cancel in the plain sum, swaps, another representative, answers to another query:
-        /// anything but the right answer is refused.
+        /// Any answer but the right one is rejected: single values, values that cancel in the plain sum, swaps, another
+        /// representative, answers to another query.
         #[test]
         fn other_answers_are_refused(
             seed: u64, columns in 2usize..=5, at in 0usize..10, to in 0usize..10, delta in 1u32..1 << 26, kind in 0u8..7,

@@ -1,9 +1,9 @@
-//! Fixed parts: the part of a pair's phase that does not depend on the query, so that the answer is one residue per
-//! limb (docs/cryptography.md, "Verified sums").
+//! Fixed parts: the part of a pair's phase that does not depend on the query (docs/cryptography.md, "Verified sums").
+//! With it kept, the answer is one residue per limb.
 //!
-//! In `Φ_ij = M_ij + s_i·M_{j,1} + s_j·M_{i,1} + s_i s_j·M_{∅,2}` only `M_ij` depends on both columns' ciphertext. When
-//! it has the ciphertext in memory, the owner computes `M_{i,1} = Σ_b a_b c_{b,i}` and `M_{∅,2} = Σ_b a_b²`, and from
-//! them with its secrets one number for each pair: the sum over all evaluation points of the last three terms.
+//! In `Φ_ij = M_ij + s_i·M_{j,1} + s_j·M_{i,1} + s_i s_j·M_{∅,2}` only `M_ij` depends on both columns' ciphertext. With
+//! the ciphertext in memory, the owner computes `M_{i,1} = Σ_b a_b c_{b,i}` and `M_{∅,2} = Σ_b a_b²`. From them and its
+//! secrets it computes one number for each pair: the sum over all evaluation points of the last three terms.
 
 use crate::block::BlockResidues;
 use crate::key::DatasetKey;
@@ -12,20 +12,20 @@ use oboro_ring::{Column, Limb, Modulus, Parameters};
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// `M_{i,1}` of some columns and `M_{∅,2}`, over some blocks modulo one limb: public numbers.
+/// Public moments `M_{i,1}` of some columns and `M_{∅,2}`, over some blocks modulo one limb.
 #[derive(Debug, Clone)]
 pub(crate) struct MaskMoments {
     modulus: Modulus,
-    /// For each column `N` residues in evaluation form.
+    /// Moment of each column: `N` residues in evaluation form.
     columns: Vec<Vec<u32>>,
     square: Vec<u32>,
 }
 
 impl MaskMoments {
-    /// The moments of `columns` columns over zero blocks.
+    /// Makes the moments of `columns` columns over zero blocks.
     ///
     /// # Panics
-    /// If there is no such limb.
+    /// If the ring lacks the limb.
     pub(crate) fn new(parameters: &Parameters, limb: Limb, columns: usize) -> Self {
         let zero = vec![0; parameters.degree()];
         Self {
@@ -35,10 +35,10 @@ impl MaskMoments {
         }
     }
 
-    /// From the moments of columns, `N` residues each.
+    /// Takes the moments of columns, `N` residues each.
     ///
     /// # Panics
-    /// If there is no such limb.
+    /// If the ring lacks the limb.
     pub(crate) fn of(
         parameters: &Parameters,
         limb: Limb,
@@ -92,7 +92,7 @@ impl MaskMoments {
         }
     }
 
-    /// Takes the moments of some of the blocks away.
+    /// Subtracts the moments of some of the blocks.
     pub(crate) fn subtract(&mut self, other: &Self) {
         vector::subtract_multiple(&self.modulus, &mut self.square, &other.square, 1);
         for (sum, less) in self.columns.iter_mut().zip(&other.columns) {
@@ -101,7 +101,7 @@ impl MaskMoments {
     }
 }
 
-/// `sum += Σ a∘b` over these pairs.
+/// Computes `sum += Σ a∘b` over these pairs.
 fn add_products(q: &Modulus, pairs: &[(&[u32], &[u32])], sum: &mut [u32]) {
     let mut products = vec![0; sum.len()];
     let mut reduced = vec![0; sum.len()];
@@ -113,13 +113,12 @@ fn add_products(q: &Modulus, pairs: &[(&[u32], &[u32])], sum: &mut [u32]) {
     }
 }
 
-/// The fixed parts of all pairs of some columns, in the owner's order, over some blocks modulo one limb. They depend on
-/// the secrets.
+/// Secret fixed parts of all pairs of some columns, in the owner's order, over some blocks modulo one limb.
 #[derive(Clone)]
 pub(crate) struct FixedParts {
     modulus: Modulus,
     columns: usize,
-    /// For the pairs `i < j` in lexicographic order.
+    /// Fixed parts of the pairs `i < j` in lexicographic order.
     parts: Zeroizing<Vec<u32>>,
 }
 
@@ -130,8 +129,8 @@ impl fmt::Debug for FixedParts {
 }
 
 impl FixedParts {
-    /// `u_ij = Σ_w (s_i·M_{j,1} + s_j·M_{i,1} + s_i s_j·M_{∅,2})(w)`, with `P_ij = Σ_w (s_i·(M_{j,1} + ½ s_j·M_{∅,2}))(w)`
-    /// as `P_ij + P_ji`: the product of a matrix of secrets with one of moments, and its transpose.
+    /// Computes `u_ij = Σ_w (s_i·M_{j,1} + s_j·M_{i,1} + s_i s_j·M_{∅,2})(w)` as `P_ij + P_ji`, with
+    /// `P_ij = Σ_w (s_i·(M_{j,1} + ½ s_j·M_{∅,2}))(w)`. `P` is the product of a matrix of secrets with one of moments.
     ///
     /// # Panics
     /// If the limb or the number of columns of the moments differs.
@@ -169,7 +168,7 @@ impl FixedParts {
             products.extend(sums.iter().map(|sum| sum.residue(&q)));
         }
         let n = columns.len();
-        // Allocated at once: growing would leave copies in freed memory.
+        // Allocated once: growing would leave copies in freed memory.
         let mut parts = Zeroizing::new(Vec::with_capacity(n * n.saturating_sub(1) / 2));
         for i in 0..n {
             parts.extend((i + 1..n).map(|j| q.add(products[i * n + j], products[j * n + i])));
@@ -196,7 +195,7 @@ impl FixedParts {
         })
     }
 
-    /// All fixed parts, in storage order.
+    /// The fixed parts, in storage order.
     pub(crate) fn parts(&self) -> &[u32] {
         &self.parts
     }
@@ -213,7 +212,7 @@ impl FixedParts {
     /// The fixed part of the pair at two indices, in ascending order.
     ///
     /// # Panics
-    /// If there is no such pair.
+    /// If the pair does not exist.
     pub(crate) fn of(&self, first: usize, second: usize) -> u32 {
         assert!(first < second && second < self.columns, "a pair");
         // The previous rows: `first` of them, each one shorter than the one before.
@@ -241,7 +240,7 @@ mod tests {
         Parameters::new(11, 2, 12_289).unwrap()
     }
 
-    /// `N` residues that depend on their index.
+    /// Makes `N` residues that depend on their index.
     fn residues(seed: usize) -> Vec<u32> {
         let q = parameters().limb_moduli()[LIMB].value();
         (0..2048u32)

@@ -1,7 +1,7 @@
 //! The master key, and the keys derived from it for one dataset.
 //!
-//! A master key never leaves the owner. All secrets of a dataset derive from its dataset key, which derives from the master
-//! key, so that the key of one dataset can be handed over. The secret of a column is a function of the dataset key, the
+//! A master key never leaves the owner. It derives the key of each dataset, which derives all secrets of the dataset;
+//! the key of one dataset can therefore be handed over. The secret of a column is a function of the dataset key, the
 //! generation of the stratum's secrets and the column.
 
 use crate::prf::{Output, prf};
@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// Identifies a master key without revealing it. The owner's files contain it, so that a wrong key is detected before
+/// Identifier of a master key that does not reveal it. The owner's files contain it, to detect a wrong key before
 /// anything is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyCheck(pub [u8; 16]);
@@ -28,7 +28,7 @@ impl fmt::Debug for KeyCheck {
     }
 }
 
-/// The owner's 32-byte secret, from which all others are derived.
+/// Owner's 32-byte secret, from which all others are derived.
 #[derive(Clone, ZeroizeOnDrop)]
 pub struct MasterKey {
     bytes: [u8; 32],
@@ -41,14 +41,14 @@ impl fmt::Debug for MasterKey {
 }
 
 impl MasterKey {
-    /// A new key from the operating system's generator.
+    /// Draws a new key from the operating system's generator.
     pub fn generate() -> Result<Self, getrandom::Error> {
         let mut bytes = Zeroizing::new([0; 32]);
         getrandom::fill(&mut *bytes)?;
         Ok(Self::take(&mut bytes))
     }
 
-    /// Creates a key from its bytes, which are wiped.
+    /// Takes a key's bytes and wipes them.
     pub(crate) fn take(bytes: &mut [u8; 32]) -> Self {
         let key = Self { bytes: *bytes };
         bytes.zeroize();
@@ -63,14 +63,14 @@ impl MasterKey {
         prf(&self.bytes, label, fields)
     }
 
-    /// The value that identifies this key: `PRF(master, "key check")`, first 16 bytes.
+    /// Returns the identifier of this key: `PRF(master, "key check")`, first 16 bytes.
     pub fn check(&self) -> KeyCheck {
         let output = self.derive("key check", &[]);
         KeyCheck(output[..16].try_into().expect("sixteen bytes"))
     }
 }
 
-/// The generation of the column secrets of a stratum. Generations have no order. The default is that of no stratum.
+/// Generation of the column secrets of a stratum. Generations have no order. No stratum has the default.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct SecretGeneration(pub [u8; 16]);
 
@@ -79,7 +79,7 @@ pub struct SecretGeneration(pub [u8; 16]);
 pub struct RowHash(Sha256);
 
 impl RowHash {
-    /// Adds a field. Its length is hashed as well, so fields do not run into each other.
+    /// Adds a field with its length, which keeps fields from running into each other.
     pub fn add(&mut self, field: &[u8]) {
         self.0.update((field.len() as u64).to_le_bytes());
         self.0.update(field);
@@ -94,10 +94,10 @@ impl RowHash {
     }
 }
 
-/// The key of one dataset, in one ring, with the secrets of one stratum.
+/// Key of one dataset, in one ring, with the secrets of one stratum.
 ///
-/// The ring is an input of every derivation: the same dataset in another ring has other secrets, masks and errors, so
-/// nothing is ever encrypted twice under related randomness.
+/// The ring is an input of every derivation. The dataset in another ring has other secrets, masks and errors; nothing
+/// is ever encrypted twice under related randomness.
 #[derive(Clone)]
 pub struct DatasetKey {
     /// `PRF(master, "dataset key", dataset)`.
@@ -116,8 +116,8 @@ impl fmt::Debug for DatasetKey {
 }
 
 impl DatasetKey {
-    /// The key of an existing dataset. Ids and generations are drawn once, by
-    /// [`DatasetKey::fresh`], and never used for another dataset.
+    /// Derives the key of an existing dataset. Ids and generations are drawn once, by [`DatasetKey::fresh`], and never
+    /// used for another dataset.
     pub fn new(
         master: &MasterKey,
         parameters: Parameters,
@@ -134,8 +134,8 @@ impl DatasetKey {
         }
     }
 
-    /// The same key with the column secrets of a stratum: learning those of one generation reveals nothing about
-    /// those of another. Everything else that is derived stays the same.
+    /// Returns this key with the column secrets of a stratum. Secrets of one generation reveal nothing about those of
+    /// another; all other derivations stay.
     #[must_use]
     pub fn with_secret_generation(&self, secrets: SecretGeneration) -> Self {
         Self {
@@ -144,12 +144,12 @@ impl DatasetKey {
         }
     }
 
-    /// A generation of secrets for new strata of the version that follows the one with root `parent`:
+    /// Draws a generation of secrets for new strata of the version after the one with root `parent`. It is
     /// `PRF(dataset key, "secret generation", generation, ring, randomness, parent, rows)`, its first 16 bytes. Even a
-    /// generator that repeats its output repeats one only for the same rows after the same version.
+    /// generator that repeats its output repeats one only for equal rows after that version.
     ///
     /// # Errors
-    /// No randomness.
+    /// The system provides no randomness.
     pub fn fresh_secrets(
         &self,
         parent: &[u8; 32],
@@ -171,11 +171,11 @@ impl DatasetKey {
         SecretGeneration(output[..16].try_into().expect("sixteen bytes"))
     }
 
-    /// The key of the same dataset under another master key, with a fresh generation: nothing that was derived from or
-    /// sealed by this one has to do with it.
+    /// Returns the dataset's key under another master key, with a fresh generation: unrelated to everything that this
+    /// one derived or sealed.
     ///
     /// # Errors
-    /// No randomness.
+    /// The system provides no randomness.
     pub fn rotated(&self, master: &MasterKey) -> Result<Self, getrandom::Error> {
         let mut generation = [0; 16];
         getrandom::fill(&mut generation)?;
@@ -183,7 +183,7 @@ impl DatasetKey {
         Ok(Self::new(master, parameters, self.dataset, generation))
     }
 
-    /// The key of a new dataset, with a fresh id and generation.
+    /// Draws the key of a new dataset, with a fresh id and generation.
     pub fn fresh(master: &MasterKey, parameters: Parameters) -> Result<Self, getrandom::Error> {
         let (mut dataset, mut generation) = ([0; 16], [0; 16]);
         getrandom::fill(&mut dataset)?;
@@ -196,17 +196,17 @@ impl DatasetKey {
         &self.ring
     }
 
-    /// The dataset's id.
+    /// Id of the dataset.
     pub fn dataset(&self) -> [u8; 16] {
         self.dataset
     }
 
-    /// The random input of the derivation of all secrets under one master key.
+    /// Random input of the derivation of all secrets under one master key.
     pub fn generation(&self) -> [u8; 16] {
         self.generation
     }
 
-    /// Whether both are keys of the same dataset, ring, secrets and owner.
+    /// Returns true if both are keys of one dataset, ring, secrets and owner.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (self.dataset, self.generation, self.secrets)
             == (other.dataset, other.generation, other.secrets)
@@ -214,13 +214,13 @@ impl DatasetKey {
             && self.check == other.check
     }
 
-    /// `PRF(dataset key, label, fields…)`.
+    /// Derives `PRF(dataset key, label, fields…)`.
     pub(crate) fn derive_plain(&self, label: &str, fields: &[&[u8]]) -> Output {
         prf(&self.secret, label, fields)
     }
 
-    /// `PRF(dataset key, label, generation, ring, fields…)`, with the ring as `log2 N` and `L` (a byte each) and `t`
-    /// (four bytes).
+    /// Derives `PRF(dataset key, label, generation, ring, fields…)`, with the ring as `log2 N` and `L` (a byte each)
+    /// and `t` (four bytes).
     pub(crate) fn derive(&self, label: &str, fields: &[&[u8]]) -> Output {
         let parameters = self.ring.parameters();
         let mut ring = [
@@ -237,12 +237,12 @@ impl DatasetKey {
         self.derive_plain(label, &all)
     }
 
-    /// Derives for the stratum: with the generation of its secrets as a further field before `fields`.
+    /// Derives for the stratum: the generation of its secrets is a further field before `fields`.
     pub(crate) fn derive_in_generation(&self, label: &str, fields: &[&[u8]]) -> Output {
         self.derive(label, &[&[&self.secrets.0[..]], fields].concat())
     }
 
-    /// The secret of a column: ternary, expanded from
+    /// Derives the secret of a column: ternary, expanded from
     /// `PRF(dataset key, "column secret", generation, ring, secret generation, column)`.
     pub(crate) fn column_secret(&self, column: Column) -> ColumnSecret {
         let seed = self.derive_in_generation("column secret", &[&column.0.to_le_bytes()]);
@@ -255,7 +255,7 @@ impl DatasetKey {
     }
 }
 
-/// `s_i`: `N` coefficients −1, 0 or 1.
+/// Column secret `s_i`: `N` coefficients −1, 0 or 1.
 pub(crate) struct ColumnSecret {
     column: Column,
     coefficients: Zeroizing<Vec<i8>>,
@@ -268,7 +268,7 @@ impl fmt::Debug for ColumnSecret {
 }
 
 impl ColumnSecret {
-    /// The secret in evaluation form modulo a limb.
+    /// Computes the secret in evaluation form modulo a limb.
     pub(crate) fn evaluate(&self, ring: &Ring, limb: Limb) -> Zeroizing<Vec<u32>> {
         let ntt = &ring.limbs()[limb];
         let q = ntt.modulus().value();
@@ -364,7 +364,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Whoever has the key of one dataset derives nothing of another.
+    /// Checks that the key of one dataset derives nothing of another.
     #[test]
     fn every_secret_of_a_dataset_derives_from_its_own_key() {
         let parameters = small();

@@ -1,7 +1,7 @@
 //! The master key on disk: 120 bytes, readable by its owner only, optionally under a passphrase.
 //!
-//! Layout in `docs/formats.md`. A file is written under a temporary name, synced and hard-linked to its final name, so
-//! that an existing key is never replaced and a crash leaves no partial file.
+//! `docs/formats.md` has the layout. A file is written under a temporary name, synced and hard-linked to its final
+//! name. An existing key is therefore never replaced, and a crash leaves no partial file.
 
 use crate::key::MasterKey;
 use crate::passphrase::{COST, Cost, OTHER_COSTS, Passphrase, salt_and_nonce, wrapping_key};
@@ -23,7 +23,7 @@ const NONCE: std::ops::Range<usize> = 48..48 + NONCE_BYTES;
 const SECRET: std::ops::Range<usize> = 72..72 + 32 + TAG_BYTES;
 const LENGTH: usize = SECRET.end;
 
-/// A key file that could not be written or read.
+/// Error: the key file could not be written or read.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum KeyFileError {
@@ -77,11 +77,11 @@ impl MasterKey {
         Self::decode(path, &bytes, passphrase)
     }
 
-    /// Reads a key from the bytes of a key file that were kept elsewhere; `from` names the place in errors. `passphrase` is
-    /// called only if they need one.
+    /// Reads a key from the bytes of a key file that were kept elsewhere; `from` names the place in errors.
+    /// `passphrase` is called only if they need one.
     ///
     /// # Errors
-    /// As of a file.
+    /// As for a file.
     pub fn from_file_bytes(
         from: &Path,
         bytes: &[u8],
@@ -90,10 +90,10 @@ impl MasterKey {
         Self::decode(from, bytes, passphrase)
     }
 
-    /// The bytes of a key file, under a passphrase if one is given, to be kept elsewhere than in a file.
+    /// Encodes a key file, under a passphrase if one is given, to be kept elsewhere than in a file.
     ///
     /// # Errors
-    /// An empty passphrase, no randomness.
+    /// The passphrase is empty, or the system provides no randomness.
     pub fn to_file_bytes(
         &self,
         passphrase: Option<&Passphrase>,
@@ -225,9 +225,9 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<(), KeyFileError> {
         let mut file = owner_only(options.write(true).create_new(true)).open(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        // A link, unlike a rename, refuses to replace an existing file.
+        // A link, unlike a rename, never replaces an existing file.
         fs::hard_link(&temporary, path)?;
-        // Sync the directory, so that success means durability.
+        // Without this sync of the directory, success would not mean durability.
         sync_directory(directory).inspect_err(|_| drop(fs::remove_file(path)))
     })();
     // The temporary name is always removed; the key, if linked, keeps its own.
@@ -359,7 +359,7 @@ mod tests {
         }
         let longer = [&plain[..], &[0]].concat();
         assert!(decode(&longer, None).is_err());
-        // Costs first: an altered file must not exhaust memory.
+        // The costs come first: an altered file must not exhaust memory.
         let mut greedy = sealed.clone();
         greedy[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(matches!(

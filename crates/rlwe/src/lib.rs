@@ -1,12 +1,10 @@
 //! Shared-mask BGV: the only code in Oboro that touches secrets.
 //!
-//! Column `i` of a dataset has one ternary secret `s_i`; block `b` has one public mask `a_b` shared
-//! by its columns; a ciphertext is `c = m + t·e − a_b·s_i` in evaluation form. A server sums
-//! products of ciphertexts and masks to moments; [`Combiner`] computes supports from moments.
-//! Scheme, proofs and bounds: `docs/cryptography.md`.
+//! Column `i` of a dataset has one ternary secret `s_i`; block `b` has one public mask `a_b` shared by its columns. A
+//! ciphertext is `c = m + t·e − a_b·s_i` in evaluation form. A server sums products of ciphertexts and masks to
+//! moments; [`Combiner`] computes supports from moments. `docs/cryptography.md` has scheme, proofs and bounds.
 //!
-//! No value of this crate that holds a secret implements a revealing `Debug`, and every buffer
-//! that held one is wiped when dropped.
+//! No value that holds a secret implements a revealing `Debug`, and every buffer that held one is wiped when dropped.
 
 mod block;
 mod cells;

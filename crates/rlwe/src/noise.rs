@@ -1,7 +1,7 @@
 //! Bounds on phases (docs/cryptography.md, "Noise of totals").
 //!
-//! Norms are not assumed: every block-column is measured when it is encrypted and refused above the limits below, so
-//! bounds hold for any data, except with a probability over the owner's errors alone.
+//! Norms are not assumed: every block-column is measured when it is encrypted and rejected above the limits below.
+//! Bounds therefore hold for any data, except with a probability over the owner's errors alone.
 
 use oboro_ring::Parameters;
 use oboro_ring::sample::ERROR_VARIANCE;
@@ -10,43 +10,43 @@ use std::f64::consts::{LN_2, PI};
 use std::sync::Arc;
 use zeroize::Zeroize;
 
-/// The largest allowed `ρ = ‖φ‖₂ / (t·√N)`; 3.25 is typical.
+/// Largest allowed `ρ = ‖φ‖₂ / (t·√N)`; 3.25 is typical.
 pub const NORM_LIMIT: f64 = 4.0;
 
-/// The largest allowed `κ = ‖φ̂‖_∞ / (t·√N)`; 9 to 14 is typical, and a draw exceeds 24 with
-/// probability below 2^-40 (docs/cryptography.md, "How often does a draw fail?").
+/// Largest allowed `κ = ‖φ̂‖_∞ / (t·√N)`; 9 to 14 is typical. A draw exceeds 24 with probability below 2^-40
+/// (docs/cryptography.md, "How often does a draw fail?").
 pub const PEAK_LIMIT: f64 = 24.0;
 
-/// The largest allowed `κ_m = ‖m̂‖_∞ / (t·√N)`; 0.7 to 1.1 is typical. Used in the bound, and so measured, if a ring
-/// has limbs for itemsets of four.
+/// Largest allowed `κ_m = ‖m̂‖_∞ / (t·√N)`; 0.7 to 1.1 is typical. Used in the bound, and so measured, if a ring has
+/// limbs for itemsets of four.
 pub const PLAINTEXT_PEAK_LIMIT: f64 = 4.0;
 
 /// `−log2` of the probability that an honest answer is lifted wrongly, and of the probability that its phase exceeds
-/// its bound, each over all supports together.
+/// its bound. Each is over all supports together.
 pub(crate) const FAILURE_BITS: f64 = 64.0;
 
-/// Allows for rounding in floating-point measurements and logarithms.
+/// Allowance for rounding in floating-point measurements and logarithms.
 const MARGIN: f64 = 1e-6;
 
-/// The measured noise of a phase factor `φ = m + t·e`, in units of `t·√N`.
+/// Measured noise of a phase factor `φ = m + t·e`, in units of `t·√N`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BlockNoise {
     /// `ρ = ‖φ‖₂ / (t·√N)`.
     pub norm: f64,
     /// `κ = ‖φ̂‖_∞ / (t·√N)` over the canonical embedding.
     pub peak: f64,
-    /// `κ_m = ‖m̂‖_∞ / (t·√N)`; 0 if it is not measured.
+    /// `κ_m = ‖m̂‖_∞ / (t·√N)`; 0 if not measured.
     pub plaintext_peak: f64,
 }
 
-/// Whether the bounds of a ring use the peaks of plaintexts. They are measured only if that tightens a bound: with
-/// fewer limbs there are no itemsets of four.
+/// Returns true if the bounds of a ring use the peaks of plaintexts. Measuring them tightens no bound with fewer limbs,
+/// which carry no itemsets of four.
 pub(crate) fn measures_plaintexts(parameters: &Parameters) -> bool {
     parameters.limb_count() >= 4
 }
 
 impl BlockNoise {
-    /// The larger of each number.
+    /// Returns the larger of each number.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl BlockNoise {
     }
 }
 
-/// The limits on a block-column that the bound relies on.
+/// Limits on a block-column on which the bound relies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) norm: f64,
@@ -83,11 +83,11 @@ impl Limits {
     }
 }
 
-/// `log2` of a bound that no `|Φ_0|` of an itemset of `level` distinct columns over `blocks` blocks exceeds, except
-/// with probability `2^-64` for `2^log2_supports` itemsets and ranges together.
+/// `log2` of a bound on `|Φ_0|` of itemsets of `level` distinct columns over `blocks` blocks. For `2^log2_supports`
+/// itemsets and ranges together it fails with probability `2^-64`.
 ///
 /// In `φ_1 ⋯ φ_k = m_1 ⋯ m_k + Σ_j (m_1 ⋯ m_{j−1})·t·e_j·(φ_{j+1} ⋯ φ_k)` the first term is bounded by Cauchy–Schwarz,
-/// whatever the data, and every other one has a sub-Gaussian tail in the errors of one column.
+/// for any data. Every other one has a sub-Gaussian tail in the errors of one column.
 ///
 /// # Panics
 /// If `log2_supports` is negative or NaN, or the level is 0.
@@ -109,7 +109,7 @@ pub fn log2_phase_bound(
     }
     // In units of (t√N)^k, as powers of two.
     let unit = (t * degree.sqrt()).log2();
-    // If plaintexts are not measured, they are bounded by the peaks of phases, in a sum that ends with the second term.
+    // Plaintexts that are not measured are bounded by the peaks of phases, in a sum that ends with the second term.
     let plaintext_peak = if measures_plaintexts(parameters) {
         PLAINTEXT_PEAK_LIMIT
     } else {
@@ -124,8 +124,8 @@ pub fn log2_phase_bound(
     level as f64 * unit + (plaintexts + errors).log2() + MARGIN
 }
 
-/// The number of limbs for itemsets of length `level` over ranges of up to `blocks` blocks: the fewest whose `Q/2` is
-/// above the bound. `None` if the parameters have too few.
+/// Number of limbs for itemsets of length `level` over ranges of up to `blocks` blocks: the fewest whose `Q/2` is above
+/// the bound. `None` if the parameters have too few.
 pub(crate) fn limbs_for(
     parameters: &Parameters,
     level: usize,
@@ -136,7 +136,7 @@ pub(crate) fn limbs_for(
     (1..=parameters.limb_count()).find(|&limbs| parameters.log2_q(limbs) > needed)
 }
 
-/// Independent accumulators.
+/// Number of independent accumulators.
 const LANES: usize = 8;
 
 /// Measures phase factors of one degree.
@@ -164,7 +164,7 @@ impl NoiseMeter {
     /// Measures `φ`, in coefficient form in units of 1; `t` is the plaintext modulus.
     ///
     /// The canonical embedding maps real polynomials to values at the odd powers of `e^{iπ/N}`, half of them conjugates
-    /// of the others. The powers `4k + 1` and their conjugates are all of them: with
+    /// of the others. The powers `4k + 1` and their conjugates are all of them. With
     /// `z_j = (φ_j − i·φ_{j+N/2})·e^{−iπj/N}` they are the discrete Fourier transform of `z`.
     pub(crate) fn measure(&mut self, phase: &[i32], t: u32) -> BlockNoise {
         let half = self.values.len();
@@ -254,7 +254,7 @@ mod tests {
         );
     }
 
-    /// The figures of docs/cryptography.md.
+    /// Checks the figures of docs/cryptography.md.
     #[test]
     fn two_limbs_carry_pairs_of_three_million_transactions() {
         let parameters = Parameters::new(12, 2, 114_689).unwrap();
@@ -285,7 +285,7 @@ mod tests {
         assert!(!hold(f64::NAN, 10.0, 1.0) && !hold(3.3, 10.0, f64::NAN));
     }
 
-    /// The product in `Z[X]/(X^N + 1)`, exactly.
+    /// Computes the product in `Z[X]/(X^N + 1)`, exactly.
     fn product(f: &[i128], g: &[i128]) -> Vec<i128> {
         let n = f.len();
         let mut out = vec![0; n];
@@ -299,8 +299,8 @@ mod tests {
     }
 
     proptest! {
-        /// `|(φ_1 … φ_k)_0| ≤ ‖φ_1‖₂‖φ_2‖₂·Π‖φ̂_i‖_∞`, on inputs that add up coherently: equal factors, conjugates,
-        /// constant sequences.
+        /// Checks `|(φ_1 … φ_k)_0| ≤ ‖φ_1‖₂‖φ_2‖₂·Π‖φ̂_i‖_∞` on inputs that add up coherently: equal factors,
+        /// conjugates, constant sequences.
         #[test]
         fn the_inequality_of_the_bound_holds(
             base in prop::collection::vec(-50i32..=50, 32),
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(product(&f, &g)[0], f.iter().map(|x| x * x).sum());
     }
 
-    /// t near 2^17 and N = 4096 for k ≤ 4, else 8192: k limbs for k = 2…7, over three million transactions.
+    /// Checks t near 2^17 and N = 4096 for k ≤ 4, else 8192: k limbs for k = 2…7, over three million transactions.
     #[test]
     fn a_length_takes_a_limb_an_item() {
         for (log_degree, blocks, levels) in [(12, 740, 2..=3), (12, 740, 2..=4), (13, 370, 2..=7)] {

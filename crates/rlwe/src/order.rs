@@ -5,14 +5,13 @@ use std::fmt;
 use std::ops::Range;
 use thiserror::Error;
 
-/// Columns in the owner's order. All pairs of the first `paired` have fixed parts. If there are more columns, so has
-/// each pair with a focus column; the fixed parts of other pairs are computed from moments `M_{i,1}` that the server
-/// sends.
+/// Columns in the owner's order. All pairs of the first `paired` have fixed parts. With more columns, so has each pair
+/// with a focus column. Fixed parts of other pairs are computed from moments `M_{i,1}` of the server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ColumnOrder {
     columns: Vec<Column>,
     paired: usize,
-    /// Indices, ascending.
+    /// Indices of the focus columns, ascending.
     focus: Vec<usize>,
 }
 
@@ -27,7 +26,7 @@ impl fmt::Debug for ColumnOrder {
     }
 }
 
-/// Columns, pairs and focus columns that do not form a valid order.
+/// Error: columns, pairs and focus columns do not form a valid order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "an order has each column once, pairs of its first ones, and focus columns only beside others"
@@ -35,10 +34,10 @@ impl fmt::Debug for ColumnOrder {
 pub struct OrderError;
 
 impl ColumnOrder {
-    /// The order of these columns; `focus` are some of them, in the same order.
+    /// Checks the order of these columns; `focus` are some of them, in this order.
     ///
     /// # Errors
-    /// A repeated column, more columns with pairs than there are, a focus column that is unknown or not needed since
+    /// A column is repeated, or `paired` exceeds the number of columns. A focus column is unknown, or not needed since
     /// all pairs have fixed parts.
     pub fn new(columns: Vec<Column>, paired: usize, focus: &[Column]) -> Result<Self, OrderError> {
         let mut sorted: Vec<(Column, usize)> = columns.iter().copied().zip(0..).collect();
@@ -76,17 +75,17 @@ impl ColumnOrder {
         &self.columns[..self.paired]
     }
 
-    /// The indices of the columns whose pairs with all others have fixed parts; empty if all pairs do.
+    /// Indices of the columns whose pairs with all others have fixed parts; empty if all pairs do.
     pub fn focus(&self) -> &[usize] {
         &self.focus
     }
 
-    /// Whether some pairs lack fixed parts.
+    /// Returns true if some pairs lack fixed parts.
     pub fn is_wide(&self) -> bool {
         self.paired < self.columns.len()
     }
 
-    /// Whether the row of the column at an index can be requested: all pairs with it have fixed parts.
+    /// Returns true if the row of the column at an index can be requested: all pairs with it have fixed parts.
     pub fn has_row(&self, place: usize) -> bool {
         if self.is_wide() {
             self.focus.binary_search(&place).is_ok()
@@ -95,7 +94,7 @@ impl ColumnOrder {
         }
     }
 
-    /// The indices of columns after those that have fixed parts for all their pairs.
+    /// Indices of the columns after those that have fixed parts for all their pairs.
     pub fn tail(&self) -> Range<usize> {
         self.paired..self.columns.len()
     }

@@ -14,7 +14,7 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use thiserror::Error;
 
-/// Why an answer is refused.
+/// Error: the answer is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum PairsError {
@@ -26,39 +26,39 @@ pub enum PairsError {
     Impossible,
 }
 
-/// The sums of one query over a range: for each limb `M_ij = Σ_w c_i(w) c_j(w)`.
+/// Sums of one query over a range: for each limb `M_ij = Σ_w c_i(w) c_j(w)`.
 pub type Sums = Vec<Vec<u32>>;
 
-/// `M_{i,1} = Σ_b a_b c_{b,i}` of one column: for each range and limb `N` residues in evaluation form.
+/// Moment `M_{i,1} = Σ_b a_b c_{b,i}` of one column: for each range and limb `N` residues in evaluation form.
 pub type ColumnMoments = Vec<Vec<Vec<u32>>>;
 
-/// The kept data of the ranges of a dataset, which verifies and decodes the pairs that a server counts there.
+/// Kept data of the ranges of a dataset, which verifies and decodes the pairs that a server counts there.
 pub struct PairReader {
     key: DatasetKey,
     strata: Strata,
     order: ColumnOrder,
-    /// For each limb.
+    /// Points for each limb.
     points: Vec<Points>,
-    /// The weights of slots, if some pairs lack fixed parts.
+    /// Weights of slots, if some pairs lack fixed parts.
     weights: Vec<Elements>,
-    /// Ordered as the strata's ranges.
+    /// Kept data, ordered as the strata's ranges.
     ranges: Vec<RangeReader>,
 }
 
-/// A complete set of verified sums, with their pairs.
+/// Complete set of verified sums, with their pairs.
 pub struct VerifiedPairs<'a> {
     reader: &'a PairReader,
-    /// For each sum the indices of its pair, in ascending order.
+    /// Indices of the pair of each sum, in ascending order.
     pairs: Vec<(usize, usize)>,
     fixed: Fixed,
     sums: &'a [Sums],
 }
 
-/// The source of fixed parts.
+/// Source of fixed parts.
 enum Fixed {
-    /// Those of all pairs of the first columns are kept.
+    /// Kept for all pairs of the first columns.
     Pairs,
-    /// Those in the row of this focus column are kept.
+    /// Kept in the row of a focus column.
     Row { place: usize, focus: usize },
     /// Computed from verified moments, for each range and limb.
     Made(Vec<Vec<FixedParts>>),
@@ -72,7 +72,7 @@ impl fmt::Debug for PairReader {
 }
 
 impl PairReader {
-    /// The reader of a dataset, with the kept data of each of its ranges. `None` if the ranges, or their columns,
+    /// Makes the reader of a dataset, with the kept data of each of its ranges. `None` if the ranges, or their columns,
     /// blocks or limbs, are not those of the strata.
     pub fn new(
         key: &DatasetKey,
@@ -114,7 +114,7 @@ impl PairReader {
     /// fixed parts.
     ///
     /// # Errors
-    /// Any other sums, in any limb of any range.
+    /// The sums are any others, in any limb of any range.
     ///
     /// # Panics
     /// If fewer columns have fixed parts.
@@ -137,7 +137,7 @@ impl PairReader {
     /// Verifies the sums of the column at index `place` with each other column, of each range.
     ///
     /// # Errors
-    /// Any other sums, in any limb of any range.
+    /// The sums are any others, in any limb of any range.
     ///
     /// # Panics
     /// If the column has no row.
@@ -186,11 +186,11 @@ impl PairReader {
         }
     }
 
-    /// Whether these are the moments `M_{i,1}` of the column at index `place`, in each range and limb. Others are
+    /// Returns true for the moments `M_{i,1}` of the column at index `place`, in each range and limb. Others are
     /// accepted with probability at most `1/q²`, however they were chosen.
     ///
     /// # Panics
-    /// If there is no such column, or all pairs have fixed parts.
+    /// If the column does not exist, or all pairs have fixed parts.
     pub fn is_column(&self, place: usize, moments: &[Vec<Vec<u32>>]) -> bool {
         let mut are_right = moments.len() == self.ranges.len();
         for (range, moments) in self.ranges.iter().zip(moments) {
@@ -206,7 +206,7 @@ impl PairReader {
         are_right
     }
 
-    /// Whether this is the moment `M_{∅,2}`, in each range and limb.
+    /// Returns true for the moment `M_{∅,2}`, in each range and limb.
     ///
     /// # Panics
     /// If all pairs have fixed parts.
@@ -221,14 +221,14 @@ impl PairReader {
         kept.eq(moment.iter().cloned())
     }
 
-    /// Verifies the sums of all pairs of the first `columns` columns, in lexicographic order, of each range, and the
-    /// moments `M_{i,1}` of each of these columns; computes fixed parts from them.
+    /// Verifies the sums of all pairs of the first `columns` columns, in lexicographic order, of each range. Verifies
+    /// the moments `M_{i,1}` of each of these columns and computes fixed parts from them.
     ///
     /// # Errors
-    /// Any other sums or moments, in any limb of any range.
+    /// The sums or moments are any others, in any limb of any range.
     ///
     /// # Panics
-    /// If there are fewer columns, or all pairs have fixed parts.
+    /// If the reader has fewer columns, or all pairs have fixed parts.
     pub fn verify_wide_prefix<'a>(
         &'a self,
         columns: usize,
@@ -300,17 +300,17 @@ impl PairReader {
     }
 }
 
-/// All pairs of indices below `places`, in lexicographic order.
+/// Lists all pairs of indices below `places`, in lexicographic order.
 fn pairs_of(places: usize) -> Vec<(usize, usize)> {
     let of = |i| (i + 1..places).map(move |j| (i, j));
     (0..places).flat_map(of).collect()
 }
 
 impl VerifiedPairs<'_> {
-    /// The supports, in the order of the sums.
+    /// Decrypts the supports, in the order of the sums.
     ///
     /// # Errors
-    /// Sums that do not belong to the dataset of the owner's record.
+    /// The sums do not belong to the dataset of the owner's record.
     pub fn supports(&self) -> Result<Vec<u64>, PairsError> {
         let PairReader { strata, ranges, .. } = self.reader;
         let support = |(at, &pair): (usize, &(usize, usize))| {
@@ -342,7 +342,7 @@ impl VerifiedPairs<'_> {
     }
 }
 
-/// The kept data of a range, for each limb.
+/// Kept data of a range, for each limb.
 struct RangeReader {
     limbs: Vec<KeptPairs>,
     decoder: Decoder,
@@ -370,8 +370,8 @@ impl RangeReader {
         are_right.fold(sums.len() == self.limbs.len(), |all, it| all & it)
     }
 
-    /// The support modulo `t` of the pair whose sums are at index `at`, given its fixed part modulo each limb; `None`
-    /// if the phase exceeds its bound.
+    /// Computes the support modulo `t` of the pair whose sums are at index `at`, given its fixed part modulo each limb.
+    /// `None` if the phase exceeds its bound.
     fn residue(&self, at: usize, sums: &Sums, fixed: impl Fn(Limb) -> u32) -> Option<u32> {
         let limbs = Limb::enumerate(sums);
         self.decoder

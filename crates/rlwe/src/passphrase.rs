@@ -1,4 +1,4 @@
-//! Seals under a passphrase: Argon2id makes the key, XChaCha20-Poly1305 seals.
+//! Seals under a passphrase: Argon2id derives the key, XChaCha20-Poly1305 seals.
 
 use crate::prf::prf;
 use crate::seal::{NONCE_BYTES, TAG_BYTES, decrypt, encrypt};
@@ -7,17 +7,17 @@ use std::ops::Range;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// Argon2id costs: the memory and passes of RFC 9106's second recommendation, on one lane, since the implementation
-/// computes lanes sequentially. No others are accepted: whoever alters bytes must not choose memory or time.
+/// Argon2id costs: memory and passes of RFC 9106's second recommendation, on one lane, since the implementation
+/// computes lanes sequentially. No others are accepted: altered bytes must not set memory or time.
 pub(crate) const COST: Cost = Cost {
     memory_kib: 64 << 10,
     passes: 3,
     lanes: 1,
 };
-/// Why other costs are refused.
+/// Reason for rejecting other costs.
 pub(crate) const OTHER_COSTS: &str = "its Argon2id costs are not those that Oboro writes";
 
-/// A passphrase, wiped when dropped.
+/// Passphrase, wiped when dropped.
 pub type Passphrase = Zeroizing<String>;
 
 /// Argon2id costs, in the order in which they are stored.
@@ -32,10 +32,10 @@ pub(crate) const SALT_BYTES: usize = 16;
 const SALT: Range<usize> = 12..12 + SALT_BYTES;
 const NONCE: Range<usize> = SALT.end..SALT.end + NONCE_BYTES;
 
-/// Bytes that [`seal_under_passphrase`] adds: costs, salt and nonce before the ciphertext, the tag after it.
+/// Number of bytes that [`seal_under_passphrase`] adds: costs, salt and nonce before the ciphertext, the tag after it.
 pub const PASSPHRASE_SEAL_BYTES: usize = NONCE.end + TAG_BYTES;
 
-/// What could not be sealed or opened under a passphrase.
+/// Error of sealing or opening under a passphrase.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum PassphraseError {
@@ -51,11 +51,11 @@ pub enum PassphraseError {
     Randomness(#[from] getrandom::Error),
 }
 
-/// Encrypts and authenticates `plaintext`, binding it to `context`, with a fresh, hedged salt and nonce. Layout in
-/// `docs/formats.md`.
+/// Encrypts and authenticates `plaintext`, binding it to `context`, with a fresh, hedged salt and nonce.
+/// `docs/formats.md` has the layout.
 ///
 /// # Errors
-/// An empty passphrase, no randomness.
+/// The passphrase is empty, or the system provides no randomness.
 pub fn seal_under_passphrase(
     passphrase: &Passphrase,
     context: &[u8],
@@ -70,9 +70,9 @@ pub fn seal_under_passphrase(
     Ok(seal(passphrase, context, plaintext, &salt, &nonce))
 }
 
-/// The salt and nonce for a content: `PRF(PRF(randomness, "passphrase content", context ‖ plaintext), "passphrase salt")`
-/// and likewise for the nonce. A generator that repeats its output repeats them only for the same bytes. The passphrase
-/// has no part in them: a guess of it could be tested without Argon2id.
+/// Derives the salt, `PRF(PRF(randomness, "passphrase content", context ‖ plaintext), "passphrase salt")`, and likewise
+/// the nonce. A generator that repeats its output repeats them only for equal bytes. The passphrase is no input: a
+/// guess of it could be tested without Argon2id.
 pub(crate) fn salt_and_nonce(
     randomness: &[u8; 32],
     context: &[u8],
@@ -107,10 +107,10 @@ fn seal(
     sealed
 }
 
-/// Opens what [`seal_under_passphrase`] sealed with the same context.
+/// Opens bytes that [`seal_under_passphrase`] sealed with this context.
 ///
 /// # Errors
-/// Another passphrase or context, altered bytes, other costs than Oboro's.
+/// The passphrase or context is another, the bytes were altered, or the costs are not Oboro's.
 pub fn open_under_passphrase(
     passphrase: &Passphrase,
     context: &[u8],
@@ -133,7 +133,7 @@ pub fn open_under_passphrase(
     decrypt(&key, &head[NONCE], &context, ciphertext).ok_or(PassphraseError::Open)
 }
 
-/// Argon2id (RFC 9106) of the passphrase.
+/// Computes Argon2id (RFC 9106) of the passphrase.
 pub(crate) fn wrapping_key(passphrase: &Passphrase, salt: &[u8]) -> Zeroizing<[u8; 32]> {
     let Cost {
         memory_kib,
@@ -189,7 +189,7 @@ mod tests {
             assert!(open("moon", b"context", &altered).is_err(), "byte {at}");
             assert!(open("moon", b"context", &sealed[..at]).is_err(), "{at}");
         }
-        // Costs first: whoever alters them chooses neither memory nor time. 1 GiB, 64 passes, 4 lanes; then small ones.
+        // The costs come first: altered ones set neither memory nor time. 1 GiB, 64 passes, 4 lanes; then small ones.
         for (at, cost) in [(0, 1 << 20), (4, 64), (8, 4), (0, 8), (4, 1)] {
             let mut altered = sealed.clone();
             altered[at..at + 4].copy_from_slice(&u32::to_le_bytes(cost));

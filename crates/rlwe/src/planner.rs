@@ -5,12 +5,12 @@ use crate::totals::{Bounds, Strata};
 use oboro_ring::{MAX_LOG_DEGREE, Parameters, most_limbs, plaintext_moduli};
 use thiserror::Error;
 
-/// The smallest degree the planner considers: below it, fixed costs dominate.
+/// Smallest degree to consider: below it, fixed costs dominate.
 const MIN_LOG_DEGREE: u32 = 12;
-/// Plaintext moduli above this make level 2 read a third limb and save nothing.
+/// Largest plaintext modulus to consider: above it level 2 reads a third limb, at no saving.
 const MAX_PLAINTEXT_MODULUS: u32 = 1 << 20;
 
-/// No parameters support the dataset.
+/// Error: no parameters support the dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum PlanError {
@@ -26,30 +26,30 @@ pub enum PlanError {
     TooLong { wanted: usize, longest: usize },
 }
 
-/// A ring that the planner considers.
+/// Ring that the planner considers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Alternative {
     /// `log2 N`.
     pub log_degree: u32,
-    /// `t`.
+    /// Plaintext modulus `t`.
     pub plaintext_modulus: u32,
-    /// With the fewest limbs for the itemsets; `None` if no secure number of limbs is enough.
+    /// Parameters with the fewest limbs for the itemsets; `None` if no secure number of limbs is enough.
     pub parameters: Option<Parameters>,
-    /// The planner's verdict.
+    /// Verdict of the planner.
     pub verdict: Verdict,
 }
 
-/// Why a ring was chosen or rejected.
+/// Reason for which a ring was chosen or rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is the best.
+    /// Best ring.
     Chosen,
-    /// The itemsets need more limbs than the 128-bit security bound of its degree allows.
+    /// Itemsets that need more limbs than the 128-bit security bound of the degree allows.
     NotSecure {
-        /// The most limbs that the bound allows.
+        /// Largest number of limbs that the bound allows.
         most_limbs: usize,
     },
-    /// The dataset needs more bytes in it.
+    /// More bytes for the dataset.
     MoreBytes,
     /// Equally many bytes, but more ranges of blocks, hence larger answers.
     MoreRanges,
@@ -59,7 +59,7 @@ pub enum Verdict {
     LargerModulus,
 }
 
-/// The cost of a ring for some transactions; compared lexicographically.
+/// Cost of a ring for some transactions; compared lexicographically.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Cost {
     /// Residues per column.
@@ -70,7 +70,7 @@ struct Cost {
 }
 
 impl Cost {
-    /// The cost of a ring with these bounds.
+    /// Computes the cost of a ring with these bounds.
     fn new((parameters, bounds): &(Parameters, Bounds), transactions: u64) -> Self {
         let strata = bounds.strata_of(transactions, SecretGeneration::default());
         let strata = strata.and_then(|it| Strata::new(bounds.clone(), &it));
@@ -85,7 +85,7 @@ impl Cost {
         }
     }
 
-    /// The reason to reject it in favour of `best`.
+    /// Returns the reason to reject it in favour of `best`.
     fn verdict(&self, best: &Self) -> Verdict {
         if self.stored > best.stored {
             Verdict::MoreBytes
@@ -101,7 +101,7 @@ impl Cost {
     }
 }
 
-/// Every ring that [`plan`] considers, and why it is chosen or rejected.
+/// Lists every ring that [`plan`] considers, with its verdict.
 ///
 /// # Errors
 /// As [`plan`].
@@ -132,9 +132,9 @@ pub fn alternatives(
     Ok(rings().map(alternative).collect())
 }
 
-/// The parameters that need the fewest bytes of ciphertext for `transactions` transactions and
-/// still decrypt supports of itemsets up to `max_len`; ties are broken by the fewest ranges (hence
-/// the smallest answers), then the smallest degree, then the smallest plaintext modulus.
+/// Chooses the parameters that need the fewest bytes of ciphertext for `transactions` transactions and still decrypt
+/// supports of itemsets up to `max_len`. Ties are broken by the fewest ranges (hence the smallest answers), then the
+/// smallest degree, then the smallest plaintext modulus.
 pub fn plan(transactions: u64, columns: u64, max_len: usize) -> Result<Parameters, PlanError> {
     if transactions == 0 || columns == 0 {
         return Err(PlanError::Empty {
@@ -157,7 +157,7 @@ pub fn plan(transactions: u64, columns: u64, max_len: usize) -> Result<Parameter
         })
 }
 
-/// A degree, the limbs that are secure there, and a plaintext modulus.
+/// Degree, number of limbs that are secure there, and plaintext modulus.
 #[derive(Clone, Copy)]
 struct Ring {
     log_degree: u32,
@@ -166,7 +166,7 @@ struct Ring {
 }
 
 impl Ring {
-    /// With the fewest limbs for `max_len`.
+    /// Returns parameters with the fewest limbs for `max_len`.
     fn parameters(self, columns: u64, max_len: usize) -> Option<(Parameters, Bounds)> {
         // Each factor needs most of a limb.
         let least = max_len.div_ceil(2);

@@ -8,41 +8,41 @@ use oboro_ring::{Element, Limb, Modulus, QuadraticField, vector};
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// The longest itemsets whose moments are verified.
+/// Length of the longest itemsets whose moments are verified.
 pub const LONGEST_VERIFIED: usize = 4;
 
-/// The number of limbs that verify answers, for itemsets of two to [`LONGEST_VERIFIED`]; 0 for lengths that are not
+/// Number of limbs that verify answers, for itemsets of two to [`LONGEST_VERIFIED`]; 0 for lengths that are not
 /// verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VerifiedLimbs(pub(crate) [usize; LONGEST_VERIFIED - 1]);
 
 impl VerifiedLimbs {
-    /// Those of all lengths within the bounds.
+    /// Returns the numbers for all lengths within the bounds.
     pub fn of(bounds: &Bounds) -> Self {
         Self([2, 3, 4].map(|length| bounds.limbs(length).unwrap_or(0)))
     }
 
-    /// The most limbs that any length is verified modulo.
+    /// Largest number of limbs that verify any length.
     pub fn limbs(self) -> usize {
         self.0.into_iter().max().unwrap_or(0)
     }
 
-    /// Whether pairs are verified modulo a limb.
+    /// Returns true if pairs are verified modulo a limb.
     pub(crate) fn has_pairs(self, limb: Limb) -> bool {
         limb.0 < self.0[0]
     }
 
-    /// The lengths from three on that are verified modulo a limb.
+    /// Lengths from three on that are verified modulo a limb.
     pub(crate) fn longer(self, limb: Limb) -> impl Iterator<Item = usize> {
         (3..=LONGEST_VERIFIED).filter(move |length| limb.0 < self.0[length - 2])
     }
 }
 
-/// The tokens of itemsets of three and more over some blocks modulo one limb. A party that knows one can forge answers.
+/// Tokens of itemsets of three and more over some blocks modulo one limb. A party that knows one can forge answers.
 #[derive(Clone)]
 pub(crate) struct PrefixTokens {
-    /// For each length, ascending, the token of no columns and the increment of each column to the prefix that ends
-    /// with it.
+    /// Tokens by length, ascending: that of no columns, and the increment of each column to the prefix that ends with
+    /// it.
     tokens: Vec<(usize, Zeroizing<Vec<Element>>)>,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Debug for PrefixTokens {
 }
 
 impl PrefixTokens {
-    /// Tokens of `columns` columns for these lengths, over zero blocks.
+    /// Makes tokens of `columns` columns for these lengths, over zero blocks.
     pub(crate) fn new(lengths: impl Iterator<Item = usize>, columns: usize) -> Self {
         let zero = || Zeroizing::new(vec![Element::default(); columns + 1]);
         Self {
@@ -81,7 +81,7 @@ impl PrefixTokens {
         self.tokens.iter().any(|it| it.0 == length)
     }
 
-    /// All tokens, in storage order.
+    /// The tokens, in storage order.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = u32> {
         let all = self.tokens.iter().flat_map(|(_, tokens)| tokens.iter());
         all.flat_map(|it| [it.a, it.b])
@@ -140,14 +140,14 @@ impl PrefixTokens {
         }
     }
 
-    /// Takes the tokens of some of the blocks away.
+    /// Subtracts the tokens of some of the blocks.
     pub(crate) fn subtract(&mut self, field: &QuadraticField, other: &Self) {
         for ((_, tokens), (_, others)) in self.tokens.iter_mut().zip(&other.tokens) {
             subtract_each(field, tokens, others);
         }
     }
 
-    /// The token of a prefix; `None` if there are none of the length.
+    /// Returns the token of a prefix; `None` without tokens of the length.
     ///
     /// # Panics
     /// If there are fewer columns.
@@ -166,7 +166,7 @@ impl PrefixTokens {
 }
 
 impl Elements {
-    /// Sets this to another one times a residue at each point.
+    /// Sets these elements to others times a residue at each point.
     pub(crate) fn set_multiple(&mut self, field: &QuadraticField, other: &Self, factors: &[u32]) {
         let q = field.modulus();
         vector::multiply(q, &other.a, factors, &mut self.a);
@@ -182,7 +182,7 @@ impl Elements {
         vector::multiply_add(q, &x.b, &y.a, &mut self.b);
     }
 
-    /// Adds another one.
+    /// Adds elements pointwise.
     fn add(&mut self, field: &QuadraticField, other: &Self) {
         vector::add_assign(field.modulus(), &other.a, &mut self.a);
         vector::add_assign(field.modulus(), &other.b, &mut self.b);

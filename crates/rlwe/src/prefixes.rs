@@ -1,7 +1,7 @@
 //! Supports of itemsets of three and four from moments, verified before they are combined with secrets
 //! (docs/cryptography.md, "Longer itemsets").
 //!
-//! A query is for all itemsets of length `k` of the first `m` columns in the owner's order; its answer has for each
+//! A query is for all itemsets of length `k` of the first `m` columns in the owner's order. Its answer has for each
 //! range the moments `M_{S,r}`, `|S| = k − r`. All of them, weighted with points and slots, must equal
 //! `token(m, k) = Σ_w Σ_r p_r(w)·e_{k−r}(x_1 c_1(w), …, x_m c_m(w))`, where `p_0 = 1` and `p_r = z_{s(w)} a(w)^r`.
 
@@ -21,8 +21,8 @@ use std::ops::Range;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// The bytes of the answer about all itemsets of `length` of some columns: for pairs the sums alone. `None` for lengths
-/// that are not verified.
+/// Number of bytes of the answer about all itemsets of `length` of some columns: for pairs the sums alone. `None` for
+/// lengths that are not verified.
 pub fn prefix_bytes(
     parameters: &Parameters,
     strata: &Strata,
@@ -43,14 +43,14 @@ pub fn prefix_bytes(
     Some(range.saturating_mul(strata.ranges().len() as u64))
 }
 
-/// All itemsets of a length of the first columns in the owner's order.
+/// Query for all itemsets of a length of the first columns in the owner's order.
 pub struct PrefixQuery {
     combiner: Combiner,
-    /// The index of each column in the owner's order.
+    /// Index of each column in the owner's order.
     places: HashMap<Column, usize>,
 }
 
-/// An invalid query.
+/// Error: the query is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum PrefixError {
@@ -61,10 +61,10 @@ pub enum PrefixError {
 }
 
 impl PrefixQuery {
-    /// The query about these columns, in the owner's order.
+    /// Makes the query about these columns, in the owner's order.
     ///
     /// # Errors
-    /// A length outside the bounds, or without itemsets.
+    /// The length is outside the bounds, or has no itemsets.
     ///
     /// # Panics
     /// If a column is repeated.
@@ -86,33 +86,33 @@ impl PrefixQuery {
         self.combiner.itemsets()
     }
 
-    /// The number of limbs to request.
+    /// Number of limbs to request.
     pub fn limbs(&self) -> usize {
         self.combiner.limbs()
     }
 
-    /// The number of moments in the answer, over each range.
+    /// Number of moments in the answer, over each range.
     pub fn moments(&self) -> usize {
         self.combiner.moments()
     }
 
-    /// The byte range of moments in the answer of a range, in the wire encoding; `None` if they do not exist.
+    /// Byte range of moments in the answer of a range, in the wire encoding; `None` if they do not exist.
     pub fn place(&self, moments: Range<usize>) -> Option<Range<usize>> {
         self.combiner.place(moments)
     }
 
-    /// The bytes of the answer of a range.
+    /// Number of bytes of the answer of a range.
     pub fn range_bytes(&self) -> usize {
         let all = self.place(0..self.moments());
         all.expect("all moments have a place").end
     }
 }
 
-/// The kept data of the ranges of a dataset, which verifies the moments that a server computes there.
+/// Kept data of the ranges of a dataset, which verifies the moments that a server computes there.
 pub struct PrefixReader {
     columns: Vec<Column>,
     limbs: Vec<(Points, Elements)>,
-    /// For each range, each limb.
+    /// Tokens for each range and limb.
     ranges: Vec<Vec<PrefixTokens>>,
 }
 
@@ -126,22 +126,22 @@ impl fmt::Debug for PrefixReader {
     }
 }
 
-/// A complete set of verified moments, with their query.
+/// Complete set of verified moments, with their query.
 pub struct VerifiedMoments<'a> {
     question: &'a PrefixQuery,
     answer: &'a [Vec<u8>],
 }
 
-/// Moments that failed verification.
+/// Error: the moments failed verification.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the server sent other numbers than those of the ciphertext that was encrypted")]
 pub struct NotVerified;
 
-/// Moments that a thread processes at a time.
+/// Number of moments that a thread processes at a time.
 const AT_ONCE: usize = 16;
 
 impl PrefixReader {
-    /// The reader of a dataset, with the kept data of each of its ranges. `None` if the ranges, or their columns,
+    /// Makes the reader of a dataset, with the kept data of each of its ranges. `None` if the ranges, or their columns,
     /// blocks or limbs, are not those of the strata.
     pub fn new(
         key: &DatasetKey,
@@ -165,7 +165,7 @@ impl PrefixReader {
     /// Verifies the moments of each range, concatenated in the wire encoding.
     ///
     /// # Errors
-    /// Any others.
+    /// The moments are any others.
     ///
     /// # Panics
     /// If the query is about columns other than the first, or a length without kept data.
@@ -189,7 +189,7 @@ impl PrefixReader {
     /// Verifies the moments of one range.
     ///
     /// # Panics
-    /// As [`verify`](Self::verify), or if there is no such range.
+    /// As [`verify`](Self::verify), or if the range does not exist.
     pub fn is_range(
         &self,
         question: &PrefixQuery,
@@ -218,7 +218,7 @@ impl PrefixReader {
         are_right.fold(found.are_residues, |all, it| all & it)
     }
 
-    /// `Σ_S x_S·M_{S,0} + Σ_{S,r} x_S·Σ_s z_s·M_{S,r}(s)` modulo each limb.
+    /// Computes `Σ_S x_S·M_{S,0} + Σ_{S,r} x_S·Σ_s z_s·M_{S,r}(s)` modulo each limb.
     fn weighted(&self, question: &PrefixQuery, answer: &[u8], threads: NonZeroUsize) -> Weighted {
         let state = || (Weighted::new(question.limbs()), Vec::new());
         let runs = (0..question.moments()).step_by(AT_ONCE);
@@ -277,11 +277,11 @@ impl PrefixReader {
     }
 }
 
-/// The sums of moments weighted with points and slots.
+/// Sums of moments weighted with points and slots.
 struct Weighted {
-    /// For each limb.
+    /// Sum for each limb.
     sums: Zeroizing<Vec<Element>>,
-    /// Whether all are canonical: any other representative counts as a different answer.
+    /// `true` if all are canonical: any other representative counts as a different answer.
     are_residues: bool,
 }
 
@@ -295,10 +295,10 @@ impl Weighted {
 }
 
 impl VerifiedMoments<'_> {
-    /// The supports, in the order of the itemsets.
+    /// Decrypts the supports, in the order of the itemsets.
     ///
     /// # Errors
-    /// Moments that do not belong to the dataset of the owner's record.
+    /// The moments do not belong to the dataset of the owner's record.
     pub fn supports(&self, threads: NonZeroUsize) -> Result<Answer, CombineError> {
         let combiner = &self.question.combiner;
         let runs: Vec<(u64, Range<usize>)> = (0..self.answer.len() as u64)

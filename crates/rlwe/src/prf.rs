@@ -1,4 +1,4 @@
-//! The pseudo-random function behind everything that is derived from a master key.
+//! Pseudo-random function for everything that is derived from a master key.
 //!
 //! `PRF(key, label, fields) = HMAC-SHA-256(key, "oboro v1 " ‖ label ‖ 0x00 ‖ fields)`, each field preceded by its
 //! length (4 bytes, little-endian): the encoding of inputs is injective.

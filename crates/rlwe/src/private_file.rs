@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// A file with a secret that cannot be opened, or is accessible to others.
+/// Error: a file with a secret cannot be opened, or is accessible to others.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum PrivateFileError {
@@ -25,11 +25,11 @@ pub enum PrivateFileError {
     },
 }
 
-/// Opens a file that belongs to this process's effective user and that nobody else can read or write. Devices, such as
-/// a terminal, are not checked; nothing is on Windows, where a file has no mode.
+/// Opens a file that belongs to this process's effective user and that no other user can read or write. Devices, such
+/// as a terminal, are not checked. Windows checks nothing: its files have no mode.
 ///
 /// # Errors
-/// No such file, or one that others can read, write or replace.
+/// The file does not exist, or others can read, write or replace it.
 pub fn open_private(path: &Path) -> Result<File, PrivateFileError> {
     let file = File::open(path)?;
     let path = path.to_owned();

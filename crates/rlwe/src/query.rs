@@ -1,10 +1,9 @@
 //! Queries: small numbers encrypted for one search, under an ephemeral key.
 //!
-//! Everything secret about a query (its key, its errors) and its public seeds are derived from one root: the PRF of
-//! fresh randomness and of everything that the query is about. So even a generator that repeats its output, as after a
-//! virtual machine was rolled back, repeats a seed only for an identical query: the same numbers, in the same layout
-//! and ring. A key encrypts one query, when it is created. Encoding in the most significant bits: [`Scaled`]; the
-//! security argument: `docs/cryptography.md`, "Genome search".
+//! A query's key, errors and public seeds are derived from one root: the PRF of fresh randomness and of everything that
+//! the query is about. A generator may repeat its output, as after a rollback of a virtual machine. It then repeats a
+//! seed only for an identical query: its numbers, layout and ring. A key encrypts one query, when it is created.
+//! [`Scaled`] encodes in the most significant bits; `docs/cryptography.md`, "Genome search", has the security argument.
 
 use crate::prf::{Output, prf};
 use oboro_ring::mask::{self, MaskSeed};
@@ -13,10 +12,10 @@ use std::fmt;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// The key of one query.
+/// Key of one query.
 pub struct QueryKey {
     ring: Arc<Scaled>,
-    /// In evaluation form, limb by limb.
+    /// Secret in evaluation form, limb by limb.
     secret: Zeroizing<Vec<u32>>,
 }
 
@@ -26,12 +25,12 @@ impl fmt::Debug for QueryKey {
     }
 }
 
-/// A query as sent to the server, in evaluation form, limb by limb.
+/// Query as sent to the server, in evaluation form, limb by limb.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryCiphertexts {
-    /// For each run of terms the seed of `a` and the residues of `b = round(Q·m/t) + e − a·s`.
+    /// Seed of `a` and residues of `b = round(Q·m/t) + e − a·s` for each run of terms.
     pub terms: Vec<(QuerySeed, Vec<u32>)>,
-    /// An encryption of 0 whose `a` is expanded from the server's nonce.
+    /// Encryption of 0 whose `a` is expanded from the server's nonce.
     pub public_key: Vec<u32>,
 }
 
@@ -41,7 +40,7 @@ impl QueryKey {
     /// distinct bytes.
     ///
     /// # Errors
-    /// No randomness.
+    /// The system provides no randomness.
     ///
     /// # Panics
     /// If the width is 0 or above the ring's degree.
@@ -116,11 +115,11 @@ impl QueryKey {
         &self.secret[limb.0 * degree..][..degree]
     }
 
-    /// The values of coefficients of a ciphertext modulo `t`, given as fractions of `Q`: all `N` of the mask in
-    /// `mask_bits` bits, and for each requested coefficient its value in `value_bits` bits.
+    /// Decrypts coefficients of a ciphertext modulo `t`, given as fractions of `Q`. The mask has all `N` in `mask_bits`
+    /// bits; each requested coefficient has its value in `value_bits` bits.
     ///
-    /// Panics if the mask has another length, a coefficient does not exist, the ring has one limb, or
-    /// more than 40 bits are given.
+    /// Panics if the mask has another length, a coefficient does not exist, the ring has one limb, or more than 40 bits
+    /// are given.
     pub fn decrypt(
         &self,
         mask: (&[u64], u32),
@@ -134,7 +133,7 @@ impl QueryKey {
         phases.into_iter().map(nearest).collect()
     }
 
-    /// The same before rounding: in units of 2^-64, modulo 1.
+    /// As [`decrypt`](Self::decrypt) before rounding: in units of 2^-64, modulo 1.
     ///
     /// Panics as [`decrypt`](Self::decrypt).
     pub fn phases(
@@ -152,8 +151,8 @@ impl QueryKey {
         values.into_iter().map(phase).collect()
     }
 
-    /// The product of a mask and the secret over the integers. The centred mask is below `2^39`, so the product is at
-    /// most `N·2^39 ≤ 2^54`, which two limbs represent.
+    /// Computes the product of a mask and the secret over the integers. The centred mask is below `2^39`: the product
+    /// is at most `N·2^39 ≤ 2^54`, which two limbs represent.
     fn times_secret(&self, mask: &[u64], mask_bits: u32) -> Zeroizing<Vec<i64>> {
         let degree = self.ring.basis().degree();
         assert_eq!(mask.len(), degree);
@@ -181,8 +180,8 @@ impl QueryKey {
     }
 }
 
-/// The root of all derivations of a query: `PRF(randomness, "query root", ring, nonce, width, terms, asked…)`, where
-/// the ring is `log2 N` (1 byte), `t` (4) and the prime of each limb (4), the width has 8 bytes and a term 4.
+/// Derives the root of a query: `PRF(randomness, "query root", ring, nonce, width, terms, asked…)`. The ring is
+/// `log2 N` (1 byte), `t` (4) and the prime of each limb (4); the width has 8 bytes and a term 4.
 fn root(
     randomness: &[u8; 32],
     ring: &Scaled,
@@ -203,7 +202,7 @@ fn root(
     prf(randomness, "query root", &[&own, asked].concat())
 }
 
-/// Residues of signed coefficients in evaluation form, limb by limb.
+/// Computes the evaluation form of signed coefficients, limb by limb.
 fn evaluate(ring: &Scaled, coefficients: &[i8]) -> Vec<u32> {
     evaluate_with(ring, |limb, values| {
         let q = ring.limbs()[limb].modulus().value();
@@ -214,7 +213,7 @@ fn evaluate(ring: &Scaled, coefficients: &[i8]) -> Vec<u32> {
     })
 }
 
-/// The evaluation form, limb by limb, of the polynomial whose coefficients `fill` writes for each limb.
+/// Computes the evaluation form, limb by limb, of the polynomial whose coefficients `fill` writes for each limb.
 fn evaluate_with(ring: &Scaled, mut fill: impl FnMut(Limb, &mut [u32])) -> Vec<u32> {
     let degree = ring.basis().degree();
     let mut residues = vec![0; degree * ring.limbs().len()];
@@ -245,7 +244,7 @@ mod tests {
         fractions
     }
 
-    /// All residues of `a`, in evaluation form.
+    /// Expands all residues of `a`, in evaluation form.
     fn expanded(ring: &Scaled, seed: &impl MaskSeed) -> Vec<u32> {
         let mut mask = vec![0; ring.basis().degree() * 3];
         for (limb, out) in Limb::enumerate(mask.chunks_exact_mut(ring.basis().degree())) {
@@ -285,7 +284,7 @@ mod tests {
         assert!(values.into_iter().all(|value| value == 0));
     }
 
-    /// Everything that a query depends on.
+    /// Inputs of a query's derivation.
     #[derive(Clone)]
     struct Asked {
         ring: Arc<Scaled>,
@@ -308,7 +307,7 @@ mod tests {
         }
     }
 
-    /// A query of 38 alleles: 39 numbers from −1 to 1, in one ciphertext.
+    /// Makes a query of 38 alleles: 39 numbers from −1 to 1, in one ciphertext.
     fn asked() -> Asked {
         Asked {
             ring: ring(),
@@ -320,8 +319,8 @@ mod tests {
         }
     }
 
-    /// What a server learns from the first ciphertexts of two queries with the same secret, mask and error: the number
-    /// of terms, from index `from` on, in which only one of them has a value.
+    /// Attacks the first ciphertexts of two queries with equal secret, mask and error. Returns the number of terms
+    /// read, from index `from` on, in which only one of them has a value.
     fn read(ring: &Scaled, a: &[u32], b: &[u32], terms: &[i32], from: usize) -> usize {
         let degree = ring.basis().degree();
         let limbs = a.chunks(degree).zip(b.chunks(degree)).zip(ring.limbs());
@@ -342,7 +341,7 @@ mod tests {
         known.count()
     }
 
-    /// A rolled-back machine repeats a query, and a server that replays its nonce makes it use another layout.
+    /// Attack: a rolled-back machine repeats a query, and a server that replays its nonce makes it use another layout.
     #[test]
     fn a_rolled_back_client_shows_a_replaying_server_nothing() {
         let wide = asked();
@@ -353,7 +352,7 @@ mod tests {
         let read_of = |[a, b]: [QueryCiphertexts; 2]| {
             read(&wide.ring, &a.terms[0].1, &b.terms[0].1, &wide.terms, 3)
         };
-        // If the root did not depend on the layout, as in an earlier version, the attack would read all terms that one
+        // Were the root independent of the layout, as in an earlier version, the attack would read all terms that one
         // ciphertext has beyond the other.
         let without_layout = |asked: &Asked| {
             let bytes: Vec<u8> = asked.terms.iter().flat_map(|it| it.to_le_bytes()).collect();
@@ -403,7 +402,7 @@ mod tests {
             for (seed, _) in &query.terms {
                 assert!(seeds.insert(seed.0), "query {number} repeats a seed");
             }
-            // Of the coefficients that rings of all degrees have.
+            // The coefficients that rings of all degrees have.
             let mut beginning = key.secret[..asked.ring.basis().degree()].to_vec();
             asked.ring.limbs()[0].inverse(&mut beginning);
             let signs = beginning[..1024].iter().map(|&x| x.min(2));

@@ -1,5 +1,5 @@
-//! Ranges of blocks: the sums that the owner computes over their ciphertext when encrypting, and the data that it keeps
-//! of them, tokens and fixed parts (docs/cryptography.md, "Verified sums").
+//! Ranges of blocks: the sums over their ciphertext that the owner computes when encrypting, and the data kept of them
+//! (docs/cryptography.md, "Verified sums"). Kept are tokens and fixed parts.
 
 use crate::block::BlockResidues;
 use crate::fingerprint::{Elements, PairTokens, Points};
@@ -11,11 +11,11 @@ use crate::totals::Strata;
 use crate::wide::{Pass, Wide, WideSums};
 use oboro_ring::{Blocks, Limb, QuadraticField};
 
-/// The sums over blocks of a range, modulo one limb, computed when the owner has their ciphertext in memory.
+/// Sums over blocks of a range, modulo one limb, computed with their ciphertext in memory.
 pub struct RangeSums {
     limb: Limb,
     order: ColumnOrder,
-    /// Those added less those subtracted.
+    /// Number of blocks added less those subtracted.
     blocks: i64,
     points: Points,
     pairs: Option<PairSums>,
@@ -23,7 +23,7 @@ pub struct RangeSums {
     prefixes: PrefixTokens,
 }
 
-/// The sums for pairs.
+/// Sums for pairs.
 struct PairSums {
     tokens: PairTokens,
     moments: MaskMoments,
@@ -31,10 +31,10 @@ struct PairSums {
 }
 
 impl RangeSums {
-    /// Sums of these columns over zero blocks.
+    /// Makes sums of these columns over zero blocks.
     ///
     /// # Panics
-    /// If there is no such limb.
+    /// If the ring lacks the limb.
     pub fn new(key: &DatasetKey, verified: VerifiedLimbs, limb: Limb, order: &ColumnOrder) -> Self {
         let (parameters, paired) = (key.ring().parameters(), order.paired().len());
         let rows = if order.is_wide() { 0 } else { paired };
@@ -73,8 +73,8 @@ impl RangeSums {
         self.blocks += blocks.len() as i64;
     }
 
-    /// A pass over all columns of blocks that are [added](Self::add) as well, given for each block its mask and the
-    /// residues of the focus columns; `None` if all pairs have fixed parts, or pairs are not kept modulo this limb.
+    /// Starts a pass over all columns of blocks that are [added](Self::add) as well. Takes for each block its mask and
+    /// the residues of the focus columns. `None` if all pairs have fixed parts, or pairs are not kept modulo this limb.
     ///
     /// # Panics
     /// If the focus columns of a block do not match, or a slice does not have `N` residues.
@@ -106,8 +106,8 @@ impl RangeSums {
         self.blocks += other.blocks;
     }
 
-    /// Subtracts sums over blocks that are added elsewhere, by a [merge](RangeLimb::merge) of what is kept of them: all
-    /// of it is linear in the sums.
+    /// Subtracts sums over blocks whose kept data are [merged](RangeLimb::merge) elsewhere: all of it is linear in the
+    /// sums.
     ///
     /// # Panics
     /// If the columns or the limb differ.
@@ -147,7 +147,7 @@ impl RangeSums {
     }
 }
 
-/// The kept data of a range modulo one limb: tokens, and fixed parts if pairs are read modulo it.
+/// Kept data of a range modulo one limb: tokens, and fixed parts if pairs are read modulo it.
 #[derive(Debug, Clone)]
 pub struct RangeLimb {
     pub(crate) limb: Limb,
@@ -158,12 +158,12 @@ pub struct RangeLimb {
     pub(crate) prefixes: PrefixTokens,
 }
 
-/// The kept data for pairs.
+/// Kept data for pairs.
 #[derive(Debug, Clone)]
 pub(crate) struct KeptPairs {
     pub(crate) tokens: PairTokens,
     pub(crate) fixed: FixedParts,
-    /// Present if some pairs lack fixed parts.
+    /// Data for many columns, if some pairs lack fixed parts.
     pub(crate) wide: Option<Wide>,
 }
 
@@ -173,7 +173,7 @@ impl RangeLimb {
         &self.order
     }
 
-    /// Whether it is of so many blocks.
+    /// Returns true if the data are of `blocks` blocks.
     pub fn has_blocks(&self, blocks: u64) -> bool {
         i64::try_from(blocks) == Ok(self.blocks)
     }
@@ -197,7 +197,7 @@ impl RangeLimb {
 }
 
 impl VerifiedLimbs {
-    /// Those of a range with these parts.
+    /// Returns the numbers for a range with these parts.
     pub(crate) fn of_parts(limbs: &[RangeLimb]) -> Self {
         let longer = |length| {
             let has = |it: &&RangeLimb| it.prefixes.has(length);
@@ -208,7 +208,7 @@ impl VerifiedLimbs {
     }
 }
 
-/// Whether ranges match strata: each of columns in this order and of `limbs` limbs.
+/// Returns true if ranges match strata: each of columns in this order and of `limbs` limbs.
 pub(crate) fn fit(
     strata: &Strata,
     order: &ColumnOrder,

@@ -1,4 +1,4 @@
-//! The sealed file of the kept data of a range: tokens and fixed parts (docs/formats.md, "Range").
+//! Sealed file of the kept data of a range: tokens and fixed parts (docs/formats.md, "Range").
 
 use crate::fingerprint::PairTokens;
 use crate::fixed::FixedParts;
@@ -17,7 +17,7 @@ const VERSION: u32 = 1;
 /// Version, columns, those with fixed parts, focus columns, the limbs of each length, and blocks.
 const HEADER_BYTES: usize = 4 * (4 + LONGEST_VERIFIED - 1) + 8;
 
-/// Why a range file cannot be read.
+/// Error: the range file cannot be read.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum RangeError {
@@ -33,7 +33,7 @@ impl DatasetKey {
     /// Seals the kept data of a range: a part for each of the first limbs, at least one.
     ///
     /// # Errors
-    /// No randomness.
+    /// The system provides no randomness.
     ///
     /// # Panics
     /// If the limbs, columns, blocks or lengths of the parts do not match.
@@ -42,7 +42,7 @@ impl DatasetKey {
         let verified = VerifiedLimbs::of_parts(limbs);
         let shape = self.shape(verified, order).words();
         let words = shape.expect("what there is can be counted");
-        // Allocated at once: growing would leave copies in freed memory.
+        // Allocated once: growing would leave copies in freed memory.
         let mut bytes = Zeroizing::new(Vec::with_capacity(HEADER_BYTES + 4 * words));
         let focus = order.focus().iter().map(|&it| order.columns()[it]);
         let counts = [order.columns().len(), order.paired().len(), focus.len()];
@@ -82,7 +82,7 @@ impl DatasetKey {
     /// Opens data sealed by [`seal_range`](Self::seal_range).
     ///
     /// # Errors
-    /// Any other bytes.
+    /// The bytes are any others.
     pub fn open_range(&self, sealed: &[u8]) -> Result<Vec<RangeLimb>, RangeError> {
         let bytes = self.open(CONTEXT, sealed)?;
         self.decode_range(&bytes).ok_or(RangeError::Malformed)
@@ -165,7 +165,7 @@ impl DatasetKey {
     }
 }
 
-/// The numbers of 4-byte words.
+/// Numbers of 4-byte words.
 struct Shape {
     verified: VerifiedLimbs,
     columns: usize,
@@ -175,7 +175,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Rows of the columns themselves, if all pairs have fixed parts.
+    /// Number of rows of the columns themselves, if all pairs have fixed parts.
     fn rows(&self) -> usize {
         if self.paired == self.columns {
             self.columns
@@ -184,17 +184,17 @@ impl Shape {
         }
     }
 
-    /// Tokens of pairs, per limb.
+    /// Number of tokens of pairs, per limb.
     fn pair_tokens(&self) -> usize {
         2 * (self.columns + self.rows())
     }
 
-    /// Fixed parts per limb.
+    /// Number of fixed parts per limb.
     fn pairs(&self) -> usize {
         self.paired * self.paired.saturating_sub(1) / 2
     }
 
-    /// Words per limb if some pairs lack fixed parts; `None` on overflow.
+    /// Number of words per limb if some pairs lack fixed parts; `None` on overflow.
     fn wide(&self) -> Option<usize> {
         if self.paired == self.columns {
             Some(0)
@@ -203,12 +203,12 @@ impl Shape {
         }
     }
 
-    /// Tokens per limb and length from three on.
+    /// Number of tokens per limb and length from three on.
     fn tokens(&self) -> usize {
         2 * (self.paired + 1)
     }
 
-    /// All words after the header; `None` if a file cannot have that many.
+    /// Number of all words after the header; `None` if it exceeds the limit of a file.
     fn words(&self) -> Option<usize> {
         const MOST: usize = 1 << 31;
         let Self {
@@ -240,7 +240,7 @@ mod tests {
     use crate::range::RangeSums;
     use oboro_ring::Parameters;
 
-    /// Pairs modulo two limbs, triples modulo three, quadruples modulo all four.
+    /// Numbers for pairs modulo two limbs, triples modulo three, quadruples modulo all four.
     const ALL: VerifiedLimbs = VerifiedLimbs([2, 3, 4]);
     const PAIRS: VerifiedLimbs = VerifiedLimbs([2, 0, 0]);
 
@@ -248,12 +248,12 @@ mod tests {
         key(1, &Parameters::new(12, 4, 40_961).unwrap())
     }
 
-    /// All pairs of the columns 4, 0 and 2 have fixed parts.
+    /// Gives all pairs of the columns 4, 0 and 2 fixed parts.
     fn narrow() -> ColumnOrder {
         ColumnOrder::new([4, 0, 2].map(Column).to_vec(), 3, &[]).unwrap()
     }
 
-    /// Only those of the first two, and of the last.
+    /// Gives only the pairs of the first two, and of the last, fixed parts.
     fn wide() -> ColumnOrder {
         ColumnOrder::new([4, 0, 2].map(Column).to_vec(), 2, &[Column(2)]).unwrap()
     }
@@ -295,8 +295,8 @@ mod tests {
     #[test]
     fn a_range_opens_as_it_was_sealed_and_adds_up() {
         let key = in_ring();
-        // For columns their numbers; for pairs 16 bytes per column and limb, and 4 per pair; for longer ones 8 per
-        // column. For many columns tokens of 8 bytes twice, a focus column, that beside each of them and M_{∅,2}.
+        // Columns take their numbers, pairs 16 bytes per column and limb, and 4 per pair; longer ones take 8 per
+        // column. Many columns take tokens of 8 bytes twice, a focus column, that beside each of them and M_{∅,2}.
         let wide_pairs = 2 * (24 + 4 + 24 + 8 + 12 + 4 * 4096);
         for (verified, order, bytes) in [
             (PAIRS, narrow(), 12 + 2 * (48 + 12)),
@@ -337,7 +337,7 @@ mod tests {
         }
         let (tokens, fixed) = (HEADER_BYTES + 12, HEADER_BYTES + 12 + 48);
         let longer = fixed + 12;
-        // Version, columns, those with fixed parts, focus, limbs, a repeated column, tokens and fixed parts that are
+        // Version, columns, those with fixed parts, focus, limbs, a repeated column; tokens and fixed parts that are
         // not residues.
         for (at, byte) in [
             (0, 2),

@@ -8,11 +8,11 @@ use chacha20poly1305::{
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// Bytes that sealing adds: the nonce before the ciphertext, the tag after it.
+/// Number of bytes that sealing adds: the nonce before the ciphertext, the tag after it.
 pub(crate) const NONCE_BYTES: usize = 24;
 pub(crate) const TAG_BYTES: usize = 16;
 
-/// A record that could not be sealed or opened.
+/// Error: the record could not be sealed or opened.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum SealError {
@@ -28,15 +28,15 @@ impl DatasetKey {
     /// Seals a record of this dataset: encrypts and authenticates it, bound to dataset and purpose.
     ///
     /// # Errors
-    /// No randomness.
+    /// The system provides no randomness.
     pub fn seal(&self, what: &str, plaintext: &[u8]) -> Result<Vec<u8>, SealError> {
         self.seal_bytes(&self.context(what), plaintext)
     }
 
-    /// Opens a record that [`DatasetKey::seal`] sealed for the same dataset and purpose.
+    /// Opens a record that [`DatasetKey::seal`] sealed for this dataset and purpose.
     ///
     /// # Errors
-    /// Altered, or sealed by another key, for another dataset or purpose.
+    /// The record was altered, or sealed by another key, for another dataset or purpose.
     pub fn open(&self, what: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
         self.open_bytes(&self.context(what), sealed)
     }
@@ -46,8 +46,8 @@ impl DatasetKey {
     }
 
     /// Encrypts and authenticates `plaintext`, binding it to `context`. The nonce is hedged:
-    /// `PRF(dataset key, "seal nonce", randomness, context, PRF(dataset key, "seal content", plaintext))`, so a
-    /// generator that repeats its output repeats a nonce only for the same bytes.
+    /// `PRF(dataset key, "seal nonce", randomness, context, PRF(dataset key, "seal content", plaintext))`. A generator
+    /// that repeats its output repeats a nonce only for equal bytes.
     pub(crate) fn seal_bytes(
         &self,
         context: &[u8],
@@ -68,7 +68,7 @@ impl DatasetKey {
         Ok(sealed)
     }
 
-    /// Opens data that [`DatasetKey::seal_bytes`] sealed with the same context.
+    /// Opens data that [`DatasetKey::seal_bytes`] sealed with this context.
     pub(crate) fn open_bytes(
         &self,
         context: &[u8],

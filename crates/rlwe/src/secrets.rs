@@ -7,18 +7,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// The limit of the cache, in bytes.
+/// Limit of the cache, in bytes.
 const CACHE_BYTES: usize = 512 << 20;
 
-/// A product of secrets in evaluation form modulo one limb.
+/// Product of secrets in evaluation form modulo one limb.
 type Evaluation = Arc<Zeroizing<Vec<u32>>>;
 
-/// The products of one dataset's secrets. Shared by threads.
+/// Products of one dataset's secrets. Shared by threads.
 pub(crate) struct SecretProducts {
     key: DatasetKey,
-    /// Products of more secrets are not cached.
+    /// Largest number of secrets whose products are cached.
     longest: usize,
-    /// The capacity of the cache, in bytes.
+    /// Capacity of the cache, in bytes.
     limit: usize,
     kept: RwLock<Kept>,
 }
@@ -40,7 +40,7 @@ impl Kept {
 }
 
 impl SecretProducts {
-    /// An empty cache; products of up to `longest` secrets are cached. The limit is shared by `generations` caches.
+    /// Makes an empty cache for products of up to `longest` secrets. `generations` caches share the limit.
     pub(crate) fn new(key: DatasetKey, longest: usize, generations: usize) -> Self {
         Self {
             key,
@@ -58,7 +58,7 @@ impl SecretProducts {
         columns.len() <= self.longest
     }
 
-    /// The product of some columns' secrets in evaluation form modulo a limb.
+    /// Returns the product of some columns' secrets in evaluation form modulo a limb.
     pub(crate) fn evaluation(&self, limb: Limb, columns: &[Column]) -> Evaluation {
         let key = (limb, Box::from(columns));
         if let Some(found) = self.kept.read().evaluations.get(&key) {

@@ -1,32 +1,31 @@
 //! Totals: supports over more transactions than the plaintext modulus can represent (docs/cryptography.md, "Totals").
 //!
-//! A sum over all blocks decrypts to the support modulo `t`. The first blocks, few enough that their supports stay
-//! below `t`, are a random sample, since the transactions were shuffled: its exact support determines the missing
-//! multiple of `t`. Erased transactions widen the window in which the support is looked for, because the choice of them
-//! may depend on their slots.
+//! A sum over all blocks decrypts to the support modulo `t`. The first blocks, few enough for supports below `t`, are a
+//! random sample, since the transactions were shuffled. Its exact support determines the missing multiple of `t`.
+//! Erased transactions widen the window that must contain the support: their choice may depend on their slots.
 
 use crate::key::SecretGeneration;
 use crate::noise::{FAILURE_BITS, limbs_for, log2_phase_bound};
 use oboro_ring::{Blocks, Parameters};
 
-/// The cost of conditioning on accepted draws, in bits (docs/cryptography.md, "Totals").
+/// Cost of conditioning on accepted draws, in bits (docs/cryptography.md, "Totals").
 const ACCEPTANCE_BITS: f64 = 0.01;
 
-/// The number of ranges that the bounds of a dataset allow for.
+/// Number of ranges for which the bounds of a dataset allow.
 const MOST_RANGES: u64 = 1 << 10;
 
-/// The blocks of a stratum, and the transactions in them.
+/// Blocks of a stratum, and the transactions in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// The number of blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// The number of transactions when they were shuffled: at most the slots of the blocks.
+    /// Number of transactions when they were shuffled: at most the slots of the blocks.
     pub transactions: u64,
-    /// How many of them were erased since.
+    /// Number of transactions erased since.
     pub erased: u64,
-    /// How many of the erased ones were in the sample; 0 without a sample.
+    /// Number of erased transactions in the sample; 0 without a sample.
     pub erased_in_sample: u64,
-    /// The generation of its columns' secrets.
+    /// Generation of its columns' secrets.
     pub secret_generation: SecretGeneration,
 }
 
@@ -36,15 +35,15 @@ pub struct Bounds {
     parameters: Parameters,
     max_len: usize,
     log2_supports: f64,
-    /// For each length from 1 the number of limbs of its itemsets.
+    /// Number of limbs for itemsets of each length from 1.
     limbs: Vec<usize>,
-    /// The most blocks of a stratum.
+    /// Largest number of blocks of a stratum.
     most_blocks: u64,
 }
 
 impl Bounds {
-    /// The bounds of a dataset of `columns` columns and itemsets of up to `max_len`. `None` if the parameters do not
-    /// even support the transactions of a sample.
+    /// Computes the bounds of a dataset of `columns` columns and itemsets of up to `max_len`. `None` if the parameters
+    /// do not even support the transactions of a sample.
     pub fn new(parameters: &Parameters, columns: u64, max_len: usize) -> Option<Self> {
         let mut bounds = Self {
             parameters: parameters.clone(),
@@ -68,28 +67,28 @@ impl Bounds {
         Some(bounds)
     }
 
-    /// For each length the number of limbs over this many blocks.
+    /// Number of limbs for each length over `blocks` blocks.
     fn limbs_for(&self, blocks: u64) -> Option<Vec<usize>> {
         let limbs = |level| limbs_for(&self.parameters, level, blocks, self.log2_supports);
         (1..=self.max_len).map(limbs).collect()
     }
 
-    /// The number of limbs of itemsets of this length; `None` beyond the longest.
+    /// Number of limbs of itemsets of this length; `None` beyond the longest.
     pub fn limbs(&self, level: usize) -> Option<usize> {
         self.limbs.get(level.checked_sub(1)?).copied()
     }
 
-    /// The most blocks of a stratum.
+    /// Largest number of blocks of a stratum.
     pub fn most_blocks(&self) -> u64 {
         self.most_blocks
     }
 
-    /// The most transactions of a stratum without a sample.
+    /// Largest number of transactions of a stratum without a sample.
     pub fn most_exact(&self) -> u64 {
         self.parameters.sample_blocks() * self.parameters.degree() as u64
     }
 
-    /// `log2` of the bound on a phase of itemsets of this length over this many blocks.
+    /// `log2` of the bound on a phase of itemsets of this length over `blocks` blocks.
     pub fn log2_phase(&self, level: usize, blocks: u64) -> f64 {
         log2_phase_bound(&self.parameters, level, blocks, self.log2_supports)
     }
@@ -99,7 +98,7 @@ impl Bounds {
         self.log2_supports
     }
 
-    /// Returns `true` if the supports of a stratum can be read. Otherwise too many of its transactions were erased: it
+    /// Returns true if the supports of a stratum can be read. Otherwise too many of its transactions were erased: it
     /// must be shuffled again.
     pub fn are_readable(&self, extent: &Extent) -> bool {
         self.stratum(extent).is_some()
@@ -119,8 +118,8 @@ impl Bounds {
         )
     }
 
-    /// The strata of `transactions` transactions that are shuffled together, under secrets of this generation: as few as
-    /// possible, as even as blocks allow. `None` if the ranges would exceed the limit.
+    /// Divides `transactions` transactions that are shuffled together, under secrets of this generation, into strata:
+    /// as few as possible, as even as blocks allow. `None` if the ranges would exceed the limit.
     pub fn strata_of(
         &self,
         transactions: u64,
@@ -150,9 +149,9 @@ impl Bounds {
     }
 }
 
-/// The largest number for which a property holds, which must hold for `least` and for all numbers up to that one.
+/// Finds the largest number up to which a property holds, which must hold for `least`.
 fn largest(least: u64, holds: impl Fn(u64) -> bool) -> u64 {
-    // One for which it holds, and one for which it does not.
+    // The property holds for the first and not for the second.
     let (mut low, mut high) = (least, least << 24);
     while high - low > 1 {
         let middle = u64::midpoint(low, high);
@@ -165,7 +164,7 @@ fn largest(least: u64, holds: impl Fn(u64) -> bool) -> u64 {
     low
 }
 
-/// `log2` of the number of itemsets of length one to `longest` of this many columns.
+/// `log2` of the number of itemsets of length one to `longest` of `columns` columns.
 fn log2_itemsets(columns: u64, longest: usize) -> f64 {
     let mut of_length = 1.0;
     let mut all = 0.0;
@@ -176,19 +175,19 @@ fn log2_itemsets(columns: u64, longest: usize) -> f64 {
     all.max(1.0).log2()
 }
 
-/// The strata of a dataset, and the ranges of blocks that give its supports.
+/// Strata of a dataset, and the ranges of blocks that give its supports.
 #[derive(Debug, Clone)]
 pub struct Strata {
     bounds: Bounds,
     strata: Vec<Stratum>,
     ranges: Vec<Blocks>,
-    /// For each range the generation of its secrets.
+    /// Generation of the secrets of each range.
     secret_generations: Vec<SecretGeneration>,
 }
 
 impl Strata {
-    /// The strata of consecutive extents. `None` if they violate a bound: there are too many, or one is too large or
-    /// empty, or has lost too many transactions.
+    /// Checks the strata of consecutive extents. `None` if they violate a bound: their number, the size of one, or the
+    /// transactions that it has lost.
     pub fn new(bounds: Bounds, extents: &[Extent]) -> Option<Self> {
         let degree = bounds.parameters.degree() as u64;
         let (mut strata, mut ranges, mut first) = (Vec::new(), Vec::new(), 0u64);
@@ -225,18 +224,18 @@ impl Strata {
         &self.strata
     }
 
-    /// For each stratum the blocks of its total, followed by those of its sample if it has one.
+    /// The blocks of each stratum's total, followed by those of its sample if it has one.
     pub fn ranges(&self) -> &[Blocks] {
         &self.ranges
     }
 
-    /// For each range the generation of its columns' secrets.
+    /// The generation of the columns' secrets of each range.
     pub fn secret_generations(&self) -> &[SecretGeneration] {
         &self.secret_generations
     }
 
-    /// The support of an itemset, given its support modulo `t` in each range; `None` if no support is consistent with
-    /// them.
+    /// Computes the support of an itemset, given its support modulo `t` in each range; `None` if no support is
+    /// consistent with them.
     pub(crate) fn support(&self, mut residues: impl Iterator<Item = u32>) -> Option<u64> {
         let mut support = 0;
         for stratum in &self.strata {
@@ -251,7 +250,7 @@ impl Strata {
     }
 }
 
-/// The range of what one transaction adds to a sum: the hull of 0 and all products of its values.
+/// Range of one transaction's contribution to a sum: the hull of 0 and all products of its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Products {
     least: i64,
@@ -262,17 +261,17 @@ impl Products {
     /// The products of bits.
     pub const OF_BITS: Self = Self { least: 0, most: 1 };
 
-    /// The products from `least` to `most`. `None` if 0 is not among them, or no other.
+    /// Returns the products from `least` to `most`. `None` unless they contain 0 and another number.
     pub fn new(least: i64, most: i64) -> Option<Self> {
         (least <= 0 && 0 <= most && least < most).then_some(Self { least, most })
     }
 
-    /// The difference between the largest and the smallest product.
+    /// Difference between the largest and the smallest product.
     fn width(self) -> u64 {
         self.most.abs_diff(self.least)
     }
 
-    /// The bounds of the sum over so many transactions.
+    /// Bounds of the sum over `transactions` transactions.
     fn sums(self, transactions: u64) -> Window {
         let count = i128::from(transactions);
         Window {
@@ -282,19 +281,19 @@ impl Products {
     }
 }
 
-/// Transactions that were shuffled together, and how many of them were erased since.
+/// Transactions that were shuffled together, and the number of those erased since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShuffledRows {
-    /// The number when they were shuffled.
+    /// Number when they were shuffled.
     pub count: u64,
-    /// How many of them were erased.
+    /// Number of erased ones.
     pub erased: u64,
-    /// How many of the erased ones were in the sample; 0 without a sample.
+    /// Number of erased ones in the sample; 0 without a sample.
     pub erased_in_sample: u64,
 }
 
 impl ShuffledRows {
-    /// Transactions of which none was erased.
+    /// Describes transactions of which none was erased.
     pub fn complete(count: u64) -> Self {
         Self {
             count,
@@ -304,7 +303,7 @@ impl ShuffledRows {
     }
 }
 
-/// The integers from `least` to `most`.
+/// Integers from `least` to `most`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Window {
     least: i128,
@@ -312,7 +311,7 @@ struct Window {
 }
 
 impl Window {
-    /// The number in the window with this residue modulo `t`; the smallest if there are several.
+    /// Returns the number in the window with this residue modulo `t`; the smallest of several.
     fn lift(self, residue: u32, t: u64) -> Option<i128> {
         let t = i128::from(t);
         let found = self.least + (i128::from(residue) - self.least).rem_euclid(t);
@@ -333,17 +332,17 @@ pub struct Stratum {
     rows: ShuffledRows,
     products: Products,
     plaintext_modulus: u64,
-    /// The transactions of the sample when they were shuffled; all of them if the total fits into `t`.
+    /// Number of transactions in the sample when they were shuffled; all of them if the total fits into `t`.
     sample: u64,
     sample_blocks: u64,
-    /// The largest deviation of `sample` times the total from its estimate by the sample, had none been erased.
+    /// Largest deviation of `sample` times the total from its estimate by the sample, had none been erased.
     deviation: i128,
 }
 
 impl Stratum {
-    /// The stratum of an encryption, of which up to `2^log2_supports` supports, times their ranges, may ever be
+    /// Makes the stratum of an encryption, of which up to `2^log2_supports` supports, times their ranges, may ever be
     /// requested. `None` if a sample cannot distinguish the multiples of `t`, or for more erased transactions than
-    /// there were.
+    /// existed.
     ///
     /// # Panics
     /// If `log2_supports` is negative or NaN.
@@ -386,7 +385,7 @@ impl Stratum {
         stratum.is_readable().then_some(stratum)
     }
 
-    /// Returns `true` if no two totals that differ by a multiple of `t` are in one window.
+    /// Returns true if no two totals that differ by a multiple of `t` are in one window.
     fn is_readable(&self) -> bool {
         let ShuffledRows {
             count,
@@ -410,12 +409,12 @@ impl Stratum {
             })
     }
 
-    /// The number of its first blocks, whose supports are counted separately; `None` if the total fits into `t`.
+    /// Number of its first blocks, whose supports are counted separately; `None` if the total fits into `t`.
     pub fn sample_blocks(&self) -> Option<u64> {
         (self.sample < self.rows.count).then_some(self.sample_blocks)
     }
 
-    /// The number of transactions that are left outside the sample.
+    /// Number of transactions that are left outside the sample.
     fn left_outside(&self) -> u64 {
         self.rows.count - self.sample - self.erased_outside()
     }
@@ -424,8 +423,9 @@ impl Stratum {
         self.rows.erased - self.rows.erased_in_sample
     }
 
-    /// The bounds of `n_s·X`, given the sum over the sample: with `T` transactions of which `n_s` are the sample,
-    /// `T·X_s ± n_s·D`, widened by what erased transactions may have contributed (docs/cryptography.md, "Totals").
+    /// Computes the bounds of `n_s·X`, given the sum over the sample. With `T` transactions of which `n_s` are the
+    /// sample, they are `T·X_s ± n_s·D`, widened by the possible contribution of erased transactions
+    /// (docs/cryptography.md, "Totals").
     fn scaled_window(&self, sample: i128) -> Window {
         let n_s = i128::from(self.sample);
         let count = i128::from(self.rows.count);
@@ -438,11 +438,11 @@ impl Stratum {
         }
     }
 
-    /// The sum with residue `total` modulo `t`, given the residue of the sum over the sample; `None` if no sum is
-    /// consistent with both. Without a sample it follows from `total` alone.
+    /// Computes the sum with residue `total` modulo `t`, given the residue of the sum over the sample. `None` if no sum
+    /// is consistent with both. Without a sample it follows from `total` alone.
     ///
     /// # Panics
-    /// If there is a sample and none is given, or vice versa.
+    /// If `sample` is given without a sample, or missing with one.
     pub(crate) fn lift(&self, total: u32, sample: Option<u32>) -> Option<i64> {
         assert_eq!(sample.is_some(), self.sample_blocks().is_some());
         let t = self.plaintext_modulus;
@@ -473,18 +473,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// t = 114,689: samples of 28 blocks, 114,688 transactions.
+    /// Parameters with t = 114,689: samples of 28 blocks, 114,688 transactions.
     fn parameters() -> Parameters {
         Parameters::new(12, 2, 114_689).unwrap()
     }
 
-    /// A stratum of bits from which nothing was erased.
+    /// Makes a stratum of bits from which nothing was erased.
     fn complete(transactions: u64, log2_supports: f64) -> Option<Stratum> {
         let rows = ShuffledRows::complete(transactions);
         Stratum::new(&parameters(), rows, Products::OF_BITS, log2_supports)
     }
 
-    /// The deviation of a total from its estimate by the sample.
+    /// Deviation of a total from its estimate by the sample.
     fn deviation(stratum: &Stratum) -> f64 {
         stratum.deviation as f64 / stratum.sample as f64
     }
@@ -610,7 +610,7 @@ mod tests {
         assert_eq!(stratum.lift(4, Some(5)), None);
     }
 
-    /// The stratum of 1,943,424 transactions, of which some were erased.
+    /// Makes the stratum of 1,943,424 transactions, of which some were erased.
     fn erased(outside: u64, in_sample: u64) -> Option<Stratum> {
         let rows = ShuffledRows {
             count: 1_943_424,
@@ -620,7 +620,7 @@ mod tests {
         Stratum::new(&parameters(), rows, Products::OF_BITS, 53.5)
     }
 
-    /// All itemsets of up to 4 of 4096 columns.
+    /// Checks all itemsets of up to 4 of 4096 columns.
     #[test]
     fn some_transactions_are_erased_without_a_shuffle() {
         for (outside, in_sample, is_readable) in [
@@ -630,7 +630,7 @@ mod tests {
             (0, 2_590, false),
             (20_000, 1_200, true),
             (20_000, 2_000, false),
-            // More than there were.
+            // More than existed.
             (0, 114_689, false),
             (1_828_737, 0, false),
         ] {
@@ -650,7 +650,7 @@ mod tests {
         assert!(exact(1001, 0).is_none() && exact(1, 1).is_none());
     }
 
-    /// An item of all transactions: the sample says exactly how many are left, whichever were erased.
+    /// Checks an item of all transactions: the sample reveals exactly how many are left, whichever were erased.
     #[test]
     fn the_window_goes_as_far_as_erasures_can_move_a_total() {
         let (outside, in_sample) = (5_000, 1_500);
@@ -660,12 +660,12 @@ mod tests {
         let residue = |it: u64| (it % 114_689) as u32;
         assert_eq!(stratum.lift(residue(left), sample), Some(left as i64));
         assert_eq!(stratum.lift(residue(left + 1), sample), None);
-        // An item of transactions outside the sample that were erased, and of as few others as the sample allows.
+        // An item of erased transactions outside the sample, and of as few others as the sample allows.
         let most = deviation(&stratum) as u64 + 15 * in_sample;
         assert_eq!(stratum.lift(residue(most), Some(0)), Some(most as i64));
         let beyond = deviation(&stratum) as u64 + 16 * in_sample;
         assert_eq!(stratum.lift(residue(beyond), Some(0)), None);
-        // More than there are in the sample.
+        // More than are in the sample.
         assert_eq!(stratum.lift(0, Some(114_689 - in_sample as u32)), None);
     }
 
@@ -695,13 +695,13 @@ mod tests {
         assert!(of(4096, wider).is_none() && of(3954, wider).is_some());
     }
 
-    /// A number from `least` to `most`: that share of the way.
+    /// Returns the number at a given share of the way from `least` to `most`.
     fn between((least, most): (i128, i128), share: f64) -> i128 {
         assert!(least <= most, "{least}, {most}");
         least + ((most - least) as f64 * share).round() as i128
     }
 
-    /// The numbers in both windows.
+    /// Bounds of the numbers in both windows.
     fn both(one: Window, other: Window) -> (i128, i128) {
         let both = one.intersection(other);
         (both.least, both.most)
@@ -715,7 +715,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is erased, as far as the window allows, and whatever it contributed, the total is what is left.
+        /// Checks that any erasures within the window, with any contribution, leave the total of the rest.
         #[test]
         fn erasures_never_change_what_a_total_is_read_as(
             count in 114_689u64..1_900_000,
@@ -724,7 +724,7 @@ mod tests {
         ) {
             let products = Products::new(least, most).unwrap();
             let [mut of_sample, mut outside, in_sample, deviates, from_sample, from_outside] = shares;
-            // The most that is still readable, found by halving.
+            // The most erasures that are still readable, found by halving.
             let (rows, stratum) = loop {
                 let whole = Stratum::new(&parameters(), ShuffledRows::complete(count), products, 53.5);
                 prop_assume!(whole.is_some());
@@ -754,7 +754,7 @@ mod tests {
                 most: all_of_sample + others.most,
             };
             let all = between(both(near, possible), deviates);
-            // What was erased from the sample and from the others leaves sums that are possible for the rest.
+            // Erasures from the sample and from the others leave sums that are possible for the rest.
             let gone = rows.erased_in_sample;
             let rest = less(all_of_sample, products.sums(n_s - gone));
             let from_sample = between(both(products.sums(gone), rest), from_sample);
@@ -766,7 +766,7 @@ mod tests {
             prop_assert_eq!(stratum.lift(residue(total), Some(residue(sample))), Some(total as i64));
         }
 
-        /// For any support, a sample within the deviation that the proof allows lifts it.
+        /// Checks that, for any support, a sample within the deviation that the proof allows lifts it.
         #[test]
         fn supports_are_lifted_from_any_likely_sample(support in 0u64..=1_943_424, off in -1.0f64..=1.0) {
             let stratum = complete(1_943_424, 17.3).unwrap();
@@ -778,7 +778,7 @@ mod tests {
             prop_assert_eq!(stratum.lift(residue, Some(sample as u32)), Some(support as i64));
         }
 
-        /// No sample is consistent with two supports.
+        /// Checks that no sample is consistent with two supports.
         #[test]
         fn no_two_supports_are_taken_for_each_other(residue in 0u32..114_689, sample in 0u32..=114_688) {
             let stratum = complete(1_943_424, 17.3).unwrap();

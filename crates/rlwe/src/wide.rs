@@ -1,9 +1,9 @@
 //! Datasets with more columns than have fixed parts for all their pairs (docs/cryptography.md, "Many columns").
 //!
 //! For each column the owner keeps `column(i) = Σ_w z_{s(w)} a(w) c_i(w)`, which verifies moments `M_{i,1}` that the
-//! server sends, and for each range `M_{∅,2}`: from these and its secrets it computes the fixed parts of the pairs of a
-//! query. For a focus column `f` it keeps the fixed parts with all others and `Σ_{j≠f} x_j M_{fj}`. Columns pass one at
-//! a time, so that only the blocks of one are in memory.
+//! server sends. For each range it keeps `M_{∅,2}`. From these and its secrets it computes the fixed parts of the pairs
+//! of a query. For a focus column `f` it keeps the fixed parts with all others and `Σ_{j≠f} x_j M_{fj}`. Columns pass
+//! one at a time: only the blocks of one are in memory.
 
 use crate::fingerprint::{Elements, PairTokens, Points, add_each, elements, subtract_each};
 use crate::key::DatasetKey;
@@ -13,26 +13,26 @@ use oboro_ring::{Element, Limb, Modulus, QuadraticField};
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// The sums for many columns, over some blocks modulo one limb.
+/// Sums for many columns, over some blocks modulo one limb.
 pub(crate) struct WideSums {
     columns: Zeroizing<Vec<Element>>,
     rows: Vec<RowSums>,
 }
 
-/// The sums for a focus column `f`.
+/// Sums for a focus column `f`.
 struct RowSums {
     place: usize,
     /// `s_f` at each point.
     secret: Zeroizing<Vec<u32>>,
     token: Element,
-    /// For each column `j` `Σ_w s_f(w)·M_{j,1}(w)`, the first term of the fixed part; 0 for `f` itself.
+    /// First term of the fixed part with each column `j`, `Σ_w s_f(w)·M_{j,1}(w)`; 0 for `f` itself.
     parts: Zeroizing<Vec<u32>>,
     /// `M_{f,1}`.
     moment: Vec<u32>,
 }
 
 impl WideSums {
-    /// Sums over zero blocks.
+    /// Makes sums over zero blocks.
     pub(crate) fn new(key: &DatasetKey, limb: Limb, order: &ColumnOrder) -> Self {
         let count = order.columns().len();
         let row = |&place: &usize| RowSums {
@@ -70,7 +70,7 @@ impl WideSums {
         }
     }
 
-    /// Takes the sums of some of the blocks away.
+    /// Subtracts the sums of some of the blocks.
     pub(crate) fn subtract(&mut self, field: &QuadraticField, other: &Self) {
         let q = field.modulus();
         subtract_each(field, &mut self.columns, &other.columns);
@@ -115,8 +115,7 @@ impl WideSums {
     }
 }
 
-/// One pass over all columns of some blocks, in the owner's order, which adds the contribution of each column to the
-/// sums.
+/// Pass over all columns of some blocks, in the owner's order, which adds the contribution of each column to the sums.
 pub struct Pass<'a> {
     points: &'a Points,
     tokens: &'a mut PairTokens,
@@ -129,12 +128,12 @@ struct PassBlock<'a> {
     running: Elements,
     /// `z_{s(w)} a(w)`.
     weighted_mask: Elements,
-    /// For each focus column `f` its residues and `s_f(w) a(w)`.
+    /// Residues and `s_f(w) a(w)` of each focus column `f`.
     focus: Vec<(&'a [u32], Zeroizing<Vec<u32>>)>,
 }
 
 impl<'a> Pass<'a> {
-    /// A pass over blocks with these masks, and for each block the residues of the focus columns.
+    /// Starts a pass over blocks with these masks, and for each block the residues of the focus columns.
     ///
     /// # Panics
     /// If the focus columns of a block do not match, or the length of a slice is not `N`.
@@ -177,7 +176,7 @@ impl<'a> Pass<'a> {
     /// owner's order.
     ///
     /// # Panics
-    /// If there is no such column, or not a slice of `N` residues for each block.
+    /// If the column does not exist, or a block lacks its slice of `N` residues.
     pub fn add(&mut self, place: usize, residues: &[&[u32]]) {
         assert_eq!(residues.len(), self.blocks.len(), "residues of each block");
         let (field, point) = (self.points.field(), self.points.each()[place]);
@@ -206,28 +205,28 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// The kept data of many columns, over a range modulo one limb. It depends on the secrets.
+/// Secret kept data of many columns, over a range modulo one limb.
 #[derive(Clone)]
 pub(crate) struct Wide {
-    /// `column(i)` for each column.
+    /// `column(i)` of each column.
     pub(crate) columns: Zeroizing<Vec<Element>>,
-    /// For each focus column.
+    /// Row of each focus column.
     pub(crate) rows: Vec<Row>,
     /// `M_{∅,2}`.
     pub(crate) mask_squared: Vec<u32>,
 }
 
-/// A focus column paired with all others.
+/// Focus column paired with all others.
 #[derive(Clone)]
 pub(crate) struct Row {
     /// `Σ_{j≠f} x_j M_{fj}`.
     pub(crate) token: Element,
-    /// The fixed part of its pair with each column; 0 for itself.
+    /// Fixed part of its pair with each column; 0 for itself.
     pub(crate) parts: Zeroizing<Vec<u32>>,
 }
 
 impl Row {
-    /// All words, in storage order.
+    /// Words in storage order.
     fn all(&self) -> impl Iterator<Item = u32> {
         let token = [self.token.a, self.token.b];
         token.into_iter().chain(self.parts.iter().copied())
@@ -242,7 +241,7 @@ impl fmt::Debug for Wide {
 }
 
 impl Wide {
-    /// The number of words for this many columns and focus columns in a ring of this degree; `None` on overflow.
+    /// Number of words for these numbers of columns and focus columns in a ring of this degree; `None` on overflow.
     pub(crate) fn words(columns: usize, focus: usize, degree: usize) -> Option<usize> {
         let rows = focus.checked_mul(columns.checked_add(2)?)?;
         rows.checked_add(2 * columns)?.checked_add(degree)
@@ -270,7 +269,7 @@ impl Wide {
         })
     }
 
-    /// All words, in storage order.
+    /// Words in storage order.
     pub(crate) fn all(&self) -> impl Iterator<Item = u32> {
         let columns = self.columns.iter().flat_map(|it| [it.a, it.b]);
         let rows = self.rows.iter().flat_map(Row::all);

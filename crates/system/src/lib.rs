@@ -1,41 +1,42 @@
-//! Files where operating systems differ: permissions, identity, positioned I/O, durability. Owners have Linux, macOS or
-//! Windows; servers have Linux.
+//! File operations that differ between operating systems: permissions, identity, positioned I/O, durability. Owners run
+//! Linux, macOS or Windows; servers run Linux.
 //!
-//! Windows has no modes: a file there is for those whom its directory is for, such as the user whose profile it is in.
+//! Windows has no modes: its files are readable by the users of their directory, such as the owner of the profile it is
+//! in.
 
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]
 mod windows;
 
-// Either has the same functions.
+// Both modules export the same functions.
 #[cfg(unix)]
 pub use unix::*;
 #[cfg(windows)]
 pub use windows::*;
 
-/// Why a file is not for this process's user alone.
+/// Reason why other users may access a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotPrivate {
-    /// Its mode lets others read or write it.
+    /// Mode that lets others read or write the file.
     Mode(u32),
-    /// It belongs to another user.
+    /// Owner other than this process's user.
     Owner {
-        /// Whose it is.
+        /// User who owns the file.
         owner: u32,
-        /// Whose this process is.
+        /// User of this process.
         user: u32,
     },
 }
 
-/// What a file has while it is the same one, under whatever name.
+/// Identity of a file, independent of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileId {
     volume: u64,
     number: u64,
 }
 
-/// Extends a file to `bytes` bytes by writing zeros, so that space for them is taken; a longer one is unchanged.
+/// Extends a file to `bytes` bytes by writing zeros, which allocates the space; leaves a longer one unchanged.
 #[cfg(not(target_os = "linux"))]
 fn extend_with_zeros(file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
     const ZEROS: &[u8] = &[0; 1 << 16];

@@ -1,4 +1,4 @@
-//! Linux and macOS.
+//! Linux and macOS implementations.
 
 use crate::{FileId, NotPrivate};
 use rustix::io::Errno;
@@ -11,19 +11,19 @@ use std::os::unix::fs::{
 };
 use std::path::Path;
 
-/// Has files made with these options be for this user only.
+/// Restricts files created with these options to this user.
 pub fn owner_only(options: &mut OpenOptions) -> &mut OpenOptions {
     options.mode(0o600)
 }
 
-/// Makes directories that are for this user only.
+/// Returns a builder of directories that only this user may access.
 pub fn private_dir_builder() -> DirBuilder {
     let mut directories = DirBuilder::new();
     directories.mode(0o700);
     directories
 }
 
-/// Has temporary files and directories be made with a mode.
+/// Sets the mode of temporary files and directories.
 pub fn with_mode<'a, 'b>(
     mode: u32,
     temporary: &'a mut tempfile::Builder<'b, 'b>,
@@ -31,7 +31,7 @@ pub fn with_mode<'a, 'b>(
     temporary.permissions(Permissions::from_mode(mode))
 }
 
-/// Has an open file be for this user only; on Windows nothing.
+/// Restricts an open file to this user; does nothing on Windows.
 ///
 /// # Errors
 /// It belongs to another user.
@@ -39,8 +39,8 @@ pub fn make_private(file: &File) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(0o600))
 }
 
-/// Checks that a file belongs to this process's effective user and that nobody else can read or write it. Devices, such
-/// as a terminal, pass.
+/// Checks that a file belongs to this process's effective user and that no other user can read or write it. Devices,
+/// such as a terminal, pass.
 pub fn check_private(file: &Metadata) -> Result<(), NotPrivate> {
     if file.file_type().is_char_device() {
         return Ok(());
@@ -56,13 +56,13 @@ pub fn check_private(file: &Metadata) -> Result<(), NotPrivate> {
     }
 }
 
-/// Whether anyone but this user and root may write a file: its group or the world may, or a third user owns it. Never on
-/// Windows.
+/// Returns true if a user other than this one and root may write a file: by its group or world mode, or as its owner.
+/// Always false on Windows.
 pub fn others_can_write(file: &Metadata) -> bool {
     file.mode() & 0o022 != 0 || ![0, geteuid().as_raw()].contains(&file.uid())
 }
 
-/// Gives a file the owner, the group and the mode of another one; on Windows nothing.
+/// Copies owner, group and mode of another file; does nothing on Windows.
 ///
 /// # Errors
 /// This user may not give the file away.
@@ -74,7 +74,7 @@ pub fn copy_owner_and_mode(file: &File, before: &Metadata) -> io::Result<()> {
     file.set_permissions(before.permissions())
 }
 
-/// Which file this is; `None` if the system does not say.
+/// Returns the identity of a file; `None` if the system does not report it.
 pub fn file_id(file: &Metadata) -> Option<FileId> {
     Some(FileId {
         volume: file.dev(),
@@ -82,18 +82,18 @@ pub fn file_id(file: &Metadata) -> Option<FileId> {
     })
 }
 
-/// A stamp to compare for equality: the time of the last change of the inode, in seconds and nanoseconds; on Windows that of the last
-/// write, in 100 ns, and 0.
+/// Returns a stamp to compare for equality: the time of the inode's last change, in seconds and nanoseconds. On Windows
+/// it is the time of the last write, in 100 ns, and 0.
 pub fn changed_at(file: &Metadata) -> (i64, i64) {
     (file.ctime(), file.ctime_nsec())
 }
 
-/// Standard output without a buffer.
+/// Returns standard output without a buffer.
 pub fn unbuffered_stdout() -> io::Result<File> {
     Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
 }
 
-/// Whether this is a pipe or a socket.
+/// Returns true if the file is a pipe or a socket.
 pub fn is_pipe(file: &File) -> io::Result<bool> {
     let kind = file.metadata()?.file_type();
     Ok(kind.is_fifo() || kind.is_socket())
@@ -109,37 +109,38 @@ pub fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     file.write_all_at(bytes, offset)
 }
 
-/// Makes renames, creations and removals in a directory durable; on Windows nothing, where the file system's journal keeps their order.
+/// Makes renames, creations and removals in a directory durable. Does nothing on Windows, where the file system's
+/// journal keeps their order.
 ///
 /// # Errors
-/// No such directory, a disk that fails.
+/// The directory does not exist, or its disk fails.
 pub fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Opens a directory, to lock it.
+/// Opens a directory to lock it.
 pub fn open_directory(directory: &Path) -> io::Result<Option<File>> {
     File::open(directory).map(Some)
 }
 
-/// The free bytes of the file system of a path; `None` if it does not say.
+/// Number of free bytes in the file system of a path; `None` if it does not report it.
 pub fn free_bytes(path: &Path) -> Option<u64> {
     let about = rustix::fs::statvfs(path).ok()?;
     (about.f_blocks > 0).then(|| about.f_bavail.saturating_mul(about.f_frsize))
 }
 
-/// Whether this process, or the system, has as many files open as it may.
+/// Returns true if this process, or the system, cannot open more files.
 pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     let exhausted = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
     exhausted.contains(&error.raw_os_error())
 }
 
-/// Whether a device failed.
+/// Returns true if a device failed.
 pub fn is_device_error(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::IO.raw_os_error())
 }
 
-/// How many files this process may have open; `None` if there is no limit.
+/// Number of files that this process may have open; `None` if unlimited.
 pub fn descriptor_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
@@ -155,10 +156,10 @@ pub fn forget_cached(file: &File, start: u64, bytes: u64) {
     let _ = (file, start, bytes);
 }
 
-/// Opens an open file once more, for reading past the system's cache.
+/// Reopens a file for reads that bypass the system's cache.
 ///
 /// # Errors
-/// A system or a file system without such reads.
+/// The system or the file system has no such reads.
 #[cfg(target_os = "linux")]
 pub fn open_direct(file: &File) -> io::Result<File> {
     use std::os::fd::AsRawFd;
@@ -167,23 +168,23 @@ pub fn open_direct(file: &File) -> io::Result<File> {
     File::options().read(true).custom_flags(flags).open(path)
 }
 
-/// See that of Linux.
+/// Fails: only Linux has such reads here.
 #[cfg(not(target_os = "linux"))]
 pub fn open_direct(_file: &File) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Makes a file at least `bytes` bytes long, with space for all of them.
+/// Makes a file at least `bytes` bytes long and allocates the space.
 ///
 /// # Errors
-/// There is no space.
+/// The file system is full.
 #[cfg(target_os = "linux")]
 pub fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
     rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes)?;
     Ok(())
 }
 
-/// See that of Linux.
+/// Makes a file at least `bytes` bytes long by writing zeros.
 #[cfg(not(target_os = "linux"))]
 pub fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
     crate::extend_with_zeros(file, bytes)

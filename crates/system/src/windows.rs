@@ -1,4 +1,4 @@
-//! Windows. See the functions of `unix` for what each is about.
+//! Windows implementations; `unix` documents the functions.
 
 #![allow(missing_docs, clippy::missing_errors_doc)]
 
@@ -10,7 +10,7 @@ use std::os::windows::io::AsHandle;
 use std::path::Path;
 
 const ERROR_TOO_MANY_OPEN_FILES: i32 = 4;
-/// Errors of devices: from "write protected" to "general failure", and "request could not be performed".
+/// Device errors: from "write protected" to "general failure", and "request could not be performed".
 const ERRORS_OF_DEVICES: std::ops::RangeInclusive<i32> = 19..=31;
 const ERROR_IO_DEVICE: i32 = 1117;
 
@@ -45,7 +45,7 @@ pub fn copy_owner_and_mode(_file: &File, _before: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// It takes a call that the standard library does not have.
+/// Returns `None`: identity takes a call that the standard library does not have.
 pub fn file_id(_file: &Metadata) -> Option<FileId> {
     None
 }
@@ -58,7 +58,7 @@ pub fn unbuffered_stdout() -> io::Result<File> {
     Ok(io::stdout().as_handle().try_clone_to_owned()?.into())
 }
 
-/// Neither a console nor a file whose metadata can be read.
+/// Returns true for a file that is no console and whose metadata cannot be read.
 pub fn is_pipe(file: &File) -> io::Result<bool> {
     Ok(!file.is_terminal() && file.metadata().is_err())
 }
@@ -93,12 +93,12 @@ pub fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Resul
     Ok(())
 }
 
-/// There is no such operation: the file system's journal keeps the order.
+/// Does nothing: the file system's journal keeps the order.
 pub fn sync_directory(_directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A directory is not opened as a file: the file in it is locked only.
+/// Returns `None`: Windows does not open a directory as a file, and only the file in it is locked.
 pub fn open_directory(_directory: &Path) -> io::Result<Option<File>> {
     Ok(None)
 }

@@ -1,9 +1,9 @@
-//! The errors of arenas, with the remedy.
+//! Errors of arenas, with the remedy.
 
 use std::io;
 use thiserror::Error;
 
-/// An error of an arena. The message is two plain sentences.
+/// Error of an arena. The message is two plain sentences.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum ArenaError {

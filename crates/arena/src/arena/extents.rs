@@ -6,15 +6,15 @@ use std::ops::Range;
 /// Disjoint extents, no two of them adjacent.
 #[derive(Default)]
 pub(super) struct Extents {
-    /// From each extent's start to its end.
+    /// End of each extent, by start.
     ends: BTreeMap<usize, usize>,
     /// Each extent as (size, start).
     sizes: BTreeSet<(usize, usize)>,
 }
 
 impl Extents {
-    /// Takes `size` bytes and returns their start: an extent of exactly this size if there is one,
-    /// otherwise the front of the smallest that is large enough.
+    /// Takes `size` bytes and returns their start: an extent of exactly this size, or the front of the smallest that is
+    /// large enough.
     pub(super) fn take(&mut self, size: usize) -> Option<usize> {
         let (found, start) = *self.sizes.range((size, 0)..).next()?;
         self.remove(&(start..start + found));
@@ -24,7 +24,7 @@ impl Extents {
         Some(start)
     }
 
-    /// Adds an extent that overlaps no other. Returns the free extent that it is now part of.
+    /// Adds an extent that overlaps no other. Returns the free extent that then contains it.
     pub(super) fn give(&mut self, part: Range<usize>) -> Range<usize> {
         let mut whole = part;
         let before = self.ends.range(..whole.start).next_back();

@@ -1,7 +1,7 @@
-//! A region of address space: everything that an arena asks of the kernel.
+//! A region of address space: all calls of an arena to the kernel.
 //!
-//! It is mapped without access at first, which costs address space only, and committed from its
-//! start. Ranges are offsets from its base.
+//! A region is mapped without access at first, which costs address space only, and committed from its start. Ranges are
+//! offsets from its base.
 
 #![allow(unsafe_code)]
 
@@ -14,23 +14,23 @@ use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::thread;
 
-/// The size of a huge page, and the alignment of a region.
+/// Size of a huge page, and the alignment of a region.
 pub(super) const HUGE_PAGE: usize = 2 << 20;
-/// The most NUMA nodes of any machine.
+/// Largest number of NUMA nodes of any machine.
 const MAX_NODES: usize = 1024;
-/// Pages per call when asking the kernel about them.
+/// Pages per query to the kernel.
 const PAGES_ASKED: usize = 16 << 10;
 
-/// The physical memory behind an arena.
+/// Physical memory behind an arena.
 #[derive(Debug, Clone, Default)]
 pub struct Backing {
-    /// The size of its pages.
+    /// Kind of pages.
     pub pages: Pages,
-    /// The NUMA nodes that have it.
+    /// NUMA nodes of the memory.
     pub policy: MemoryPolicy,
 }
 
-/// The pages of an arena.
+/// Kind of pages of an arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pages {
     /// Small pages.
@@ -38,23 +38,23 @@ pub enum Pages {
     /// Pages of 2 MiB wherever the kernel has one when memory is touched, small ones otherwise.
     #[default]
     Transparent,
-    /// Pages of 2 MiB from the pool that the administrator has set aside (`vm.nr_hugepages`);
-    /// transparent ones if it is too small. They are touched as the arena grows.
+    /// Pages of 2 MiB from the administrator's pool (`vm.nr_hugepages`); transparent ones if it is too small. They are
+    /// touched as the arena grows.
     Explicit,
 }
 
-/// The NUMA nodes of an arena, by the kernel's numbers.
+/// NUMA nodes of an arena, by the kernel's numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum MemoryPolicy {
-    /// By the policy of the thread that touches memory first.
+    /// Policy of the thread that touches memory first.
     #[default]
     Inherit,
-    /// This node and no other.
+    /// One node and no other.
     Bind(u32),
-    /// This node, and others when it is full.
+    /// One node, and others when it is full.
     Prefer(u32),
-    /// Page after page on these nodes in turn, and others when they are full. Nodes that this
-    /// process may not use are skipped, unless there is no other.
+    /// These nodes in turn, page by page, and others when they are full. Nodes that this process may not use are
+    /// skipped, unless no other is left.
     Interleave(Vec<u32>),
 }
 
@@ -64,8 +64,8 @@ pub(super) struct Region {
     pages: Pages,
 }
 
-// SAFETY: a region is an address, a length and a constant; every method may be called by any thread.
-// What lies in the region is shared by the rules of its users, who go through raw pointers.
+// SAFETY: a region is an address, a length and a constant; every method may be called by any thread. Users of its
+// memory go through raw pointers and follow their own rules for sharing it.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -92,7 +92,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Maps pages of the pool, which are reserved for this region from then on.
+    /// Maps pages of the pool, which reserves them for this region.
     fn explicit(bytes: usize) -> io::Result<Self> {
         let bytes = rounded(bytes, HUGE_PAGE)?;
         Ok(Self {
@@ -120,7 +120,7 @@ impl Region {
         let mapped = map(with_margin, libc::MAP_NORESERVE)?;
         let head = mapped.as_ptr().align_offset(HUGE_PAGE);
         let base = mapped.as_ptr().wrapping_add(head);
-        // SAFETY: these are the margins of a mapping that nobody knows yet.
+        // SAFETY: these are the margins of a new mapping that is not used yet.
         unsafe {
             unmap(mapped.as_ptr(), head);
             unmap(base.wrapping_add(bytes), HUGE_PAGE - head);
@@ -146,7 +146,7 @@ impl Region {
             };
             *word |= 1 << (node as usize % WORD);
         }
-        // The kernel reads one bit less than it is told.
+        // The kernel reads one bit less than the size that it is given.
         let bits = MAX_NODES + 1;
         // SAFETY: the mapping is our own, and the mask has the bits that the kernel reads.
         let status = unsafe {
@@ -179,8 +179,8 @@ impl Region {
         self.base.as_ptr().wrapping_add(offset).cast()
     }
 
-    /// Makes the range, whose ends are pages, readable and writable. Pages of the pool are touched
-    /// here, so that their lack is an error and not a signal.
+    /// Makes the range, whose ends are pages, readable and writable. Touches pages of the pool: a lack of them is an
+    /// error here, and a signal later.
     pub(super) fn open(&self, range: Range<usize>) -> Result<(), ArenaError> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the range is part of our own mapping; more access invalidates no reference.
@@ -197,8 +197,8 @@ impl Region {
         }
     }
 
-    /// Touches every page of a committed range, in parallel. Nobody may be using the range, whose
-    /// bytes stay or become zero.
+    /// Touches every page of a committed range, in parallel. The range must not be in use; its bytes stay or become
+    /// zero.
     pub(super) fn touch(
         &self,
         range: Range<usize>,
@@ -246,17 +246,17 @@ impl Region {
         }
     }
 
-    /// Does what [`Self::populate`] does, for kernels before 5.14: writes one byte of each page.
+    /// Does the work of [`Self::populate`] on kernels before 5.14: writes one byte of each page.
     fn touch_first(&self, range: Range<usize>) {
         let next_page = (range.start + 1).next_multiple_of(page_size());
         let pages = (next_page..range.end).step_by(page_size());
         for offset in std::iter::once(range.start).chain(pages) {
-            // SAFETY: the range is open, and nobody has it.
+            // SAFETY: the range is open and not in use.
             unsafe { self.at(offset).cast::<u8>().write_volatile(0) };
         }
     }
 
-    /// The bytes of the range, whose ends are pages, that are in physical memory.
+    /// Number of bytes of the range, whose ends are pages, in physical memory.
     pub(super) fn resident(&self, range: Range<usize>) -> Result<usize, ArenaError> {
         let mut pages = vec![0u8; range.len() / page_size()];
         // SAFETY: the kernel writes a byte for each page of the range.
@@ -266,7 +266,7 @@ impl Region {
         Ok(pages.iter().filter(|&&page| page & 1 == 1).count() * page_size())
     }
 
-    /// The same for each NUMA node.
+    /// [`Self::resident`] by NUMA node.
     pub(super) fn resident_by_node(
         &self,
         range: Range<usize>,
@@ -306,7 +306,7 @@ fn nodes_of(pages: &[*mut c_void]) -> Result<Vec<c_int>, ArenaError> {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: whoever uses the region's memory keeps the region.
+        // SAFETY: every user of the region's memory keeps the region alive.
         unsafe { unmap(self.base.as_ptr(), self.bytes) };
     }
 }
@@ -325,7 +325,7 @@ fn map(bytes: usize, flags: c_int) -> io::Result<NonNull<u8>> {
 /// Unmaps pages.
 ///
 /// # Safety
-/// They are part of a mapping of this process, and nobody uses them any more.
+/// They are part of a mapping of this process and no longer used.
 unsafe fn unmap(start: *mut u8, bytes: usize) {
     if bytes > 0 {
         // SAFETY: by the caller's promise.
@@ -339,14 +339,14 @@ fn rounded(bytes: usize, page: usize) -> io::Result<usize> {
     rounded.ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-/// The bytes of a small page.
+/// Number of bytes of a small page.
 pub fn page_size() -> usize {
     // SAFETY: reads a constant of the system.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).expect("pages have a size")
 }
 
-/// Whether the kernel honours advice on transparent huge pages.
+/// Returns true if the kernel honours advice on transparent huge pages.
 fn transparent_pages_are_given() -> bool {
     std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
         .is_ok_and(|choices| !choices.contains("[never]"))

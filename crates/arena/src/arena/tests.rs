@@ -1,4 +1,4 @@
-//! Where blocks lie, what they hold, and what part of an arena is resident.
+//! Tests of the placement, contents and residency of blocks.
 
 use super::*;
 use std::collections::HashSet;
@@ -38,7 +38,7 @@ fn blocks_made_in_order_begin_in_different_sets_of_the_second_level_cache() {
         .map(|p| p.as_ptr().addr() / 64 % SETS)
         .collect();
     assert_eq!(sets.len(), SETS);
-    // And a few of them are spread: no two of sixteen within two pages of a cache way of 64 KiB.
+    // A few of them are spread, too: no two of sixteen within two pages of a cache way of 64 KiB.
     let mut pages: Vec<usize> = blocks[..16]
         .iter()
         .map(|p| p.as_ptr().addr() / 4096 % 16)
@@ -216,7 +216,7 @@ fn explicit_pages_are_used_or_replaced() {
     assert_ne!(arena.pages(), Pages::Explicit);
 }
 
-/// The nodes of this machine; none if its kernel does not distinguish nodes.
+/// Nodes of this machine; none if its kernel does not distinguish nodes.
 fn nodes() -> Vec<u32> {
     let path = |node: &u32| format!("/sys/devices/system/node/node{node}");
     let exists = |node: &u32| std::fs::exists(path(node)).unwrap();
@@ -299,7 +299,7 @@ fn address_space_that_is_not_there_is_refused() {
 
 #[test]
 fn address_space_goes_with_the_last_block() {
-    // More in all than a process has.
+    // More in all than the address space of a process.
     for _ in 0..1 << 9 {
         let arena = Arena::reserve(1 << 40, Backing::default()).unwrap();
         let block = arena.block(16, 5).unwrap();

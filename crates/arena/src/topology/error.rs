@@ -1,10 +1,10 @@
-//! Why a topology cannot be determined, with the remedy.
+//! Errors of reading a topology, with the remedy.
 
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// An error about the machine. The message is two plain sentences.
+/// Error about the machine. The message is two plain sentences.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum TopologyError {

@@ -1,14 +1,14 @@
-//! Machines as trees of files, and this one.
+//! Tests with machines as trees of files, and with this one.
 
 use super::*;
 use std::fs;
 use tempfile::TempDir;
 
-/// A copy of `/sys`.
+/// Copy of `/sys`.
 struct Sys(TempDir);
 
 impl Sys {
-    /// With processors `cpus`, all online, each a core.
+    /// Makes a tree with processors `cpus`, all online, each a core.
     fn with_cpus(cpus: &str) -> Self {
         let sys = Self(tempfile::tempdir().unwrap());
         sys.write("cpu/online", cpus);
@@ -45,7 +45,7 @@ impl Sys {
     }
 }
 
-/// Two processors a node, two pairs of neighbours.
+/// Makes two processors per node, two pairs of neighbours.
 fn four_nodes() -> Sys {
     let sys = Sys::with_cpus("0-7");
     sys.node(0, "0-1", 512, "10 16 22 22");
@@ -59,7 +59,7 @@ fn all() -> Allowed {
     Allowed::cpus(0..64)
 }
 
-/// Each node's number, and the processors of its cores.
+/// Number of each node, and the processors of its cores.
 fn layout(topology: &Topology) -> Vec<(u32, Vec<Vec<u32>>)> {
     let cores = |node: &Node| node.cores.iter().map(|core| core.cpus.clone()).collect();
     let nodes = topology.nodes.iter();
@@ -300,7 +300,7 @@ fn this_machine_has_nodes_with_cores() {
     assert!(cores.map(|core| core.cpus.len()).sum::<usize>() >= threads.get());
 }
 
-/// `scripts/numa-vm.sh` passes the number of nodes on the kernel's command line.
+/// Checks the machine of `scripts/numa-vm.sh`, which passes the number of nodes on the kernel's command line.
 #[test]
 fn the_emulated_machine_has_four_nodes() {
     let boot = fs::read_to_string("/proc/cmdline").unwrap_or_default();

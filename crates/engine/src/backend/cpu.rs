@@ -1,18 +1,17 @@
-//! The backend that counts on the threads that advance it: a [`Count`] has tasks, and any thread may do the next one,
-//! one per step.
+//! Backend that counts on the threads that advance it: a [`Count`] has tasks, and any thread runs the next one, one per
+//! step.
 //!
-//! A task is a tile over one [shard](crate::shards); its moments, modulo all limbs, leave through the sink at once, so
-//! that memory in use does not grow with the answer. The sink may end the count (its client disconnected): no further
-//! task starts then.
+//! A task is a tile over one [shard](crate::shards). Its moments, modulo all limbs, leave through the sink at once:
+//! memory in use does not grow with the answer. The sink may stop the count (its client disconnected); no further task
+//! starts then.
 //!
 //! A *unit* is one pass of the plan over one shard. Its home is the node that holds most of the shard. [`Units`]
-//! decides which unit is next: those of a thread's own node first, one tile after another, so that one pass reads each
-//! panel while it is in reach of all tiles. A unit has as many parts as there are tiles: no state is kept for each pair
-//! of them.
+//! decides which unit is next: those of a thread's own node first, tile after tile. One pass thus reads each panel
+//! while it is cached for all tiles. A unit has as many parts as the pass has tiles; pairs of them need no state.
 //!
 //! If the source does not have everything in memory, units become ready as their panels arrive and are released with
-//! their last task. Passes run over the shards that start in one segment after another: these share its panels, and the
-//! next pass some of the columns.
+//! their last task. Passes run over the shards that start in one segment after another: these share its panels. The
+//! next pass shares some of the columns.
 
 mod evaluate;
 mod passes;
@@ -39,9 +38,9 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use tiles::{Pass, Tile};
 
-/// Approximate bytes kept for a unit, here and in the source.
+/// Approximate bytes per unit, here and in the source.
 const UNIT_BYTES: usize = 200;
-/// The most units of one count: with more it would read its columns hundreds of times.
+/// Largest number of units of one count; more would read its columns hundreds of times.
 const MOST_UNITS: usize = 1 << 18;
 
 /// Counts on the threads that advance it.
@@ -51,7 +50,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// On nodes with these distances.
+    /// Returns a backend for nodes with these distances.
     pub fn new(distances: Distances) -> Self {
         Self {
             workspaces: Arc::new(Workspaces::of(distances.nodes())),
@@ -66,7 +65,7 @@ impl<S: Source + 'static> Backend<S> for Cpu {
         job: Job<S>,
         reserve: &mut Reserve<'_>,
     ) -> Result<Box<dyn backend::RunningJob>, EngineError> {
-        // With several nodes each makes a copy of the tiles.
+        // Each of several nodes makes a copy of the tiles.
         let copies = match self.distances.nodes() {
             1 => 1,
             nodes => 1 + nodes,
@@ -83,7 +82,7 @@ impl<S: Source + 'static> Backend<S> for Cpu {
     }
 }
 
-/// A count that threads advance without workspaces of their own.
+/// Count advanced by threads without workspaces of their own.
 struct CpuRun<S> {
     count: Count<S>,
     workspaces: Arc<Workspaces>,
@@ -104,7 +103,7 @@ impl<S: Source> backend::RunningJob for CpuRun<S> {
     }
 }
 
-/// The idle workspaces, by node: as many as threads have ever been in a step at a time.
+/// Idle workspaces, by node: as many as threads were ever in a step at a time.
 struct Workspaces(Box<[Mutex<Vec<Workspace>>]>);
 
 impl Workspaces {
@@ -112,7 +111,7 @@ impl Workspaces {
         Self((0..nodes).map(|_| Mutex::default()).collect())
     }
 
-    /// Runs `work` with a workspace for a thread on a node. If it panics the workspace is dropped.
+    /// Runs `work` with a workspace for a thread on a node. A panic drops the workspace.
     fn lend<T>(&self, node: usize, work: impl FnOnce(&mut Workspace) -> T) -> T {
         let idle = self.0[node].lock().pop();
         let mut workspace = idle.unwrap_or_else(|| Workspace::on(node));
@@ -122,36 +121,36 @@ impl Workspaces {
     }
 }
 
-/// How a count ended.
+/// Outcome of a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// All moments went to the sink.
     Complete,
-    /// The sink stopped it.
+    /// The sink stopped the count.
     Stopped,
 }
 
-/// A question being answered, on a machine with one or more nodes.
+/// Count in progress, on a machine with one or more nodes.
 pub struct Count<S> {
     source: Arc<S>,
-    /// A copy for each node, made by the first of its threads that needs it.
+    /// Copy for each node, made by the first of its threads that needs it.
     copies: Box<[OnceLock<Tiles>]>,
     tiles: Arc<Tiles>,
     segments: Vec<Blocks>,
     shards: Vec<Blocks>,
     shard_passes: Box<[ShardPass]>,
-    /// Shards before the last ones, whose tasks are smaller.
+    /// Number of shards before the last ones, whose tasks are smaller.
     shards_of_whole_tiles: usize,
-    /// Which unit is next.
+    /// Scheduling of the units.
     units: Arc<Units>,
-    /// If not everything is in memory.
+    /// Stream of panels, unless everything is in memory.
     streaming: Option<Streaming>,
-    /// Tasks whose moments the sink has not taken.
+    /// Number of tasks whose moments the sink has not taken.
     left: AtomicUsize,
     traffic: Traffic,
 }
 
-/// A unit: the least that is in memory at a time.
+/// Unit: the least that is in memory at a time.
 struct ShardPass {
     shard: usize,
     pass: usize,
@@ -160,7 +159,7 @@ struct ShardPass {
 /// Units in flight, and units in memory as long as they have tasks.
 struct Streaming {
     stream: Stream,
-    /// For each unit, the number of unfinished tasks.
+    /// Number of unfinished tasks of each unit.
     left: Box<[AtomicUsize]>,
 }
 
@@ -173,7 +172,7 @@ impl Streaming {
 }
 
 impl<S: Source> Count<S> {
-    /// The count that evaluates `plan` on all of `source`, on nodes with these distances; nothing is computed yet.
+    /// Prepares the evaluation of `plan` on all of `source`, on nodes with these distances; computes nothing yet.
     ///
     /// # Errors
     /// As [`of_tiles`](Self::of_tiles).
@@ -186,7 +185,7 @@ impl<S: Source> Count<S> {
         Self::of_shards(source, plan, distances, shards)
     }
 
-    /// The same over these shards, of which none overlaps the next.
+    /// As [`new`](Self::new), over these shards only, of which none overlaps the next.
     ///
     /// # Errors
     /// As [`of_tiles`](Self::of_tiles).
@@ -203,14 +202,14 @@ impl<S: Source> Count<S> {
         Self::of_tiles(source, Tiles::new(plan, factors), distances, shards)
     }
 
-    /// The same of a plan that was cut into tiles already.
+    /// As [`of_shards`](Self::of_shards), for a plan already cut into tiles.
     ///
     /// # Errors
-    /// More limbs than there are, no shard, shards with blocks that do not exist, a plan with so many passes that its
-    /// units would take too much memory.
+    /// The plan has more limbs than the source, no shard is given, or a shard has blocks that do not exist. The passes
+    /// are too many for the memory of their units.
     ///
     /// # Panics
-    /// If the source has residues on a node that is none of these.
+    /// If the source has residues on none of these nodes.
     pub fn of_tiles(
         source: Arc<S>,
         tiles: impl Into<Arc<Tiles>>,
@@ -242,7 +241,7 @@ impl<S: Source> Count<S> {
             });
         }
         let nodes = distances.nodes();
-        // So that every node ends with small tasks.
+        // Every node ends with small tasks.
         let shards_of_whole_tiles = shards.len().saturating_sub(nodes);
         let home = |&shard: &Blocks| home_of(&*source, shard, nodes);
         let homes: Vec<Option<usize>> = shards.iter().map(home).collect();
@@ -293,12 +292,12 @@ impl<S: Source> Count<S> {
         })
     }
 
-    /// Claims the next task, evaluates it in `workspace` and lends its moments to `sink`, on the
-    /// calling thread. Steps may run on any number of threads at a time, each with a workspace of
-    /// its own; moments come in no particular order. A sink that breaks stops the count.
+    /// Claims the next task, evaluates it in `workspace` on the calling thread and lends its moments to `sink`. Any
+    /// number of threads may step concurrently, each with its own workspace; moments come in no particular order. A
+    /// sink that breaks stops the count.
     ///
     /// # Errors
-    /// A panel that cannot be read; the count is stopped.
+    /// A panel cannot be read; the count is stopped.
     pub fn step(
         &self,
         workspace: &mut Workspace,
@@ -347,46 +346,46 @@ impl<S: Source> Count<S> {
         })
     }
 
-    /// Whether a step would do something now: a task is ready, or there is an error to report.
+    /// Returns true if a step would do work now: a task is ready, or an error is pending.
     pub fn has_task(&self) -> bool {
         self.units.has_ready()
     }
 
-    /// Calls `on_ready`, on any thread, whenever [`has_task`](Self::has_task) may have become true. Only the
-    /// first who asks is told.
+    /// Registers `on_ready`, called on any thread whenever [`has_task`](Self::has_task) may have become true. Later
+    /// calls keep the first callback.
     pub fn on_ready(&self, on_ready: impl Fn() + Send + Sync + 'static) {
         if self.streaming.is_some() {
             self.units.on_ready(on_ready);
         }
     }
 
-    /// What was read from disk so far and what was found in memory; `None` if everything was in memory.
+    /// Reads from disk and hits in memory so far; `None` if everything was in memory.
     pub fn reads(&self) -> Option<Reads> {
         let streaming = self.streaming.as_ref();
         streaming.map(|streaming| streaming.stream.reads())
     }
 
-    /// No further task starts; those in flight finish.
+    /// Stops the count: no further task starts; those in flight finish.
     pub fn stop(&self) {
         self.units.stop();
     }
 
-    /// Whether nothing is left to claim: no step does anything from now on.
+    /// Returns true if no task is left to claim: no step does anything from now on.
     pub fn is_exhausted(&self) -> bool {
         self.units.is_exhausted()
     }
 
-    /// The bytes of residues that tasks have read so far.
+    /// Bytes of residues that tasks have read so far.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
     }
 
-    /// Where tasks ran so far. The bytes that they read are in [`traffic`](Self::traffic).
+    /// Counts of tasks so far by where they ran. [`traffic`](Self::traffic) has the bytes that they read.
     pub fn counters(&self) -> Counters {
         self.units.counters()
     }
 
-    /// Steps on a thread for each CPU assignment until no task is left; `sink` is called from any of them.
+    /// Runs steps on a thread for each CPU assignment until no task is left; any of them calls `sink`.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -396,7 +395,7 @@ impl<S: Source> Count<S> {
         sink: &(dyn Fn(Moments<'_>) -> ControlFlow<()> + Sync),
     ) -> Result<Outcome, EngineError> {
         let work = |assignment: &CpuAssignment| -> Result<(), EngineError> {
-            // Unpinned it counts as well, only farther from the memory.
+            // An unpinned thread counts as well, only farther from the memory.
             let _ = assignment.apply();
             let mut workspace = Workspace::on(assignment.node);
             loop {
@@ -413,7 +412,7 @@ impl<S: Source> Count<S> {
             }
         };
         thread::scope(|scope| {
-            // The other threads would wait for ever for a shard whose thread panicked.
+            // Without this, the other threads would wait forever for a shard whose thread panicked.
             let work = |assignment| {
                 catch_unwind(AssertUnwindSafe(|| work(assignment))).unwrap_or_else(|panic| {
                     self.stop();
@@ -435,7 +434,7 @@ impl<S: Source> Count<S> {
         })
     }
 
-    /// The node's copy of the tiles, if there are several nodes.
+    /// The node's copy of the tiles if the machine has several nodes.
     fn tiles_on(&self, node: usize) -> &Tiles {
         match self.copies.len() {
             1 => &self.tiles,
@@ -443,7 +442,7 @@ impl<S: Source> Count<S> {
         }
     }
 
-    /// Leaves the residues in the workspace.
+    /// Evaluates a task; leaves the residues in the workspace.
     fn evaluate(
         &self,
         tile: &Tile,
@@ -476,7 +475,7 @@ impl<S: Source> Count<S> {
     }
 }
 
-/// The tiles of a unit.
+/// Tiles of a unit.
 fn tiles_of<'t>(
     tiles: &'t Tiles,
     shard_pass: &ShardPass,
@@ -490,7 +489,7 @@ fn tiles_of<'t>(
     }
 }
 
-/// All passes over all shards, given the segments of each: shards that start in one segment are grouped.
+/// Orders all passes over all shards, given the segments of each: shards that start in one segment are grouped.
 fn shard_passes(shards: &[Range<usize>], passes: usize) -> Box<[ShardPass]> {
     let mut shard_passes = Vec::with_capacity(shards.len() * passes);
     let mut first = 0;
@@ -504,7 +503,7 @@ fn shard_passes(shards: &[Range<usize>], passes: usize) -> Box<[ShardPass]> {
     shard_passes.into()
 }
 
-/// The node that has more than half of the panels where a shard starts.
+/// Node that has more than half of the panels where a shard starts.
 fn home_of(source: &impl Source, shard: Blocks, nodes: usize) -> Option<usize> {
     if nodes == 1 {
         return Some(0);

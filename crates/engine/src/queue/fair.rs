@@ -1,17 +1,17 @@
-//! Whose slice is next: start-time fair queueing over clients (Goyal, Vin and Cheng, 1996).
+//! Start-time fair queueing over clients (Goyal, Vin and Cheng, 1996).
 //!
 //! Every client is a flow, whose virtual time runs with the microseconds of work done for it. The next slice goes to
-//! the flow with the least virtual time among those that have a ready job. A client that arrives, or returns after it
-//! had none, starts at the virtual time of those being served: idling earns no credit and costs none. The jobs of one
+//! the flow with the least virtual time among those with a ready job. A client that arrives, or returns after being
+//! idle, starts at the virtual time of those being served: idling earns no credit and costs none. The jobs of one
 //! client are served round-robin.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The jobs of all clients.
+/// Jobs of all clients.
 pub(crate) struct Flows<C, J: ?Sized> {
     flows: Vec<Flow<C, J>>,
-    /// Where flows start: the largest virtual time of a flow when it was served.
+    /// Start of new flows: the largest virtual time of a flow when it was served.
     virtual_time: u64,
 }
 
@@ -19,20 +19,20 @@ struct Flow<C, J: ?Sized> {
     client: C,
     jobs: VecDeque<Arc<J>>,
     virtual_time: u64,
-    /// The cost of its last slice, which is the estimate for the next.
+    /// Cost of its last slice, the estimate for the next.
     estimate: u64,
     running: usize,
     /// Its next job that was ready when last checked.
     ready: Option<usize>,
 }
 
-/// A time slice: permission to do the next task of a job.
+/// Time slice: permission to run the next task of a job.
 pub struct Slice<C, J: ?Sized> {
-    /// The job.
+    /// Job.
     pub job: Arc<J>,
-    /// Whose it is.
+    /// Client whose job it is.
     pub client: C,
-    /// What its client was charged in advance.
+    /// Cost charged to the client in advance.
     charged: u64,
 }
 
@@ -58,12 +58,12 @@ impl<C: Clone + PartialEq, J: ?Sized> Flows<C, J> {
         }
     }
 
-    /// The number of jobs.
+    /// Number of jobs.
     pub(crate) fn jobs(&self) -> usize {
         self.flows.iter().map(|flow| flow.jobs.len()).sum()
     }
 
-    /// The next slice, if there is a job that is ready.
+    /// Returns the next slice; `None` if no job is ready.
     pub(crate) fn next(&mut self, is_ready: impl Fn(&J) -> bool) -> Option<Slice<C, J>> {
         for flow in &mut self.flows {
             let ready = flow.jobs.iter().position(|job| is_ready(job));
@@ -80,7 +80,7 @@ impl<C: Clone + PartialEq, J: ?Sized> Flows<C, J> {
         let job = flow.jobs.remove(flow.ready?)?;
         flow.jobs.push_back(Arc::clone(&job));
         self.virtual_time = self.virtual_time.max(flow.virtual_time);
-        // Charged now, so that threads that ask at the same time do not all serve one client.
+        // Charged now, lest threads that ask at the same time all serve one client.
         flow.virtual_time += flow.estimate;
         flow.running += 1;
         Some(Slice {
@@ -90,12 +90,12 @@ impl<C: Clone + PartialEq, J: ?Sized> Flows<C, J> {
         })
     }
 
-    /// The slice was the last of its job.
+    /// Ends the job whose last slice this was.
     pub(crate) fn finish(&mut self, slice: &Slice<C, J>) {
         self.remove(&slice.client, &slice.job);
     }
 
-    /// The slice has ended; it has cost this many microseconds.
+    /// Ends a slice that cost `microseconds`.
     pub(crate) fn settle(&mut self, slice: &Slice<C, J>, microseconds: u64) {
         if let Some(flow) = self.flow(&slice.client) {
             flow.virtual_time = (flow.virtual_time + microseconds).saturating_sub(slice.charged);
@@ -105,7 +105,7 @@ impl<C: Clone + PartialEq, J: ?Sized> Flows<C, J> {
         self.forget_the_idle();
     }
 
-    /// The job gets no more slices.
+    /// Removes a job, which gets no more slices.
     pub(crate) fn remove(&mut self, client: &C, job: &Arc<J>) {
         if let Some(flow) = self.flow(client) {
             flow.jobs.retain(|other| !Arc::ptr_eq(other, job));
@@ -129,7 +129,7 @@ mod tests {
     use std::cell::Cell;
     use std::collections::BTreeMap;
 
-    /// A job with no end, whose tasks all cost the same.
+    /// Endless job whose tasks all cost the same.
     struct Endless {
         name: &'static str,
         cost: u64,
@@ -158,7 +158,7 @@ mod tests {
             job
         }
 
-        /// Tasks done for each client by `workers` that begin and end their tasks together.
+        /// Number of tasks done for each client by `workers` that begin and end their tasks together.
         fn work(&mut self, workers: usize, rounds: usize) -> BTreeMap<&'static str, usize> {
             let mut done = BTreeMap::new();
             for _ in 0..rounds {

@@ -1,8 +1,8 @@
-//! Sleeping until something may have changed.
+//! Sleeping until a change.
 
 use parking_lot::{Condvar, Mutex};
 
-/// An eventcount: counts changes, so that none between a check and the sleep after it is missed.
+/// Eventcount: counts changes, which makes one between a check and the sleep after it visible.
 #[derive(Default)]
 pub(crate) struct Signal {
     state: Mutex<State>,
@@ -12,17 +12,17 @@ pub(crate) struct Signal {
 #[derive(Default)]
 struct State {
     changes: u64,
-    /// The number of sleepers. Without any, nobody is woken: that would be a system call.
+    /// Number of sleepers. Without any, waking would be a needless system call.
     sleeping: usize,
 }
 
 impl Signal {
-    /// The number of changes so far, to be read before checking.
+    /// Number of changes so far, to be read before checking.
     pub(crate) fn now(&self) -> u64 {
         self.state.lock().changes
     }
 
-    /// Sleeps unless there were changes since `seen`.
+    /// Sleeps unless a change happened since `seen`.
     pub(crate) fn wait(&self, seen: u64) {
         let mut state = self.state.lock();
         state.sleeping += 1;

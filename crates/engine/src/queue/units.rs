@@ -1,8 +1,8 @@
-//! The units of one job: which are ready, and on which node.
+//! Units of one job: which are ready, and on which node.
 //!
-//! A unit is what is in memory at a time: some panels, most of them on one node, its home. It has parts, on which any
-//! number of threads work concurrently. A thread takes units of its own node first, in their order and all parts of one
-//! before the next, so that a panel is read by all parts while it is in the cache; if its node has none, it steals from
+//! A unit is the part of a job that is in memory at a time: some panels, most of them on one node, its home. It has
+//! parts, on which any number of threads work concurrently. A thread takes units of its own node first, in order. It
+//! claims all parts of one before the next: they read a panel while it is cached. If its node has none, it steals from
 //! the nearest node that has.
 
 use crate::queue::Signal;
@@ -12,30 +12,30 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 
-/// A part of a unit that one thread has to do.
+/// Part of a unit, claimed by one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
-    /// The unit.
+    /// Unit.
     pub unit: usize,
-    /// Which of its parts, from 0; they are claimed in order.
+    /// Part of the unit, from 0; parts are claimed in order.
     pub part: usize,
 }
 
 /// Counters of claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Parts that went to a thread on the node of their panels.
+    /// Parts claimed by a thread on the node of their panels.
     pub at_home: u64,
-    /// Parts that went to another node.
+    /// Parts claimed by another node.
     pub stolen: u64,
-    /// Parts that a node stole although it had a ready unit itself: 0, unless this module is broken.
+    /// Parts stolen by a node that had a ready unit itself: 0, unless this module is broken.
     pub stolen_needlessly: u64,
 }
 
-/// Called when a unit may have become ready.
+/// Callback for when a unit may have become ready.
 type OnReady = Box<dyn Fn() + Send + Sync>;
 
-/// The units of a job. Any thread may claim.
+/// Units of a job. Any thread may claim.
 pub struct Units {
     distances: Distances,
     state: Mutex<State>,
@@ -44,10 +44,10 @@ pub struct Units {
 }
 
 struct State {
-    /// For each node the ready units whose home it is, with parts to claim.
+    /// Ready units with parts to claim, by home.
     ready: Vec<VecDeque<usize>>,
     units: Box<[UnitState]>,
-    /// Units with parts to claim, ready or not.
+    /// Number of units with parts to claim, ready or not.
     open: usize,
     is_stopped: bool,
     failure: Option<StoreError>,
@@ -63,8 +63,8 @@ struct UnitState {
 }
 
 impl Units {
-    /// Units by home and number of parts, at least one, on nodes with these distances. Units without a home are dealt
-    /// to the nodes round-robin. They are ready at once if everything is `resident`, and otherwise when they
+    /// Makes units by home and number of parts, at least one, on nodes with these distances. Units without a home are
+    /// dealt to the nodes round-robin. They are ready at once if everything is `resident`, and otherwise when they
     /// [arrive](Self::take).
     ///
     /// # Panics
@@ -106,10 +106,10 @@ impl Units {
         }
     }
 
-    /// The next part for a thread on `node`; `None` if no unit is ready, or if the units were stopped.
+    /// Claims the next part for a thread on `node`; `None` if no unit is ready, or if the units were stopped.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// If the node does not exist.
     pub fn claim(&self, node: usize) -> Option<Claim> {
         self.state
             .lock()
@@ -133,31 +133,31 @@ impl Units {
         }
     }
 
-    /// Calls `on_ready` from now on whenever a unit may have become ready, and at once for what was missed. Only the
-    /// first who asks is told.
+    /// Registers `on_ready`, called whenever a unit may have become ready, and once now. Later calls keep the first
+    /// callback.
     pub fn on_ready(&self, on_ready: impl Fn() + Send + Sync + 'static) {
         self.on_ready.get_or_init(|| Box::new(on_ready))();
     }
 
-    /// The error that keeps panels away, if it was not reported yet.
+    /// Takes the error that keeps panels away, unless it was reported before.
     pub fn take_failure(&self) -> Option<StoreError> {
         self.state.lock().failure.take()
     }
 
-    /// Whether a thread of any node could claim now, or there is a failure to take.
+    /// Returns true if a thread of any node could claim now, or a failure is pending.
     pub fn has_ready(&self) -> bool {
         let state = self.state.lock();
         let has_ready = state.ready.iter().any(|ready| !ready.is_empty());
         (has_ready && !state.is_stopped) || state.failure.is_some()
     }
 
-    /// Whether nothing is left to claim, now or later.
+    /// Returns true if nothing is left to claim, now or later.
     pub fn is_exhausted(&self) -> bool {
         let state = self.state.lock();
         state.is_stopped || state.open == 0
     }
 
-    /// Nothing further is claimed.
+    /// Stops the job: nothing further is claimed.
     pub fn stop(&self) {
         self.state.lock().is_stopped = true;
         self.signal.wake_all();

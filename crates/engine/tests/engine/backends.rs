@@ -1,5 +1,5 @@
-//! The backend interface is sufficient: a backend that computes by definition, out of order and in odd batches, gives
-//! what the CPU's does.
+//! The backend interface is sufficient: a backend that computes by definition, out of order and in odd batches, agrees
+//! with the CPU's.
 
 use oboro_arena::{Arena, Backing, Distances};
 use oboro_engine::{
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Residues that follow from their position; the panels of one column cannot be read.
+/// Source whose residues follow from their position; the panels of one column cannot be read.
 struct Made {
     parameters: Parameters,
     unreadable: Option<u32>,
@@ -66,17 +66,17 @@ impl Source for Made {
     }
 }
 
-/// Computes shards from the last to the first on a thread of its own, a moment at a time.
+/// Backend that computes shards from the last to the first on its own thread, a moment at a time.
 struct Scrambled;
 
-/// Finished work: of a shard, some moments and their residues.
+/// Finished work: some moments of a shard and their residues.
 type Done = (usize, Vec<usize>, Vec<u32>);
 
 struct ScrambledRun {
     limbs: usize,
     index: Arc<MomentIndex>,
     done: Arc<Mutex<Vec<Result<Done, StoreError>>>>,
-    /// Moments of shards that the sink has not taken.
+    /// Number of moments of shards that the sink has not taken.
     left: AtomicUsize,
 }
 
@@ -147,7 +147,8 @@ impl RunningJob for ScrambledRun {
     }
 }
 
-/// `Σ_b a_b^r Π c_{b,i}`, the scalar as the sum of its evaluation form; the panels of each moment in a batch.
+/// Computes `Σ_b a_b^r Π c_{b,i}`, the scalar as the sum of its evaluation form, with the panels of each moment in a
+/// batch.
 fn by_definition(
     source: &Made,
     plan: &Plan,
@@ -185,7 +186,8 @@ fn by_definition(
     Ok(all)
 }
 
-/// Runs a job to its end on this thread, which sleeps while nothing is ready: each moment of each shard, sorted.
+/// Runs a job to its end on this thread, which sleeps while nothing is ready. Returns each moment of each shard,
+/// sorted.
 fn run(
     backend: &dyn Backend<Made>,
     source: Made,
@@ -196,7 +198,7 @@ fn run(
     let job = Job {
         source: Arc::new(source),
         plan: Arc::new(Plan::new(itemsets, 2)),
-        // Within a segment, over an edge, a block.
+        // Within a segment, over an edge, a single block.
         shards: [0..4, 4..13, 14..15].map(Blocks::from).into(),
         wake,
     };

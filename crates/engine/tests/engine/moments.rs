@@ -1,4 +1,4 @@
-//! Moments agree with their definition, whatever the question, the segments and the threads.
+//! Moments agree with their definition, for any question, segments and threads.
 
 use oboro_arena::{Arena, Backing, CpuAssignment, Distances, Topology};
 use oboro_engine::{Count, EngineError, Outcome, Plan, Source, Step, Workspace};
@@ -10,7 +10,7 @@ use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-/// CPUs of this machine, assigned round-robin to `nodes` nodes that do not exist.
+/// Assigns CPUs of this machine round-robin to `nodes` imaginary nodes.
 fn assignments(threads: usize, nodes: usize) -> Vec<CpuAssignment> {
     let assignments = Topology::of_this_machine().workers(NonZero::new(threads).unwrap());
     let dealt = (0..nodes).cycle().zip(assignments);
@@ -19,7 +19,7 @@ fn assignments(threads: usize, nodes: usize) -> Vec<CpuAssignment> {
         .collect()
 }
 
-/// This many nodes, all equally far from each other.
+/// Makes `nodes` nodes, all equally far from each other.
 fn distances(nodes: usize) -> Distances {
     let row = |from| {
         (0..nodes)
@@ -29,7 +29,7 @@ fn distances(nodes: usize) -> Distances {
     Distances::new((0..nodes).map(row).collect()).unwrap()
 }
 
-/// A panel in an arena of its own.
+/// Makes a panel in its own arena.
 fn panel(len: usize, fill: impl FnOnce(&mut [u32])) -> Result<Arc<Panel>, StoreError> {
     let arena = Arena::reserve(Panel::footprint(len), Backing::default())?;
     let filled = Panel::build(&arena, len, 0, |out| {
@@ -39,7 +39,7 @@ fn panel(len: usize, fill: impl FnOnce(&mut [u32])) -> Result<Arc<Panel>, StoreE
     filled.map(Arc::new)
 }
 
-/// Residues in memory: a dataset that was never encrypted.
+/// Source of residues in memory: a dataset that was never encrypted.
 struct Memory {
     parameters: Parameters,
     columns: u32,
@@ -49,7 +49,7 @@ struct Memory {
     home: fn(u64, Factor) -> Option<usize>,
 }
 
-/// The number of a factor among those of a group.
+/// Number of a factor among those of a group.
 fn number(factor: Factor) -> u64 {
     match factor {
         Factor::Mask => 6,
@@ -65,7 +65,7 @@ impl Memory {
             segments.push(Blocks::from_start(first_block, blocks));
             first_block += blocks;
         }
-        // N = 2048 and t = 12289: groups of six blocks, so that groups straddle segments.
+        // N = 2048 and t = 12289: groups of six blocks, which straddle segments.
         Self {
             parameters: Parameters::new(11, 2, 12289).unwrap(),
             columns,
@@ -76,7 +76,7 @@ impl Memory {
         }
     }
 
-    /// The same, with a home for each group of each factor: any number, of which the node follows.
+    /// Sets a home for each group of each factor: any number, from which the node follows.
     fn placed(self, nodes: usize, home: fn(u64, Factor) -> Option<usize>) -> Self {
         Self {
             nodes,
@@ -106,7 +106,7 @@ impl Memory {
         self.segments.iter().map(|it| it.len()).sum()
     }
 
-    /// `Σ_b a_b^r Π c_{b,i}` by definition, the scalar as the sum of its evaluation form.
+    /// Computes `Σ_b a_b^r Π c_{b,i}` by definition, the scalar as the sum of its evaluation form.
     fn moment(&self, limb: usize, r: usize, columns: &[Column], blocks: Blocks) -> Vec<u32> {
         let q = &self.parameters.limb_moduli()[limb];
         let mut sum = vec![0; self.parameters.degree()];
@@ -166,7 +166,7 @@ impl Source for Memory {
     }
 }
 
-/// Shard, moment and residues of all that a count hands out.
+/// Returns shard, moment and residues of all that a count hands out.
 fn moments(source: Arc<Memory>, plan: Plan, threads: usize) -> Vec<(usize, usize, Vec<u32>)> {
     let nodes = source.nodes;
     let count = Count::new(source, &plan, &distances(nodes)).unwrap();
@@ -201,7 +201,7 @@ fn shards_are_whatever_runs_of_blocks_are_wanted() {
     let source = Arc::new(Memory::new(&[9, 7, 10], 5, 11));
     let over =
         |shards: Vec<Blocks>| Count::of_shards(Arc::clone(&source), &plan, &distances(1), shards);
-    // Within a segment, over an edge, a block, all.
+    // Within a segment, over an edge, a single block, all.
     let shards = [1..4, 8..17, 25..26, 0..26].map(Blocks::from).to_vec();
     let mut found = moments_of(&over(shards.clone()).unwrap(), 2, 1);
     found.sort_unstable();
@@ -274,7 +274,7 @@ fn more_polynomials_than_fit_a_tile() {
     );
 }
 
-/// Every residue is the largest possible.
+/// Source whose every residue is the largest possible.
 struct Largest(Parameters);
 
 const LARGEST_BLOCKS: [u64; 2] = [300, 301];
@@ -353,7 +353,7 @@ fn counts_nothing_on_no_blocks() {
     assert!(error.unwrap().to_string().contains("no blocks"));
 }
 
-/// Endless blocks, of which three factors fit into memory at a time and no panel is ever needed.
+/// Source of endless blocks, of which three factors fit into memory at a time and no panel is ever needed.
 struct Endless(Parameters);
 
 impl Source for Endless {
@@ -391,7 +391,7 @@ fn a_question_in_too_many_pieces_is_refused() {
     assert!(error.to_string().contains("--memory"), "{error}");
 }
 
-/// A count of several tasks: five groups.
+/// Makes a count of several tasks: five groups.
 fn several_tasks() -> Count<Memory> {
     let itemsets = Itemsets::new(1, vec![Column(0)], 1).unwrap();
     let source = Arc::new(Memory::new(&[30], 1, 1));
@@ -453,8 +453,8 @@ fn nowhere(_: u64, _: Factor) -> Option<usize> {
     None
 }
 
-/// Counts pairs of four columns in 26 blocks, which are five groups, with a thread on each of three nodes, or on all
-/// but the first. Returns what each node read from each: blocks of factors.
+/// Counts pairs of four columns in 26 blocks (five groups), with a thread on each of three nodes, or on all but the
+/// first. Returns the blocks of factors that each node read from each.
 fn traffic(home: Home, first_node_works: bool) -> Vec<Vec<u64>> {
     let pairs = Itemsets::all_of(&Column::first(4).collect::<Vec<_>>(), 2).unwrap();
     let plan = Plan::new(&pairs, 2);
@@ -472,14 +472,14 @@ fn traffic(home: Home, first_node_works: bool) -> Vec<Vec<u64>> {
     let counters = count.counters();
     assert_eq!(counters.stolen_needlessly, 0);
     assert!(counters.at_home > 0);
-    // Of one block, modulo both limbs.
+    // One block, modulo both limbs.
     let panel = 2 * 2048 * size_of::<u32>() as u64;
     let bytes = count.traffic().bytes();
     let panels = |row: Vec<u64>| row.into_iter().map(|bytes| bytes / panel).collect();
     bytes.into_iter().map(panels).collect()
 }
 
-/// Panels that were read on another node than their home.
+/// Number of panels read by another node than their home.
 fn remote(traffic: &[Vec<u64>]) -> u64 {
     let rows = traffic.iter().enumerate();
     let others = |(node, row): (usize, &Vec<u64>)| row.iter().sum::<u64>() - row[node];

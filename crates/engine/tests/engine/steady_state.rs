@@ -1,9 +1,8 @@
-//! Once buffers have grown and panels are resident, evaluating a tile allocates nothing, faults
-//! on no page and makes no system call. What a plan says that it takes is what it has allocated.
+//! With grown buffers and resident panels, evaluating a tile allocates nothing, faults on no page and makes no system
+//! call. The memory that a plan reports equals the memory that it has allocated.
 //!
-//! Allocations are counted by the global allocator, faults by the kernel, and system calls are
-//! forbidden: under strict secure computing mode any but `read`, `write` and the thread's own end
-//! kills the thread.
+//! The global allocator counts allocations and the kernel counts faults. System calls are forbidden: strict secure
+//! computing mode kills a thread for any but `read`, `write` and its own end.
 
 #![allow(unsafe_code)]
 #![cfg(target_os = "linux")]
@@ -21,7 +20,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// The system's allocator, counting bytes.
+/// Allocator of the system that counts bytes.
 struct Counting;
 
 thread_local! {
@@ -29,8 +28,8 @@ thread_local! {
     static FREED: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: every call goes to the system's allocator as it came; counting touches a thread-local
-// that needs neither allocation nor destructor.
+// SAFETY: every call goes to the system's allocator as it came; counting touches a thread-local that needs neither
+// allocation nor destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.set(ALLOCATED.get() + layout.size());
@@ -59,7 +58,7 @@ const COLUMNS: u32 = 9;
 const SEGMENTS: usize = 3;
 const SEGMENT_BLOCKS: usize = 64;
 
-/// Panels that are resident already.
+/// Source of resident panels.
 struct Resident {
     parameters: Parameters,
     panels: Vec<Arc<Panel>>,
@@ -112,7 +111,7 @@ impl Source for Resident {
     }
 }
 
-/// All triples: tiles with products of two factors, scalars and polynomials.
+/// Plans all triples: tiles with products of two factors, scalars and polynomials.
 fn plan_of_triples() -> Plan {
     let itemsets = Itemsets::all_of(&Vec::from_iter(Column::first(COLUMNS)), 3).unwrap();
     Plan::new(&itemsets, 2)
@@ -197,11 +196,11 @@ fn count_without_system_calls(mut answer: PipeWriter, offend: bool) {
         (0, false) => b"differs",
         _ => b"refused",
     });
-    // SAFETY: ends this thread only, which nobody joins; what it owns is never touched again.
+    // SAFETY: ends this thread only, which is never joined; its data are never touched again.
     unsafe { libc::syscall(libc::SYS_exit, 0) };
 }
 
-/// What a thread under strict mode reported before it ended; nothing if it was killed.
+/// Returns the report of a thread under strict mode before it ended; nothing if it was killed.
 fn answer_of_a_strict_thread(offend: bool) -> Vec<u8> {
     let (mut reader, writer) = pipe().unwrap();
     let ours = writer.try_clone().unwrap();
@@ -212,7 +211,7 @@ fn answer_of_a_strict_thread(offend: bool) -> Vec<u8> {
     while std::fs::exists(&task).unwrap() {
         thread::sleep(Duration::from_millis(2));
     }
-    // A mark ends what the thread reports: its own end of the pipe stays open.
+    // A mark ends the thread's report: its own end of the pipe stays open.
     (&ours).write_all(b".").unwrap();
     let mut answer = Vec::new();
     BufReader::new(reader)
@@ -227,13 +226,13 @@ fn tiles_make_no_system_call() {
     assert_eq!(answer_of_a_strict_thread(false), b"counted");
 }
 
-/// Keeps the test above honest.
+/// Checks that the test above would fail on a system call.
 #[test]
 fn a_system_call_would_be_noticed() {
     assert_eq!(answer_of_a_strict_thread(true), b"");
 }
 
-/// The result of `make`, and the bytes that it holds.
+/// Returns the result of `make`, and the number of bytes that it holds.
 fn held<T>(make: impl FnOnce() -> T) -> (T, usize) {
     let held = || ALLOCATED.get() - FREED.get();
     let before = held();
@@ -252,7 +251,7 @@ fn what_is_planned_takes_what_it_says() {
     for factors in [usize::MAX, 20] {
         let (tiles, bytes) = held(|| Tiles::new(&plan, factors));
         assert_eq!(tiles.bytes(), bytes);
-        // As much is reserved on the way, and what is not granted is not made.
+        // As many bytes are reserved along the way, and pieces that are not granted are not made.
         let mut reserved = 0;
         let reserve = |bytes| {
             reserved += bytes;

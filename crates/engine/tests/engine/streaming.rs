@@ -1,5 +1,4 @@
-//! Counts of what does not fit into memory equal those of what does, and read no more than they
-//! need.
+//! Counts on data that exceed memory equal those on resident data, and read no more than they need.
 
 use oboro_arena::{CpuAssignment, Distances, Topology};
 use oboro_engine::{Count, EngineError, Outcome, Plan, Step, Workspace};
@@ -17,12 +16,12 @@ use tempfile::TempDir;
 const COLUMNS: u32 = 4;
 const LIMBS: usize = 2;
 
-/// N = 2048 and t = 12289: groups of six blocks, so that groups straddle segments.
+/// Returns N = 2048 and t = 12289: groups of six blocks, which straddle segments.
 fn parameters() -> Parameters {
     Parameters::new(11, LIMBS, 12_289).unwrap()
 }
 
-/// A store in `directory` with a dataset of these segments, every residue a function of its place.
+/// Makes a store in `directory` with a dataset of these segments, every residue a function of its place.
 fn upload(directory: &Path, segment_blocks: &[u32]) {
     upload_columns(directory, segment_blocks, COLUMNS);
 }
@@ -103,7 +102,7 @@ fn upload_columns(directory: &Path, segment_blocks: &[u32], columns: u32) {
         .unwrap();
 }
 
-/// The snapshot in a store without a budget, or within one.
+/// Opens the snapshot in a store without a budget, or within one.
 fn snapshot(directory: &Path, budget: Option<u64>) -> Arc<Snapshot> {
     placed_snapshot(directory, budget, Placement::default())
 }
@@ -117,8 +116,7 @@ fn placed_snapshot(directory: &Path, budget: Option<u64>, placement: Placement) 
     store.unwrap().access().snapshot("a").unwrap()
 }
 
-/// Bytes of memory that hold panels of this many blocks in all: those of a given number of factors
-/// modulo all limbs.
+/// Number of bytes of memory for panels of these blocks in all, of a given number of factors modulo all limbs.
 fn budget_for(segment_blocks: &[u32], factors: usize) -> u64 {
     let bytes: usize = segment_blocks
         .iter()
@@ -128,7 +126,7 @@ fn budget_for(segment_blocks: &[u32], factors: usize) -> u64 {
     (bytes * factors * LIMBS) as u64 * 16 / 15 + 16
 }
 
-/// The most that one group needs: two neighbouring segments, or one with more.
+/// Largest need of one group: two neighbouring segments, or one with more.
 fn least_budget(segment_blocks: &[u32], factors: usize) -> u64 {
     let (mut most, mut first) = (0, 0);
     let group = parameters().shard_blocks();
@@ -163,7 +161,7 @@ fn assignments(threads: usize) -> Vec<CpuAssignment> {
 
 type Found = Vec<(usize, usize, Vec<u32>)>;
 
-/// All moments in order, and what was read for them.
+/// Returns all moments in order, and the reads for them.
 fn count(
     source: &Arc<Snapshot>,
     plan: &Plan,
@@ -195,7 +193,7 @@ fn count_on(
     Ok((found, count.reads()))
 }
 
-/// What one column takes on disk, modulo all limbs.
+/// Number of bytes of one column on disk, modulo all limbs.
 fn column_bytes(segment_blocks: &[u32]) -> u64 {
     let blocks: u32 = segment_blocks.iter().sum();
     // Two residues in seven bytes; panels of this degree need no padding.
@@ -280,7 +278,7 @@ fn a_wide_question_reads_little_more_than_its_rows() {
     upload_columns(directory.path(), &blocks, columns);
     let resident = snapshot(directory.path(), None);
     let (expected, _) = count(&resident, &Plan::new(&pairs(columns), LIMBS), 2).unwrap();
-    // Of what a group needs, which has two segments: a quarter, a half, all but a panel.
+    // Of the needs of a group, which has two segments: a quarter, a half, all but a panel.
     for (share, bound) in [(12, 6.0), (24, 3.0), (47, 1.2)] {
         let source = snapshot(directory.path(), Some(budget_for(&blocks[1..], share)));
         let plan = Plan::new(&pairs(columns), LIMBS);
@@ -305,7 +303,7 @@ fn a_damaged_panel_stops_the_count_and_is_named() {
     let last = bytes.len() - 4 * 4096 - 1;
     bytes[last] ^= 1;
     std::fs::write(path, bytes).unwrap();
-    // Each stream that contends is told.
+    // Each contending stream gets the error.
     let failed = || {
         let error = count(&source, &Plan::new(&pairs(4), LIMBS), 2).err();
         error.unwrap().to_string()
@@ -320,7 +318,7 @@ fn a_damaged_panel_stops_the_count_and_is_named() {
             "{message}"
         );
     }
-    // Others are still counted.
+    // Counts of other panels still succeed.
     count(&source, &Plan::new(&pairs(3), LIMBS), 2).unwrap();
 }
 
@@ -341,7 +339,7 @@ fn whoever_waits_is_told_and_whoever_stops_gives_all_back() {
     let (first, second) = (begin(), begin());
     let (said, heard) = std::sync::mpsc::channel();
     second.on_ready(move || said.send(()).unwrap_or_default());
-    // All of the budget is reserved for the first.
+    // The first reserves all of the budget.
     let mut workspace = Workspace::default();
     let mut step = |count: &Count<Snapshot>| {
         count
@@ -399,7 +397,7 @@ proptest! {
         let (expected, reads) = count(&resident, &plan, threads).unwrap();
         let Reads { panels, masks, .. } = reads.unwrap();
         prop_assert_eq!(panels + masks, (blocks.len() * all * limbs) as u64);
-        // What is in memory is neither read nor requested again.
+        // Panels in memory are neither read nor requested again.
         let (again, reads) = count(&resident, &plan, threads).unwrap();
         prop_assert!(again == expected && reads.is_none());
         let factors = factors.min(all);

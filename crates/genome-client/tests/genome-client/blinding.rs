@@ -1,5 +1,5 @@
 //! Answers reveal nothing beyond their meaning, as far as these tests can distinguish from chance. All randomness is
-//! the operating system's, so each bound is chosen to fail about once in 10^6 runs.
+//! the operating system's; each bound fails about once in 10^6 runs.
 
 use oboro_genome::{Kind, Plan, SearchSpec};
 use oboro_genome_client::{OwnQuery, Pattern};
@@ -8,25 +8,25 @@ use oboro_ring::Nonce;
 use std::sync::Arc;
 
 const LENGTH: u32 = 10;
-/// The smallest prime above it.
+/// Smallest prime above the length.
 const T: usize = 11;
 const NONCE: Nonce = Nonce([5; 32]);
 
-/// The bound that a chi-square with `freedom` degrees of freedom exceeds about once in 10^6: Wilson and Hilferty's
+/// Bound that a chi-square with `freedom` degrees of freedom exceeds about once in 10^6: Wilson and Hilferty's
 /// approximation, at 4.9 standard deviations.
 fn bound(freedom: usize) -> f64 {
     let n = freedom as f64;
     n * (1.0 - 2.0 / (9.0 * n) + 4.9 * (2.0 / (9.0 * n)).sqrt()).powi(3)
 }
 
-/// The chi-square statistic against a uniform distribution.
+/// Chi-square statistic against a uniform distribution.
 fn chi_square(counts: &[u64]) -> f64 {
     let expected = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
     let square = |&count: &u64| (count as f64 - expected).powi(2) / expected;
     counts.iter().map(square).sum()
 }
 
-/// The chi-square statistic of two histograms with equal totals.
+/// Chi-square statistic of two histograms with equal totals.
 fn two_sample(a: &[u64], b: &[u64]) -> f64 {
     let pairs = a.iter().zip(b).filter(|(a, b)| **a + **b > 0);
     pairs
@@ -34,7 +34,7 @@ fn two_sample(a: &[u64], b: &[u64]) -> f64 {
         .sum()
 }
 
-/// Rows of two alleles, one bit each.
+/// Makes rows of two alleles, one bit each.
 fn window(rows: &[u64]) -> Arc<Window> {
     Arc::new(Window::new(Rows::new(
         [0; 32],
@@ -60,7 +60,7 @@ fn evaluation(own: &OwnQuery, window: &Arc<Window>) -> Evaluation {
     Evaluation::new(Arc::new(query), Arc::clone(window), Multiplicity::Each).unwrap()
 }
 
-/// The decrypted tests of `runs` evaluations of one query.
+/// Decrypts the tests of `runs` evaluations of one query.
 fn values(own: &OwnQuery, window: &Arc<Window>, runs: usize) -> Vec<Vec<u32>> {
     let mut workspace = Workspace::default();
     let run = |_| {
@@ -101,7 +101,7 @@ fn a_row_beside_the_match_does_not_show() {
     let plan = Arc::new(Plan::new(spec(24)).unwrap());
     let own = own(&plan);
     let histogram = |rows: &[u64]| {
-        // By position, whether it matches and otherwise its value.
+        // By position: a match, or otherwise its value.
         let mut counts = vec![0u64; 24 * T];
         for values in values(&own, &window(rows), 1500) {
             for (place, value) in values.into_iter().enumerate() {
@@ -124,7 +124,7 @@ fn a_row_beside_the_match_does_not_show() {
 
 #[test]
 fn the_noise_that_is_left_is_the_flood() {
-    // Untruncated, so that all of it is visible, for rows with few and with many mismatches.
+    // Untruncated, which shows all of it, for rows with few and with many mismatches.
     let plan = Arc::new(Plan::uncut(spec(512), 11).unwrap());
     let basis = plan.ring().basis();
     let own = own(&plan);

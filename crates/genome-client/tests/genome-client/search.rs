@@ -26,7 +26,7 @@ fn pattern(query: &[Option<u8>]) -> Pattern {
     Pattern::of_alleles(&query.iter().map(letter).collect::<String>()).unwrap()
 }
 
-/// The result of an encrypted search, in `extra` more rows than there are.
+/// Result of an encrypted search that is padded by `extra` rows.
 fn search(
     rows: &[Vec<u8>],
     symbols: u8,
@@ -62,12 +62,12 @@ struct Case {
 }
 
 fn cases() -> impl Strategy<Value = Case> {
-    // The symbol after those that a query can contain is the unknown one.
+    // The unknown symbol follows those that a query can contain.
     (2u8..=10, any::<bool>(), 1usize..30).prop_flat_map(|(asked, unknown, length)| {
         let symbols = asked + u8::from(unknown);
         let row = prop::collection::vec(0..symbols, length);
         let rows = prop::collection::vec(row, 1..60);
-        // Usually cut from a row, so that there is something to find.
+        // Usually cut from a row, for the search to find something.
         let query = (
             any::<prop::sample::Index>(),
             prop::collection::vec((0u8..12, 0..asked), length),

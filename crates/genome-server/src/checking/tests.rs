@@ -5,7 +5,7 @@ use oboro_faults::scratch;
 
 const TWO: Alphabet = Alphabet::Alleles { largest: 1 };
 
-/// A data directory with a panel of several chunks, a reference of two sequences, and counts.
+/// Makes a data directory with a panel of several chunks, a reference of two sequences, and counts.
 fn filled() -> (tempfile::TempDir, Collections) {
     let (directory, collections) = empty();
     write(&collections, "p", TWO, &alleles(100_000, 50, 1));
@@ -19,7 +19,7 @@ fn filled() -> (tempfile::TempDir, Collections) {
     (directory, collections)
 }
 
-/// What a check of everything finds, and how much it has checked.
+/// Returns the damage that a full check finds, and its totals.
 fn check(data: &Path) -> (Vec<Damage>, Scrubbed) {
     let mut scrub = CollectionScrub::of_directory(data).unwrap();
     let mut found = Vec::new();
@@ -84,7 +84,7 @@ fn a_copy_is_whole_or_refused() {
     let (directory, _) = filled();
     let (data, backup) = (directory.path(), scratch());
     let to = backup.path().join("copy");
-    // Left of an attempt that was interrupted.
+    // Leftovers of an interrupted attempt.
     fs::create_dir_all(to.join("genome")).unwrap();
     fs::write(to.join("genome/old.panel"), "half").unwrap();
     let told = std::cell::Cell::new(0);

@@ -119,7 +119,7 @@ fn a_load_that_fails_leaves_nothing_and_one_that_was_killed_is_swept() {
     assert!(!killed.exists());
 }
 
-/// The panels that the steps of the test below load under one name, and its removal.
+/// Panels that the steps of the test below load under one name, and its removal.
 const STEPS: [Option<u32>; 4] = [Some(3), Some(70), None, Some(9)];
 
 #[test]
@@ -142,7 +142,7 @@ fn a_power_cut_at_any_step_leaves_the_old_panel_or_the_new_one() {
         disk.acknowledge();
     }
     let record = disk.record();
-    // If anything were not recorded, what follows would mean little.
+    // The rest of the test requires that everything is recorded.
     assert!(record.image(record.operations(), Loss::Nothing) == Image::read(disk.path()));
 
     replay(&record, |left, cut| {
@@ -164,7 +164,7 @@ fn a_power_cut_at_any_step_leaves_the_old_panel_or_the_new_one() {
             after(cut.acknowledged + usize::from(cut.under_way)),
         ];
         assert!(promised.contains(&found), "{found:?} after {cut:?}");
-        // Leftovers are not in the way.
+        // Leftovers do not block a load.
         generate_panel(&collections, "p", &parameters(2), Existing::Replace).unwrap();
     });
 }

@@ -20,7 +20,7 @@ fn one_seed_makes_one_panel() {
     assert_ne!(generate(50, 40, 8).0, window);
 }
 
-/// Founders are fewer than haplotypes, and stretches longer than the window.
+/// Checks repetition: founders are fewer than haplotypes, and stretches longer than the window.
 #[test]
 fn haplotypes_repeat_as_linked_sites_make_them() {
     let (window, info) = generate(5000, 30, 1);

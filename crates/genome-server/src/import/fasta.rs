@@ -1,7 +1,7 @@
 //! FASTA: sequences for a reference, rows for a panel.
 //!
-//! A panel is written column by column and FASTA comes row by row, so the rows pass through an unnamed temporary file
-//! beside the panel's.
+//! A panel is written column by column and FASTA comes row by row. The rows therefore pass through an unnamed temporary
+//! file beside the panel's.
 
 use super::lines::Lines;
 use crate::alphabet::base;
@@ -18,13 +18,13 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// One sequence of a file.
+/// Sequence of a file.
 struct Record {
     name: String,
     bases: Vec<u8>,
 }
 
-/// Reads the next sequence, which has one base at least and `limit` at most; `None` behind the last.
+/// Reads the next sequence, of one to `limit` bases; `None` behind the last.
 fn next_record(
     lines: &mut Lines,
     limit: u32,
@@ -113,13 +113,13 @@ pub(super) fn read_panel(lines: &mut Lines, loading: Loading) -> Result<(), Geno
     }
 }
 
-/// The bits of a base among the rows: unknown ones may appear at any time.
+/// Bits of a base in the rows: unknown ones may appear at any time.
 const BITS: u32 = 4;
 
-/// Symbols that are transposed at a time.
+/// Number of symbols transposed at a time.
 const BLOCK: usize = 1 << 26;
 
-/// The rows of an alignment, in a file that is removed with this value.
+/// Rows of an alignment, in a file that is removed with this value.
 struct Rows {
     file: BufWriter<File>,
     columns: usize,

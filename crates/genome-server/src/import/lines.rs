@@ -1,4 +1,4 @@
-//! The lines of a file, unpacked, with bounds on the length of a line.
+//! Lines of a file, unpacked, with bounds on the length of a line.
 
 use crate::error::{GenomeError, InputError, excerpt};
 use flate2::bufread::MultiGzDecoder;
@@ -8,23 +8,23 @@ use std::path::Path;
 
 const BUFFER: usize = 1 << 16;
 
-/// The most bytes of a line.
+/// Largest number of bytes of a line.
 const MAX_LINE_BYTES: usize = 256 << 20;
 
-/// The end of every file that bgzip has written: an empty block.
+/// End of every file that bgzip has written: an empty block.
 pub(super) const BGZF_END: [u8; 28] = [
     0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 0xff, 6, 0, b'B', b'C', 2, 0, 0x1b, 0, 3, 0, 0, 0, 0, 0, 0, 0,
     0, 0,
 ];
 
-/// The format of a file of genomes.
+/// Format of a file of genomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Vcf,
     Fasta,
 }
 
-/// The lines of an open file, and how far they have been read.
+/// Lines of an open file, with the number of the current one.
 pub(super) struct Lines {
     text: Box<dyn BufRead>,
     file: String,
@@ -75,7 +75,7 @@ impl Lines {
         Err(self.error(cause))
     }
 
-    /// The next bytes, without taking them; none at the end.
+    /// Returns the next bytes without taking them; none at the end.
     pub(super) fn peek(&mut self) -> Result<&[u8], GenomeError> {
         // Not the buffer itself, which could not be returned beside the error.
         match self.text.fill_buf().map(|_| ()) {
@@ -106,7 +106,7 @@ impl Lines {
         Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
     }
 
-    /// An error about the file.
+    /// Makes an error about the file.
     pub(super) fn error(&self, cause: InputError) -> GenomeError {
         GenomeError::Input {
             file: self.file.clone(),
@@ -115,7 +115,7 @@ impl Lines {
         }
     }
 
-    /// An error about the line that was taken last.
+    /// Makes an error about the line that was taken last.
     pub(super) fn error_here(&self, cause: InputError) -> GenomeError {
         GenomeError::Input {
             file: self.file.clone(),
@@ -136,7 +136,7 @@ impl Lines {
     }
 }
 
-/// Whether a file begins with a block of bgzip: gzip with an extra field "BC" in front.
+/// Returns true if a file begins with a block of bgzip: gzip with an extra field "BC" in front.
 fn is_bgzf(start: &[u8]) -> bool {
     start.get(..4) == Some(&BGZF_END[..4]) && start.get(12..14) == Some(b"BC")
 }

@@ -5,21 +5,21 @@ use crate::error::RegionError;
 use std::fmt;
 use std::str::FromStr;
 
-/// A part of a chromosome, both ends included.
+/// Part of a chromosome, both ends included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Region {
-    /// The chromosome as the file names it.
+    /// Chromosome, by its name in the file.
     pub chromosome: String,
-    /// The first position.
+    /// First position.
     pub from: u64,
-    /// The last position.
+    /// Last position.
     pub to: u64,
 }
 
 impl FromStr for Region {
     type Err = RegionError;
 
-    /// Reads `CHROMOSOME:FROM-TO`. Positions may have commas; a chromosome may have colons.
+    /// Parses `CHROMOSOME:FROM-TO`. Positions may have commas; a chromosome may have colons.
     fn from_str(text: &str) -> Result<Self, RegionError> {
         let parse = || {
             let (chromosome, positions) = text.rsplit_once(':')?;
@@ -44,32 +44,32 @@ impl fmt::Display for Region {
     }
 }
 
-/// What is done with lines of a VCF file that repeat the position of the line before.
+/// Treatment of lines of a VCF file that repeat the position of the line before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Duplicates {
-    /// The file is refused: a panel has one symbol of a haplotype at a position.
+    /// Reject the file: a panel has one symbol of a haplotype at a position.
     Refuse,
-    /// The first line counts.
+    /// Use the first line only.
     Skip,
 }
 
-/// Sites of a file that were left out of the panel, as requested.
+/// Numbers of sites that were left out of the panel, as requested.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Lines of a VCF file that are not in the region.
+    /// Lines of a VCF file outside the region.
     pub outside_region: u64,
     /// Lines of a VCF file that repeat the position of the line before.
     pub duplicates: u64,
 }
 
-/// What of a file becomes a panel, and how.
+/// Options of importing a panel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PanelOptions {
-    /// The part of a VCF file that is wanted; `None` for all of it.
+    /// Wanted part of a VCF file; `None` for all of it.
     pub region: Option<Region>,
-    /// For VCF files.
+    /// Treatment of repeated positions in VCF files.
     pub duplicates: Duplicates,
-    /// What happens to a panel of the same name.
+    /// Treatment of an existing panel of this name.
     pub existing: Existing,
 }
 

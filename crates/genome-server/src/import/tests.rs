@@ -15,7 +15,7 @@ fn import(content: &[u8], options: &PanelOptions) -> Result<Arc<HaplotypePanel>,
     Ok(import_counted(content, options)?.0)
 }
 
-/// The same, and what was left out.
+/// As [`import`], with the sites left out.
 fn import_counted(
     content: &[u8],
     options: &PanelOptions,
@@ -43,7 +43,7 @@ fn refusal(content: &[u8]) -> String {
     text
 }
 
-/// A VCF file of samples A and B with these lines.
+/// Makes a VCF file of samples A and B with these lines.
 fn vcf(lines: &[&str]) -> Vec<u8> {
     let header =
         "##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\tA\tB\n";
@@ -54,7 +54,7 @@ fn vcf(lines: &[&str]) -> Vec<u8> {
     format!("{header}{lines}").into_bytes()
 }
 
-/// One line of VCF at a position of chromosome 20.
+/// Makes one line of VCF at a position of chromosome 20.
 fn line(position: u32, alternatives: &str, a: &str, b: &str) -> String {
     format!("20 {position} . T {alternatives} . PASS . GT {a} {b}")
 }
@@ -110,7 +110,7 @@ fn a_region_is_all_that_is_read() {
     };
     let panel = with("20:6-12").unwrap();
     assert_eq!(all(&panel), [[1, 1], [0, 1], [0, 0]]);
-    // Wherever it continues, and everything outside is counted.
+    // The region may continue anywhere, and everything outside is counted.
     let scattered = [
         line(5, "G", "0|1", "1"),
         line(50, "G", "1|1", "1"),
@@ -160,7 +160,7 @@ fn a_position_that_is_repeated_is_refused_or_skipped() {
     assert_eq!(left_out, expected);
 }
 
-/// Ten alleles and more, positions that are repeated, and both at once.
+/// Checks ten alleles and more, repeated positions, and both at once.
 #[test]
 fn the_remedies_for_repeated_sites_and_many_alleles_end_together() {
     let many = "C,G,TA,TC,TG,TT,TAA,TAC,TAG,TAT";
@@ -174,7 +174,7 @@ fn the_remedies_for_repeated_sites_and_many_alleles_end_together() {
         line(9, "TT,TAA,TAC,TAG", "0|1", "1|0"),
     ];
     for order in 0..lines.len() {
-        // In any order of the lines at a position.
+        // The lines at a position may come in any order.
         let mut lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         lines.rotate_left(order);
         let position = |line: &str| line.split(' ').nth(1).unwrap().parse::<u32>().unwrap();
@@ -267,7 +267,7 @@ fn files_of_something_else_are_refused_with_what_they_seem_to_be() {
     for kept in [12, packed.len() / 2, packed.len() - 1] {
         assert!(refusal(&packed[..kept]).contains("too early"), "{kept}");
     }
-    // An empty block of bgzip and nothing but the start of another.
+    // An empty block of bgzip and only the start of another.
     let mut bgzip = lines::BGZF_END.to_vec();
     bgzip.extend(&lines::BGZF_END[..20]);
     assert!(refusal(&bgzip).contains("bgzip"));
@@ -292,7 +292,7 @@ fn an_alignment_becomes_a_panel_of_its_columns() {
     assert!(panel.site(Some("a"), 5).is_err());
 }
 
-/// More columns than are transposed at a time.
+/// Checks more columns than are transposed at a time.
 #[test]
 fn long_alignments_are_turned_in_blocks() {
     let (rows, columns) = (2100, 33_000);
@@ -367,7 +367,7 @@ fn a_reference_has_the_sequences_of_its_file() {
     assert_eq!(collections.reference("r").unwrap().bases(), [0]);
 }
 
-/// Public data, if it is present.
+/// Returns a file of public data, if it is present.
 fn shared(name: &str) -> Option<std::path::PathBuf> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared/data")

@@ -10,7 +10,7 @@ use crate::sites::{OutOfOrder, Positions, Sites, is_name};
 use crate::{MAX_HAPLOTYPES, MAX_SITES};
 use noodles_vcf as vcf;
 
-/// The most bytes of all lines before the first site.
+/// Largest number of bytes of all lines before the first site.
 const MAX_HEADER_BYTES: usize = 256 << 20;
 
 pub(super) fn read_panel(
@@ -31,7 +31,7 @@ pub(super) fn read_panel(
     };
     let mut loading = Some(loading);
     let mut panel = None;
-    // To the end, since a file need not be sorted: the region may continue behind lines outside it.
+    // Reads to the end: a file need not be sorted, and the region may continue behind lines outside it.
     while let Some(line) = lines.next()? {
         if line.is_empty() {
             continue;
@@ -85,37 +85,37 @@ fn read_samples(lines: &mut Lines) -> Result<Vec<String>, GenomeError> {
     }
 }
 
-/// The messages of an error and its causes, on one line.
+/// Joins the messages of an error and its causes on one line.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let mut texts: Vec<String> = causes
         .map(|error| error.to_string().escape_debug().to_string())
         .collect();
-    // Some wrap an error and repeat its message.
+    // Some errors wrap another and repeat its message.
     texts.dedup();
     texts.join(": ")
 }
 
-/// The result of a line.
+/// Result of a line.
 enum Line {
-    /// A site, with its symbols in [`Reader::symbols`].
+    /// Site, with its symbols in [`Reader::symbols`].
     Site,
-    /// None, and it was counted in [`Reader::left_out`].
+    /// Line without a site, counted in [`Reader::left_out`].
     LeftOut,
 }
 
-/// The state after the lines so far.
+/// State after the lines so far.
 struct Reader<'a> {
     samples: Vec<String>,
     region: Option<&'a Region>,
     duplicates: Duplicates,
     left_out: LeftOut,
-    /// The alleles of each sample, from the first site on.
+    /// Number of alleles of each sample, from the first site on.
     ploidies: Vec<usize>,
     sites: Positions,
-    /// The largest number of an allele that any line declares.
+    /// Largest number of an allele that any line declares.
     largest: u8,
-    /// The alleles of the last site, sample after sample.
+    /// Alleles of the last site, sample after sample.
     symbols: Vec<u8>,
 }
 
@@ -135,7 +135,7 @@ impl Reader<'_> {
         let position = match record.variant_start() {
             Some(Ok(position)) => position.get() as u64,
             Some(Err(error)) => return Err(InputError::Record(with_causes(&error))),
-            // Before the first base, where telomeres are placed.
+            // Before the first base, the place of telomeres.
             None => 0,
         };
         let is_wanted = |region: &Region| {
@@ -214,7 +214,7 @@ impl Reader<'_> {
     }
 }
 
-/// The largest allele number that a line with these alternatives may have.
+/// Largest allele number of a line with these alternatives.
 fn largest_allele(alternatives: &str, site: &str) -> Result<u8, InputError> {
     let count = match alternatives {
         "" | "." => 0,
@@ -229,7 +229,7 @@ fn largest_allele(alternatives: &str, site: &str) -> Result<u8, InputError> {
         })
 }
 
-/// Why a genotype cannot be used.
+/// Error: the genotype cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 enum CallError {
     Unphased,
@@ -249,8 +249,8 @@ impl CallError {
 
 /// Appends the alleles of a genotype. An unphased one is accepted if all its alleles are equal.
 ///
-/// `|` before an allele says that it is phased, `/` that it is not. From version 4.4 on (section 1.6.2 of the
-/// specification), the first allele may have such a sign too. Without one it is unphased if any other allele is.
+/// `|` before an allele marks it as phased, `/` as unphased. From version 4.4 on (section 1.6.2 of the specification),
+/// the first allele may have such a mark too. Without one it is unphased if any other allele is.
 fn read_call(call: &str, largest: u8, symbols: &mut Vec<u8>) -> Result<(), CallError> {
     let alleles = call.strip_prefix(['|', '/']).unwrap_or(call);
     let start = symbols.len();

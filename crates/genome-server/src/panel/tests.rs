@@ -7,7 +7,7 @@ use std::fs;
 
 const TEN: Alphabet = Alphabet::Alleles { largest: 9 };
 
-/// The expected window, row by row: an unknown base is the fifth symbol.
+/// Expected window, row by row: an unknown base is the fifth symbol.
 fn rows(matrix: &[Vec<u8>], sites: Range<usize>) -> Vec<Vec<u8>> {
     let number = |symbol: u8| if symbol == UNKNOWN { 4 } else { symbol };
     (0..matrix[0].len())
@@ -34,7 +34,7 @@ fn assert_window(panel: &HaplotypePanel, matrix: &[Vec<u8>], sites: Range<usize>
     assert!(window.bits() <= panel.bits());
 }
 
-/// A matrix of 1 to 200 haplotypes and 1 to 150 sites, with few patterns, and its alphabet.
+/// Generates a matrix of 1 to 200 haplotypes and 1 to 150 sites, with few patterns, and its alphabet.
 fn matrices() -> impl Strategy<Value = (Alphabet, Vec<Vec<u8>>)> {
     let symbols = prop_oneof![
         (1..=9u8).prop_map(|largest| (Alphabet::Alleles { largest }, (0..=largest).collect())),
@@ -75,7 +75,7 @@ proptest! {
     }
 }
 
-/// Chunks of 16 sites whose symbols take 1, 4, 1 and 2 bits.
+/// Checks chunks of 16 sites whose symbols take 1, 4, 1 and 2 bits.
 #[test]
 fn windows_span_chunks_of_different_widths() {
     let haplotypes = 1 << 17;
@@ -169,7 +169,7 @@ fn damage_is_found_wherever_it_is_and_named() {
     assert!(HaplotypePanel::open(&path, "p").is_ok());
 }
 
-/// Sealed correctly: only its maker was wrong.
+/// Checks a file with correct digests but wrong symbols.
 #[test]
 fn symbols_outside_the_alphabet_are_refused() {
     let (_directory, collections) = empty();

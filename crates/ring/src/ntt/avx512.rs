@@ -1,11 +1,11 @@
-//! The transform on AVX-512: sixteen butterflies at a time for strides of sixteen and more; the other stages are those
+//! The transform on AVX-512: sixteen butterflies at a time for strides of sixteen and more. The other stages are those
 //! of the AVX2 kernel, with the same bounds and results. Needs AVX-512 F and AVX2.
 
 use super::{Ntt, Twiddles, avx2};
 use crate::avx512::{WORDS, load, store};
 use std::arch::x86_64::*;
 
-/// The narrowest stride here.
+/// Narrowest stride of this kernel.
 const NARROWEST: usize = WORDS;
 
 /// The modulus in every lane.
@@ -63,7 +63,7 @@ impl Lanes {
         )
     }
 
-    /// From `[0, 4q)` twice to `[0, 4q)` twice.
+    /// Maps two values in `[0, 4q)` to two in `[0, 4q)`.
     #[target_feature(enable = "avx512f")]
     #[inline]
     fn forward_butterfly(self, x: __m512i, y: __m512i, w: Factor) -> (__m512i, __m512i) {
@@ -73,7 +73,7 @@ impl Lanes {
         (_mm512_add_epi32(u, v), difference)
     }
 
-    /// From `[0, 2q)` twice to `[0, 2q)` twice.
+    /// Maps two values in `[0, 2q)` to two in `[0, 2q)`.
     #[target_feature(enable = "avx512f")]
     #[inline]
     fn inverse_butterfly(self, x: __m512i, y: __m512i, w: Factor) -> (__m512i, __m512i) {

@@ -1,5 +1,5 @@
-//! Eight residues at a time. AVX2 multiplies 32-bit lanes four at a time into 64 bits, so the
-//! halves of a register are its even and its odd lanes; the high 32 bits of a half are ignored.
+//! AVX2 kernels: eight residues at a time. AVX2 multiplies 32-bit lanes four at a time into 64 bits: the halves of a
+//! register are its even and its odd lanes. The high 32 bits of a half are ignored.
 
 #![allow(unsafe_code)]
 
@@ -15,7 +15,7 @@ type Wide = __m256i;
 type Shift = __m128i;
 
 const WORDS: usize = 8;
-/// Two by four sums, two split prefixes and a leaf fill the sixteen registers.
+/// Prefixes per register tile: two by four sums, two split prefixes and a leaf fill the sixteen registers.
 const TILE_PREFIXES: usize = 2;
 
 #[target_feature(enable = "avx2")]
@@ -134,7 +134,7 @@ fn total(x: Wide) -> u64 {
     _mm_cvtsi128_si64(sum).cast_unsigned()
 }
 
-/// The sum of all lanes of each.
+/// The sum of all lanes of each register.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn totals(x: [Wide; 4]) -> [u64; 4] {

@@ -1,4 +1,4 @@
-//! Sixteen residues at a time, halved as in the AVX2 kernels; needs AVX-512 F only.
+//! AVX-512 kernels: sixteen residues at a time, halved as in the AVX2 kernels. Needs AVX-512 F only.
 
 #![allow(unsafe_code)]
 
@@ -13,7 +13,7 @@ type Half = __m512i;
 type Wide = __m512i;
 type Shift = __m128i;
 
-/// Four by four sums, four split prefixes and a leaf fit the thirty-two registers.
+/// Prefixes per register tile: four by four sums, four split prefixes and a leaf fit the thirty-two registers.
 const TILE_PREFIXES: usize = 4;
 
 #[target_feature(enable = "avx512f")]
@@ -130,7 +130,7 @@ fn total(x: Wide) -> u64 {
     _mm512_reduce_add_epi64(x).cast_unsigned()
 }
 
-/// The sum of all lanes of each.
+/// The sum of all lanes of each register.
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn totals(x: [Wide; 4]) -> [u64; 4] {

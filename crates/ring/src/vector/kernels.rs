@@ -1,12 +1,12 @@
 //! The kernels, written once for every instruction set.
 //!
-//! `kernels!`, given the attribute that enables an instruction set, expands in a module that defines `Words` (`WORDS`
-//! residues), `Half` (half of them, ready to be multiplied), `Wide` (as many 64-bit lanes) and a few operations between
-//! them. The kernels process whole registers; the scalar reference handles the rest. Operand slices have equal lengths,
-//! which the callers in [`super`] check.
+//! `kernels!` takes the attribute that enables an instruction set. It expands in a module that defines `Words` (`WORDS`
+//! residues), `Half` (half of them, as factors), `Wide` (as many 64-bit lanes) and operations between them. The kernels
+//! process whole registers; the scalar reference handles the rest. The callers in [`super`] check that operand slices
+//! have equal lengths.
 //!
-//! Plain loops instead of closures: where library code calls a closure, it would be compiled without the instruction
-//! set and not inlined.
+//! The loops use no closures: called from library code, a closure would be compiled without the instruction set and not
+//! inlined.
 
 macro_rules! kernels {
     ($instructions:meta) => {
@@ -33,7 +33,7 @@ macro_rules! kernels {
                 }
             }
 
-            /// Two registers of values below `2^(2·bits)` to residues; as [`Modulus::mul`].
+            /// Reduces two registers of values below `2^(2·bits)` to residues, as [`Modulus::mul`].
             #[$instructions]
             #[inline]
             fn residues(self, first: Wide, second: Wide) -> Words {
@@ -41,7 +41,7 @@ macro_rules! kernels {
                 self.subtract_if_reached(self.subtract_if_reached(r))
             }
 
-            /// Less than `3q` in every lane.
+            /// Returns a remainder below `3q` in every lane.
             #[$instructions]
             #[inline]
             fn remainder(self, x: Wide) -> Wide {
@@ -127,7 +127,7 @@ macro_rules! kernels {
             }
         }
 
-        /// One pass over the accumulator for all pairs. Within a register its order is that of `split`.
+        /// Passes over the accumulator once for all pairs. Within a register its order is that of `split`.
         #[$instructions]
         #[inline]
         fn products_of<const PAIRS: usize>(
@@ -186,8 +186,8 @@ macro_rules! kernels {
             scalar::reduce_into(q, &accumulator[whole..], &mut out[whole..]);
         }
 
-        /// Reduces any sums to values below 2^53 of the same residue, given `2^32 mod q` below 2^28: the bounds after
-        /// each line are 2^60 + 2^32, 2^56 + 2^32 and 2^52 + 2^32.
+        /// Reduces any sums to congruent values below 2^53, given `2^32 mod q` below 2^28. The bounds after each line
+        /// are 2^60 + 2^32, 2^56 + 2^32 and 2^52 + 2^32.
         #[$instructions]
         #[inline]
         fn fold(x: Wide, base: Half) -> Wide {
@@ -196,8 +196,8 @@ macro_rules! kernels {
             add_wide(multiply_halves(high(x), base), low_words(x))
         }
 
-        /// The register tile: every prefix with every leaf, each loaded once. The sums of consecutive prefixes are
-        /// `stride` apart.
+        /// Computes a register tile: every prefix with every leaf, each loaded once. The sums of consecutive prefixes
+        /// are `stride` apart.
         #[$instructions]
         #[inline]
         fn tile<const PREFIXES: usize, const LEAVES: usize>(
@@ -211,7 +211,7 @@ macro_rules! kernels {
             let ahead = in_bounds(ahead, prefixes[0]);
             let mut i = 0;
             while i + WORDS <= length {
-                // Both halves of a register are added to the same lanes, unless there are so few lanes that consecutive
+                // Both halves of a register are added to the same lanes, unless the tile has so few that consecutive
                 // additions would stall.
                 let mut lanes = [[zero(); PREFIXES]; LEAVES];
                 let mut more_lanes = lanes;
@@ -304,7 +304,8 @@ macro_rules! kernels {
             slices.map(|slice| &slice[..length])
         }
 
-        /// As many residues of each slice to prefetch; those of `here` if there are fewer; nothing without slices.
+        /// Returns as many residues of each slice to prefetch, or `here` in place of a shorter slice; `None` without
+        /// slices.
         #[inline]
         fn in_bounds<'a>(
             ahead: Option<[&'a [u32]; AHEAD]>,
@@ -375,7 +376,7 @@ macro_rules! kernels {
             }
         }
 
-        /// The tile on the diagonal: each of four operands with those after it.
+        /// Computes the tile on the diagonal: each of four operands with those after it.
         #[$instructions]
         pub(super) fn pairs(
             operands: [&[u32]; super::LEAVES],

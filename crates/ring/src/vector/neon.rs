@@ -1,6 +1,6 @@
-//! Four residues at a time: the halves of a register are its first and its last two words.
+//! NEON kernels: four residues at a time; the halves of a register are its first and its last two words.
 //!
-//! On other processors it is compiled for tests only, over emulated intrinsics.
+//! Other processors compile them for tests only, over emulated intrinsics.
 
 #![allow(unsafe_code)]
 
@@ -18,7 +18,7 @@ type Wide = uint64x2_t;
 type Shift = int64x2_t;
 
 const WORDS: usize = 4;
-/// Four by four sums, four split prefixes and a leaf fit the thirty-two registers.
+/// Prefixes per register tile: four by four sums, four split prefixes and a leaf fit the thirty-two registers.
 const TILE_PREFIXES: usize = 4;
 
 #[cfg_attr(target_arch = "aarch64", target_feature(enable = "neon"))]
@@ -33,7 +33,7 @@ fn half(x: u32) -> Half {
     vdup_n_u32(x)
 }
 
-/// NEON shifts left by a variable amount; a negative one shifts right.
+/// Negates a right shift: NEON shifts left by a variable amount, and right by a negative one.
 #[cfg_attr(target_arch = "aarch64", target_feature(enable = "neon"))]
 #[inline]
 fn shift(bits: u32) -> Shift {
@@ -136,7 +136,7 @@ fn total(x: Wide) -> u64 {
     vaddvq_u64(x)
 }
 
-/// The sum of all lanes of each.
+/// The sum of all lanes of each register.
 #[cfg_attr(target_arch = "aarch64", target_feature(enable = "neon"))]
 #[inline]
 fn totals(x: [Wide; 4]) -> [u64; 4] {
@@ -150,7 +150,7 @@ fn widen(x: &[u32]) -> Wide {
     load_wide(&[x[0].into(), x[1].into()])
 }
 
-/// The first four residues of a slice. Panics if there are fewer.
+/// Returns the first four residues of a slice. Panics if it is shorter.
 #[cfg_attr(target_arch = "aarch64", target_feature(enable = "neon"))]
 #[inline]
 fn load(from: &[u32]) -> Words {
@@ -159,7 +159,7 @@ fn load(from: &[u32]) -> Words {
     unsafe { vld1q_u32(from.as_ptr()) }
 }
 
-/// Writes the first four residues of a slice. Panics if there are fewer.
+/// Writes the first four residues of a slice. Panics if it is shorter.
 #[cfg_attr(target_arch = "aarch64", target_feature(enable = "neon"))]
 #[inline]
 fn store(to: &mut [u32], x: Words) {
@@ -189,7 +189,7 @@ kernels!(cfg_attr(
     target_feature(enable = "neon")
 ));
 
-/// The semantics of the intrinsics used here, by Arm's Instruction Set Reference for Intrinsics.
+/// Semantics of the intrinsics used here, by Arm's Instruction Set Reference for Intrinsics.
 #[cfg(not(target_arch = "aarch64"))]
 #[allow(non_camel_case_types)]
 mod emulated {
@@ -278,25 +278,25 @@ mod emulated {
         x[0].wrapping_add(x[1])
     }
 
-    /// The caller lends four readable words.
+    /// Loads four words, which must be readable at `from`.
     pub unsafe fn vld1q_u32(from: *const u32) -> uint32x4_t {
         // SAFETY: as the caller's.
         unsafe { from.cast::<uint32x4_t>().read_unaligned() }
     }
 
-    /// The caller lends four writable words.
+    /// Stores four words, which must be writable at `to`.
     pub unsafe fn vst1q_u32(to: *mut u32, x: uint32x4_t) {
         // SAFETY: as the caller's.
         unsafe { to.cast::<uint32x4_t>().write_unaligned(x) }
     }
 
-    /// The caller lends two readable words.
+    /// Loads two words, which must be readable at `from`.
     pub unsafe fn vld1q_u64(from: *const u64) -> uint64x2_t {
         // SAFETY: as the caller's.
         unsafe { from.cast::<uint64x2_t>().read_unaligned() }
     }
 
-    /// The caller lends two writable words.
+    /// Stores two words, which must be writable at `to`.
     pub unsafe fn vst1q_u64(to: *mut u64, x: uint64x2_t) {
         // SAFETY: as the caller's.
         unsafe { to.cast::<uint64x2_t>().write_unaligned(x) }

@@ -1,4 +1,4 @@
-//! The reference: one residue at a time.
+//! Reference kernels: one residue at a time.
 
 use super::{LAZY_SUMS, LEAVES, PAIRS, Sum};
 use crate::Modulus;

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 const LIMBS: usize = 2;
 
-/// The strata of `transactions` transactions encrypted together.
+/// Strata of `transactions` transactions encrypted together.
 fn strata(transactions: u64) -> Strata {
     let bounds = Bounds::new(&parameters(), COLUMNS as u64, 2).unwrap();
     let extents = bounds
@@ -23,25 +23,25 @@ fn strata(transactions: u64) -> Strata {
     Strata::new(bounds, &extents).unwrap()
 }
 
-/// N = 2048 and t = 12,289: samples of six blocks.
+/// Parameters with N = 2048 and t = 12,289: samples of six blocks.
 fn parameters() -> Parameters {
     Parameters::new(11, LIMBS, 12_289).unwrap()
 }
 
-/// A dataset of a few columns: the server's ciphertext and the owner's kept data.
+/// Dataset of a few columns: the server's ciphertext and the owner's kept data.
 struct Scene {
     reader: PairReader,
-    /// The honest server's counts in each block: by limb, row and column.
+    /// Honest server's counts in each block: by limb, row and column.
     blocks: Vec<Gram>,
-    /// For each block, limb and column its residues times the mask.
+    /// Residues times the mask, for each block, limb and column.
     twisted: Vec<Vec<Vec<Vec<u32>>>>,
-    /// The supports of all pairs.
+    /// Supports of all pairs.
     truth: Vec<Vec<u64>>,
 }
 
 type Gram = Vec<Vec<Vec<u32>>>;
 
-/// The bits of a column. Shuffled data look random, but these do not; pairs of them add up coherently.
+/// Bit of a column. Shuffled data look random, but these do not; pairs of them add up coherently.
 fn bit(column: usize, row: u64) -> bool {
     let degree = 2048;
     match column {
@@ -68,7 +68,8 @@ impl Scene {
         )
     }
 
-    /// The same, but only pairs of the first three columns have fixed parts, and those of the second and the sixth.
+    /// As [`new`](Self::new), but only pairs of the first three columns have fixed parts, and those of the second and
+    /// the sixth.
     fn wide(owner: u8, transactions: u64) -> Self {
         let columns = Column::first(COLUMNS as u32).collect();
         Self::in_order(
@@ -140,7 +141,7 @@ impl Scene {
         }
     }
 
-    /// The honest server's `M_{i,1}` of the first columns.
+    /// Computes the honest server's `M_{i,1}` of the first columns.
     fn moments(&self, columns: usize) -> Vec<ColumnMoments> {
         let of = |column: usize, range: &Blocks, limb: usize| {
             let q = parameters().limb_moduli()[limb];
@@ -156,7 +157,7 @@ impl Scene {
         (0..columns).map(column).collect()
     }
 
-    /// The sums over these blocks, by limb, row and column.
+    /// Sums over these blocks, by limb, row and column.
     fn gram(&self, blocks: impl Iterator<Item = usize>) -> Gram {
         let mut sum = vec![vec![vec![0; COLUMNS]; COLUMNS]; LIMBS];
         for block in blocks {
@@ -170,7 +171,7 @@ impl Scene {
         sum
     }
 
-    /// The honest answer to a query for some sums of each limb.
+    /// Computes the honest answer to a query for some sums of each limb.
     fn answer(&self, take: impl Fn(&[Vec<u32>]) -> Vec<u32>) -> Vec<Sums> {
         let of = |gram: Gram| gram.iter().map(|rows| take(rows)).collect();
         let ranges = self.reader.strata.ranges().iter();
@@ -187,7 +188,7 @@ impl Scene {
         self.answer(|rows| [&rows[place][..place], &rows[place][place + 1..]].concat())
     }
 
-    /// The kept moment of the mask alone, by range and limb.
+    /// Kept moment of the mask alone, by range and limb.
     fn mask_squared(&self) -> Vec<Vec<Vec<u32>>> {
         let limb = |kept: &KeptPairs| kept.wide.as_ref().unwrap().mask_squared.clone();
         let ranges = self.reader.ranges.iter();
@@ -196,7 +197,7 @@ impl Scene {
             .collect()
     }
 
-    /// The owner's result for an answer about a prefix with moments.
+    /// Reads an answer about a prefix with moments, as the owner.
     fn read_wide(&self, sums: &[Sums], moments: &[ColumnMoments]) -> Result<Vec<u64>, PairsError> {
         let threads = NonZeroUsize::new(2).unwrap();
         let reader = &self.reader;
@@ -204,7 +205,7 @@ impl Scene {
         verified?.supports()
     }
 
-    /// The owner's result for an answer about a prefix.
+    /// Reads an answer about a prefix, as the owner.
     fn read(&self, columns: usize, sums: &[Sums]) -> Result<Vec<u64>, PairsError> {
         self.reader.verify_prefix(columns, sums)?.supports()
     }
@@ -225,13 +226,13 @@ fn add(sums: &mut RangeSums, order: &ColumnOrder, mask: &[u32], columns: &[&[u32
     }
 }
 
-/// The sums of the pairs of a prefix, in lexicographic order.
+/// Sums of the pairs of a prefix, in lexicographic order.
 fn sums_of(rows: &[Vec<u32>], columns: usize) -> Vec<u32> {
     let pairs = (0..columns).flat_map(|i| (i + 1..columns).map(move |j| (i, j)));
     pairs.map(|(i, j)| rows[i][j]).collect()
 }
 
-/// A column of a block, 64 slots per word.
+/// Column of a block, 64 slots per word.
 fn bits(column: usize, block: u64, transactions: u64) -> Vec<u64> {
     let word = |word: u64| {
         (0..64).fold(0, |bits, slot| {
@@ -242,7 +243,7 @@ fn bits(column: usize, block: u64, transactions: u64) -> Vec<u64> {
     (0..2048 / 64).map(word).collect()
 }
 
-/// For each limb the mask of a block and the ciphertext of each column.
+/// Encrypts a block: for each limb its mask and the ciphertext of each column.
 fn encrypt(key: &DatasetKey, block: u64, bits: &[Vec<u64>]) -> Vec<(Vec<u32>, Vec<Vec<u32>>)> {
     let columns: Vec<&[u64]> = bits.iter().map(|it| &it[..]).collect();
     let block = Block::new(key, block, &columns).unwrap();
@@ -263,7 +264,7 @@ fn encrypt(key: &DatasetKey, block: u64, bits: &[Vec<u64>]) -> Vec<(Vec<u32>, Ve
     all
 }
 
-/// 20 blocks, 8 blocks: more than fit into t.
+/// Transactions in 20 blocks, and in 8: more than fit into t.
 const MANY: u64 = 20 * 2048 - 5;
 const EIGHT_BLOCKS: u64 = 8 * 2048 - 5;
 
@@ -290,7 +291,7 @@ fn supports_of_structured_columns_are_exact() {
     }
 }
 
-/// The pairs of columns without fixed parts: by kept rows, and by received moments.
+/// Checks pairs of columns without fixed parts: by kept rows, and by received moments.
 #[test]
 fn pairs_of_many_columns_are_exact() {
     for transactions in [MANY, 5_000] {
@@ -334,7 +335,7 @@ fn lies_about_many_columns_are_refused() {
     for limb in 0..LIMBS {
         let q = parameters().limb_moduli()[limb];
         for range in 0..2 {
-            // Wrong in one slot of a moment, or another representative.
+            // A wrong slot of a moment, or another representative.
             refused(&|_, moments| {
                 let slot = &mut moments[3][range][limb][77];
                 *slot = q.add(*slot, 1);
@@ -388,7 +389,7 @@ fn few_transactions_need_no_sample() {
     assert_eq!(scene.read(3, &superfluous), Err(PairsError::NotVerified));
 }
 
-/// An error in one range or limb is not compensated by correct values, or the opposite error, in another.
+/// Checks that an error in one range or limb is not compensated by correct values, or the opposite error, in another.
 #[test]
 fn ranges_and_limbs_are_verified_each_by_itself() {
     let scene = Scene::new(2, EIGHT_BLOCKS);
@@ -411,10 +412,10 @@ fn ranges_and_limbs_are_verified_each_by_itself() {
             total[limb][1] = q.add(total[limb][1], 12_289);
             sample[limb][1] = q.sub(sample[limb][1], 12_289);
         });
-        // The same support, in another representative.
+        // An equal support, in another representative.
         refused(&|total, _| total[limb][2] += q.value());
     }
-    // Off by a multiple of t in every limb: the support would be the same.
+    // Off by a multiple of t in every limb, which would leave the support unchanged.
     refused(&|total, _| {
         for (limb, sums) in total.iter_mut().enumerate() {
             let q = parameters().limb_moduli()[limb];
@@ -430,7 +431,7 @@ fn ranges_and_limbs_are_verified_each_by_itself() {
     refused(&|total, _| total[1].truncate(2));
     refused(&|total, _| total[1].push(0));
     assert_eq!(scene.read(3, &right[..1]), Err(PairsError::NotVerified));
-    // Those of another query, of another dataset, of another encryption of the same data.
+    // Answers to another query, of another dataset, of another encryption of this data.
     let [four, other, again] = [
         scene.prefix(4),
         Scene::new(3, EIGHT_BLOCKS).prefix(3),
@@ -445,7 +446,7 @@ fn ranges_and_limbs_are_verified_each_by_itself() {
     }
 }
 
-/// Sums of the right ciphertext, but with blocks missing or counted twice.
+/// Checks sums of the right ciphertext, but with blocks missing or counted twice.
 #[test]
 fn sums_over_other_blocks_are_refused() {
     let scene = Scene::new(6, EIGHT_BLOCKS);
@@ -502,7 +503,7 @@ fn a_question_about_more_columns_is_the_owners_mistake() {
     let _ = scene.read(COLUMNS + 1, &scene.prefix(COLUMNS));
 }
 
-/// Phases of honest sums, relative to their bound: below it, and not negligible.
+/// Checks the phases of honest sums, relative to their bound: below it, and not negligible.
 #[test]
 fn phases_stay_within_their_bound() {
     let scene = Scene::new(7, MANY);
@@ -544,13 +545,14 @@ fn nothing_secret_is_printed() {
     );
 }
 
-/// The number of honest queries: OBORO_QUESTIONS, or a hundredth of the number in `make nightly`.
+/// Number of honest queries: OBORO_QUESTIONS, or a hundredth of the number in `make nightly`.
 fn questions() -> usize {
     let given = std::env::var("OBORO_QUESTIONS").ok();
     given.map_or(1_000, |given| given.parse().unwrap())
 }
 
-/// Random queries to an honest server, for freshly encrypted datasets: no false alarm, and the supports are right.
+/// Sends random queries to an honest server, for freshly encrypted datasets: no false alarm, and the supports are
+/// right.
 #[test]
 fn honest_questions_raise_no_alarm() {
     let mut asked = 0;

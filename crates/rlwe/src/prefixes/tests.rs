@@ -12,29 +12,29 @@ use oboro_ring::moment::MomentIndex;
 use proptest::prelude::*;
 use std::sync::LazyLock;
 
-/// N = 4096 and t = 40,961: samples of ten blocks.
+/// Parameters with N = 4096 and t = 40,961: samples of ten blocks.
 fn parameters() -> Parameters {
     Parameters::new(12, 4, 40_961).unwrap()
 }
 
 const COLUMNS: u32 = 6;
-/// More than fit into t.
+/// Number of blocks; more than fit into t.
 const BLOCKS: u64 = 12;
 const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 
-/// A dataset of a few columns: the server's ciphertext and the owner's kept data.
+/// Dataset of a few columns: the server's ciphertext and the owner's kept data.
 struct Scene {
     key: DatasetKey,
     strata: Strata,
-    /// The columns in the owner's order.
+    /// Columns in the owner's order.
     order: Vec<Column>,
     reader: PrefixReader,
     columns: Vec<Vec<u64>>,
-    /// For each length and number of columns the honest answer.
+    /// Honest answer for each length and number of columns.
     answers: HashMap<(usize, usize), Vec<Vec<u8>>>,
 }
 
-/// The queries under test.
+/// Queries under test: length and number of columns.
 const QUESTIONS: [(usize, usize); 5] = [(3, 3), (3, 5), (3, 6), (4, 4), (4, 6)];
 
 fn scene(owner: u8) -> Scene {
@@ -146,7 +146,7 @@ fn alter(question: &PrefixQuery, range: &mut [u8], at: (usize, Limb, usize), del
         limb.0 * 4096 + slot
     };
     residues[at] = match delta {
-        // Another representative of the same residue, if it fits.
+        // Another representative of the residue, if it fits.
         u32::MAX => residues[at] + q.value(),
         delta => q.add(residues[at], q.reduce(delta.into())),
     };
@@ -247,7 +247,7 @@ fn lies_are_refused() {
 
 #[test]
 fn answers_about_another_encryption_are_refused() {
-    // The same data under the same key, with other masks.
+    // Equal data under the key, with other masks.
     let again = scene(1);
     for question in QUESTIONS {
         let asked = SCENE.question(question.0, question.1);
@@ -275,7 +275,7 @@ proptest! {
     }
 }
 
-/// The definition: elementary symmetric polynomials of points times residues, and powers of the mask.
+/// Computes the definition: elementary symmetric polynomials of points times residues, and powers of the mask.
 #[test]
 fn tokens_are_what_they_are_by_definition() {
     const POINTS: usize = 4096;
@@ -337,7 +337,7 @@ fn tokens_are_what_they_are_by_definition() {
     }
 }
 
-/// docs/cryptography.md, "Derivation of secrets"; computed from it in Python.
+/// Checks docs/cryptography.md, "Derivation of secrets", against values computed from it in Python.
 #[test]
 fn weights_are_the_golden_ones() {
     let weights = key(1, &parameters()).slot_weights(Limb(3));

@@ -1,9 +1,9 @@
-//! One tile over one range of blocks modulo one limb.
+//! Evaluates one tile over one range of blocks modulo one limb.
 //!
-//! The loop nest, once: chunks of slots, then blocks four at a time, then the tile's programs. A chunk of a dozen
-//! factors of a block fits the first-level cache, chunks of the blocks in progress and the tile's sums over a chunk the
-//! second; sums are 64-bit and reduced only when they might overflow. Polynomial sums take the products of four blocks
-//! in one pass. Nothing is allocated once the buffers of the [`Workspace`] have grown.
+//! The loop nest is chunks of slots, then blocks four at a time, then the tile's programs. A chunk of a dozen factors
+//! of a block fits the first-level cache. Chunks of the blocks in progress and the tile's sums over a chunk fit the
+//! second. Sums are 64-bit and reduced only when they might overflow; polynomial sums take the products of four blocks
+//! in one pass. Once the buffers of the [`Workspace`] have grown, nothing is allocated.
 
 use super::program::{LEAVES_OF_STEP, Operand, Program, Step};
 use super::tiles::Tile;
@@ -12,32 +12,32 @@ use oboro_ring::vector::{AHEAD, LEAVES, PREFIXES, Sum};
 use oboro_ring::{Modulus, vector};
 use std::ops::Range;
 
-/// Slots worked on at a time: 4 KiB of each factor.
+/// Slots per chunk: 4 KiB of each factor.
 const CHUNK: usize = 1024;
 /// Blocks whose products a polynomial sum takes in one pass.
 const BLOCKS: usize = 4;
 
-/// Buffers of one evaluation, reused: one set for each thread.
+/// Buffers of one evaluation, reused; each thread has a set.
 #[derive(Default)]
 pub struct Workspace {
     node: usize,
     degree: usize,
     limbs: usize,
-    /// The panels of the tile's factors.
+    /// Panels of the tile's factors.
     batch: Batch,
-    /// All residues of each factor of each block; empty between evaluations, as the next two.
+    /// All residues of each factor of each block. Empty between evaluations, as are `chunks` and `ahead`.
     rows: Vec<&'static [u32]>,
     /// A chunk of each factor of up to four blocks.
     chunks: Vec<&'static [u32]>,
-    /// The same for the next blocks.
+    /// A chunk of each factor of the blocks after these.
     ahead: Vec<&'static [u32]>,
     /// Products over a chunk, for each of up to four blocks.
     products: Vec<Vec<u32>>,
-    /// In the order of the program's tiles.
+    /// Scalar sums, in the order of the program's tiles.
     scalars: Vec<Sum>,
     /// Polynomial sums over one chunk.
     polynomials: Vec<u64>,
-    /// The moments, each limb after limb.
+    /// Moments, each limb after limb.
     residues: Vec<u32>,
 }
 
@@ -45,7 +45,7 @@ pub struct Workspace {
 static ONES: [u32; CHUNK] = [1; CHUNK];
 
 impl Workspace {
-    /// The workspace of a thread that runs on a node.
+    /// Returns a workspace for a thread that runs on `node`.
     pub fn on(node: usize) -> Self {
         Self {
             node,
@@ -53,7 +53,7 @@ impl Workspace {
         }
     }
 
-    /// The node of its thread.
+    /// The node of the workspace's thread.
     pub(crate) fn node(&self) -> usize {
         self.node
     }
@@ -64,7 +64,7 @@ impl Workspace {
         self.batch.clear();
         let polynomials = tile.moments.len() - tile.scalar_count;
         let residues = (tile.scalar_count + polynomials * degree) * limbs;
-        // Every residue is overwritten; the old ones need not be cleared.
+        // Every residue is overwritten; old values need not be cleared.
         self.residues.resize(residues, 0);
         let buffers = BLOCKS * tile.scalars.products.max(tile.polynomials.products);
         if self.products.len() < buffers {
@@ -72,7 +72,7 @@ impl Workspace {
         }
     }
 
-    /// The panels that are evaluated next.
+    /// The panels to evaluate next.
     pub(crate) fn batch(&mut self) -> &mut Batch {
         &mut self.batch
     }
@@ -106,7 +106,7 @@ impl Workspace {
             self.polynomials.resize(polynomials * width, 0);
             let mut lazy = 0;
             for batch in 0..batches {
-                // After the last blocks come the first ones, at the next slots.
+                // The first blocks, at the next slots, follow the last ones.
                 match (batch + 1 < batches, slots.end < degree) {
                     (true, _) => of_some_blocks(slots.clone(), &mut ahead, batch + 1),
                     (false, true) => of_some_blocks(slots_from(slots.end), &mut ahead, 0),
@@ -147,7 +147,7 @@ impl Workspace {
     }
 }
 
-/// An empty vector in the allocation of another.
+/// Returns an empty vector in the allocation of another.
 fn recycle<'b>(mut references: Vec<&[u32]>) -> Vec<&'b [u32]> {
     references.clear();
     // Collecting in place keeps the allocation.
@@ -157,8 +157,8 @@ fn recycle<'b>(mut references: Vec<&[u32]>) -> Vec<&'b [u32]> {
         .collect()
 }
 
-/// Adds a chunk of one block to the sums of the scalar moments. The next chunks are prefetched, a few at each step, so
-/// that memory latency overlaps with computation.
+/// Adds a chunk of one block to the sums of the scalar moments. Prefetches a few of the next chunks at each step, which
+/// overlaps memory latency with computation.
 fn add_scalars(
     program: &Program,
     q: &Modulus,

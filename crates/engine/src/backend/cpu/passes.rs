@@ -1,21 +1,21 @@
-//! Cuts a question whose factors do not fit into memory together into passes whose factors do.
+//! Cuts a plan whose factors do not fit into memory together into passes whose factors do.
 //!
-//! Passes run one after another over the same blocks, so a good cut lets neighbours share factors. As in blocked matrix
-//! multiplication, most of the memory is for columns that stay over many passes, the *rows*, and the last column of an
+//! Passes run one after another over equal blocks; a good cut lets neighbours share factors. As in blocked matrix
+//! multiplication, most of the memory holds columns that stay over many passes, the *rows*. The last column of an
 //! itemset comes from a narrow *strip* that streams by. Memory for two strips is left free: one is being read, and one
-//! is for others. With memory for `c` of `n` columns, all pairs take `n / (3c/4)` rows, each of which is read with the
-//! strips after it. Strips stream by from the last to the first: the most recent one starts the next row.
+//! is for other jobs. With memory for `c` of `n` columns, all pairs take `n / (3c/4)` rows, each read with the strips
+//! after it. Strips stream by from the last to the first: the most recent one starts the next row.
 
 use crate::plan::path;
 use oboro_ring::Factor;
 use oboro_ring::moment::MomentIndex;
 use std::collections::BTreeSet;
 
-/// A strip takes one part in this many of the memory.
+/// Divisor of the memory that gives the size of a strip.
 const STRIP: usize = 12;
 
-/// Cuts moments, given in ascending order, into passes of ascending moments, each with no more than
-/// `factors` distinct factors, or as few as one moment has.
+/// Cuts moments, given in ascending order, into passes of ascending moments. Each has at most `factors` distinct
+/// factors, or as few as one moment has.
 pub(crate) fn cut(index: &MomentIndex, moments: Vec<usize>, factors: usize) -> Vec<Vec<usize>> {
     if moments.is_empty() {
         return Vec::new();
@@ -52,11 +52,11 @@ fn distinct(index: &MomentIndex, moments: &[usize]) -> BTreeSet<Factor> {
 
 /// Groups moments by the rows of their columns and the strip of the last.
 struct Grid {
-    /// The index of each column among those in use.
+    /// Index of each column among those in use.
     positions: Vec<usize>,
     columns: usize,
     level: usize,
-    /// Factors of a pass, columns of a row and of a strip.
+    /// Factors of a pass; then columns of a row and of a strip.
     most: usize,
     row: usize,
     strip: usize,
@@ -88,7 +88,7 @@ impl Grid {
         }
     }
 
-    /// What moments of one pass have in common; in the order of passes.
+    /// Key that moments of one pass share; keys sort as passes do.
     fn cell(&self, index: &MomentIndex, moment: usize) -> impl Iterator<Item = usize> {
         let (_, columns) = index.get(moment);
         let positions = columns.iter().map(|&column| self.positions[column]);
@@ -123,7 +123,7 @@ mod tests {
         assert!(cut(&index, Vec::new(), 10).is_empty());
     }
 
-    /// The number of factors read, given what the previous pass leaves in memory, over the number of distinct ones.
+    /// Ratio of factors read, given what the previous pass leaves in memory, to distinct ones.
     fn reading(index: &MomentIndex, factors: usize) -> f64 {
         let passes = cut(index, (0..index.len()).collect(), factors);
         let mut before = BTreeSet::new();

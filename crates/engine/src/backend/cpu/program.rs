@@ -1,31 +1,30 @@
 //! A tile as a list of steps over chunks of slots.
 //!
-//! Compiling does once what every chunk of every block would otherwise repeat: which products
-//! neighbouring branches share, which buffers hold them, and which prefixes and leaves go through
-//! the register tile together.
+//! Compiling does once what every chunk of every block would otherwise repeat. It decides which products neighbouring
+//! branches share and which buffers hold them, and groups prefixes and leaves into register tiles.
 
 use oboro_ring::vector::{LEAVES, PAIRS};
 
-/// The most leaves of one step: several register tiles.
+/// Largest number of leaves of one step: several register tiles.
 pub(crate) const LEAVES_OF_STEP: usize = 16;
 
-/// An inner node of the trie whose children are leaves.
+/// Inner node of the trie whose children are leaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Branch {
     /// All factors but the last.
     prefix: Vec<usize>,
-    /// The last factors, ascending, each with the number of its sum.
+    /// Last factors, ascending, each with the number of its sum.
     leaves: Vec<(usize, usize)>,
 }
 
-/// What a step reads.
+/// Operand of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operand {
     /// Ones: the empty product.
     One,
-    /// A factor by position.
+    /// Factor, by position.
     Factor(usize),
-    /// A product by buffer.
+    /// Product, by buffer.
     Product(usize),
 }
 
@@ -40,23 +39,23 @@ pub(crate) enum Step {
     Pairs(Pairs),
 }
 
-/// Prefixes and leaves that all belong together: up to four prefixes.
+/// Up to four prefixes, and leaves that belong to all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tile {
     pub(crate) prefixes: Vec<Operand>,
     /// Factors by position.
     pub(crate) leaves: Vec<usize>,
-    /// The number of the sum of each prefix and leaf, prefix after prefix.
+    /// Number of the sum of each prefix and leaf, prefix after prefix.
     pub(crate) sums: Vec<usize>,
 }
 
-/// The allocated bytes of a vector.
+/// Number of allocated bytes of a vector.
 pub(crate) fn heap_bytes<T>(vector: &Vec<T>) -> usize {
     vector.capacity() * size_of::<T>()
 }
 
 impl Program {
-    /// The bytes that its steps take in memory.
+    /// Number of bytes of its steps in memory.
     pub(crate) fn bytes(&self) -> usize {
         let of_step = |step: &Step| match step {
             Step::Multiply { .. } | Step::Pairs(_) => 0,
@@ -67,7 +66,7 @@ impl Program {
         heap_bytes(&self.steps) + self.steps.iter().map(of_step).sum::<usize>()
     }
 
-    /// The numbers of all sums in the order in which the tiles reach them.
+    /// Numbers of all sums in the order in which the tiles reach them.
     pub(crate) fn sums(&self) -> impl Iterator<Item = usize> {
         let of_step = |step| match step {
             &Step::Multiply { .. } => &[][..],
@@ -78,25 +77,25 @@ impl Program {
     }
 }
 
-/// Four factors by position, each of which is multiplied with those after it.
+/// Four factors by position, each multiplied with those after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pairs {
     pub(crate) factors: [usize; LEAVES],
-    /// The numbers of the sums, in lexicographic order.
+    /// Numbers of the sums, in lexicographic order.
     pub(crate) sums: [usize; PAIRS],
 }
 
-/// The steps that add a chunk of one block to all sums.
+/// Steps that add a chunk of one block to all sums.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Program {
     pub(crate) steps: Vec<Step>,
-    /// The number of buffers for products.
+    /// Number of buffers for products.
     pub(crate) products: usize,
 }
 
 impl Branch {
-    /// The branches of the trie of `paths`, which are distinct. Paths with a common prefix are
-    /// neighbours, so that its product is computed once.
+    /// Returns the branches of the trie of `paths`, which are distinct. Paths with a common prefix are neighbours: its
+    /// product is computed once.
     pub(crate) fn all(paths: &[Vec<usize>]) -> Vec<Self> {
         let mut branches: Vec<Self> = Vec::new();
         for (number, path) in paths.iter().enumerate() {
@@ -116,7 +115,7 @@ impl Branch {
         branches
     }
 
-    /// The number of the sum that takes its product with a factor.
+    /// Number of the sum of the branch's product with a factor.
     fn sum(&self, leaf: usize) -> Option<usize> {
         let at = self.leaves.binary_search_by_key(&leaf, |&(leaf, _)| leaf);
         at.ok().map(|at| self.leaves[at].1)
@@ -124,7 +123,7 @@ impl Branch {
 }
 
 impl Program {
-    /// Compiles branches so that up to `together` of them share their common leaves.
+    /// Compiles branches; up to `together` of them share their common leaves.
     pub(crate) fn new(branches: &[Branch], together: usize) -> Self {
         let mut products = Products::new(together);
         let mut steps = Vec::new();
@@ -145,8 +144,7 @@ impl Program {
 }
 
 impl Pairs {
-    /// Takes from four branches whose prefixes are single factors the leaves that are these
-    /// factors.
+    /// Takes from four branches whose prefixes are single factors the leaves among these factors.
     fn among(group: &mut [Branch], prefixes: &[Operand]) -> Option<Self> {
         let factors = prefixes.iter().map(|prefix| match *prefix {
             Operand::Factor(factor) => Some(factor),
@@ -172,7 +170,7 @@ impl Pairs {
     }
 }
 
-/// Cuts a group of branches into tiles: leaves common to the same branches form one.
+/// Cuts a group of branches into tiles: leaves with equal sets of branches form one.
 fn tiles(group: &[Branch], prefixes: &[Operand]) -> Vec<Tile> {
     let having = |leaf: usize| -> u32 {
         let has = |b: usize| u32::from(group[b].sum(leaf).is_some());
@@ -210,8 +208,8 @@ fn tiles(group: &[Branch], prefixes: &[Operand]) -> Vec<Tile> {
         .collect()
 }
 
-/// All four branches of a group, or its first and its second pair: in the triangle where each
-/// branch has one leaf less than the one before it, pairs share more than threes.
+/// All four branches of a group, or its first and its second pair. In the triangle where each branch has one leaf less
+/// than the one before it, pairs share more than threes.
 fn halves(branches: u32) -> [u32; 2] {
     match branches {
         0b1111 => [branches, 0],
@@ -219,13 +217,13 @@ fn halves(branches: u32) -> [u32; 2] {
     }
 }
 
-/// Which buffer holds which product, as compilation proceeds.
+/// Contents of the product buffers as compilation proceeds.
 struct Products {
-    /// How many products of one length stay valid.
+    /// Number of products of one length that stay valid.
     together: usize,
-    /// The prefix compiled last.
+    /// Prefix compiled last.
     prefix: Vec<usize>,
-    /// For products of two, three, … of its factors: the number of products ever made.
+    /// Number of products ever made of two, three, … factors.
     made: Vec<usize>,
 }
 
@@ -238,8 +236,8 @@ impl Products {
         }
     }
 
-    /// The operand that holds the product of `prefix`; emits steps for what the previous prefix did
-    /// not have. The operands of the last `together` prefixes stay valid.
+    /// Returns the operand that holds the product of `prefix`; emits steps for the part that the previous prefix lacks.
+    /// The operands of the last `together` prefixes stay valid.
     fn of(&mut self, prefix: &[usize], steps: &mut Vec<Step>) -> Operand {
         let shared = self
             .prefix
@@ -287,7 +285,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a program adds to each sum, as sorted factors.
+    /// Returns the terms that a program adds to each sum, as sorted factors.
     fn run(program: &Program, sums: usize) -> Vec<Vec<usize>> {
         let mut products: Vec<Vec<usize>> = vec![Vec::new(); program.products];
         let mut found: Vec<Vec<usize>> = vec![Vec::new(); sums];

@@ -1,7 +1,7 @@
-//! A plan as processors compute it: cut into tiles.
+//! A plan cut into tiles, as processors compute it.
 //!
 //! Leaves of the trie under one inner node (a *branch*) share the product of all factors but the last. A *tile* is a
-//! batch of the wanted moments, few enough for its sums to stay in the cache; it is compiled to two
+//! batch of the wanted moments, few enough for its sums to stay in the cache. It is compiled to two
 //! [programs](super::program), one for its scalars and one for its polynomials. If the factors of all tiles do not fit
 //! into memory together, tiles are grouped into [passes](super::passes) whose factors do.
 
@@ -18,12 +18,12 @@ use std::collections::BTreeSet;
 const SCALARS_PER_TILE: usize = 4096;
 /// Polynomial moments in a tile without scalars: their sums over one chunk of slots take 256 KiB.
 const POLYNOMIALS_PER_TILE: usize = 32;
-/// Tasks that the last shard is cut into, so that threads finish at about the same time.
+/// Number of tasks of the last shard; small ones let threads finish at about the same time.
 const LAST_TASKS: usize = 8;
-/// The most parts of one tile in that shard: each reads most of the columns again.
+/// Largest number of parts of one tile in that shard: each reads most of the columns again.
 const PARTS: usize = 4;
 
-/// The tiles of a plan.
+/// Tiles of a plan.
 #[derive(Debug, Clone)]
 pub struct Tiles {
     limbs: usize,
@@ -34,18 +34,18 @@ pub struct Tiles {
 #[derive(Debug, Clone)]
 pub(crate) struct Pass {
     tiles: Vec<Tile>,
-    /// The same moments in smaller tiles, for the last shard, if there are too few tiles for it.
+    /// Smaller tiles of these moments for the last shard, if `tiles` are too few for it.
     last_tiles: Option<Vec<Tile>>,
 }
 
-/// A batch of moments that are evaluated together.
+/// Batch of moments that are evaluated together.
 #[derive(Debug, Clone)]
 pub(crate) struct Tile {
-    /// Their numbers in canonical order, ascending: scalars come first.
+    /// Numbers in canonical order, ascending: scalars come first.
     pub(crate) moments: Vec<usize>,
-    /// How many of them are scalars.
+    /// Number of scalars among them.
     pub(crate) scalar_count: usize,
-    /// The distinct factors; programs name them by position.
+    /// Distinct factors; programs name them by position.
     pub(crate) factors: Vec<Factor>,
     /// Sums of the scalar moments.
     pub(crate) scalars: Program,
@@ -54,16 +54,16 @@ pub(crate) struct Tile {
 }
 
 impl Tiles {
-    /// The tiles of a plan if `factors` factors fit into memory [at a time](crate::Source::factors_at_a_time). If the
-    /// longest itemset has more, so have the tiles.
+    /// Cuts a plan, with memory for `factors` factors [at a time](crate::Source::factors_at_a_time). If the longest
+    /// itemset has more, so have the tiles.
     pub fn new(plan: &Plan, factors: usize) -> Self {
         Self::within(plan, factors, &mut |_| Ok(())).expect("nothing is refused")
     }
 
-    /// The same with memory from `reserve`.
+    /// As [`new`](Self::new), with memory from `reserve`.
     ///
     /// # Errors
-    /// That of `reserve`.
+    /// The error of `reserve`.
     pub fn within(
         plan: &Plan,
         factors: usize,
@@ -82,19 +82,19 @@ impl Tiles {
         Ok(tiles)
     }
 
-    /// The bytes that they take in memory.
+    /// Number of bytes in memory.
     pub fn bytes(&self) -> usize {
         let all =
             |pass: &Pass| bytes_of(&pass.tiles) + pass.last_tiles.as_ref().map_or(0, bytes_of);
         heap_bytes(&self.passes) + self.passes.iter().map(all).sum::<usize>()
     }
 
-    /// The limbs to compute with.
+    /// Number of limbs to compute with.
     pub(crate) fn limbs(&self) -> usize {
         self.limbs
     }
 
-    /// At least one, if there is anything to compute.
+    /// The passes; at least one, if anything is to be computed.
     pub(crate) fn passes(&self) -> &[Pass] {
         &self.passes
     }

@@ -1,4 +1,4 @@
-//! Which nodes read residues from which.
+//! Counts of the residues that nodes read, by the node that holds them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub struct Traffic {
     nodes: usize,
-    /// Reader after reader.
+    /// Bytes by holder, reader after reader.
     bytes: Box<[AtomicU64]>,
-    /// By reader: bytes that are spread evenly over all nodes.
+    /// Bytes that are spread evenly over all nodes, by reader.
     everywhere: Box<[AtomicU64]>,
 }
 
@@ -22,7 +22,7 @@ impl Traffic {
         }
     }
 
-    /// A task on `reader` reads bytes of `home`, or of all nodes evenly.
+    /// Counts `bytes` read by a task on `reader` from `home`, or from all nodes evenly.
     pub(crate) fn add(&self, reader: usize, home: Option<usize>, bytes: u64) {
         let counter = match home {
             Some(home) => &self.bytes[reader * self.nodes + home],
@@ -31,7 +31,7 @@ impl Traffic {
         counter.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The bytes so far, a row for each reader: evenly spread bytes are divided among the nodes.
+    /// Bytes so far, a row for each reader; evenly spread bytes are divided among the nodes.
     pub fn bytes(&self) -> Vec<Vec<u64>> {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let rows = self.bytes.chunks_exact(self.nodes).zip(&self.everywhere);
