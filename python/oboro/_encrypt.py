@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Encrypted:
-    """An encrypted dataset, created by `encrypt` or opened by `Encrypted.open`.
+    """Encrypted dataset, created by `encrypt` or opened by `Encrypted.open`.
 
     It holds its key, so it is neither pickled nor sent anywhere; `Server.upload` sends ciphertext
     only. A temporary one, encrypted without a path, is deleted from disk when it is no longer used.
@@ -35,44 +35,44 @@ class Encrypted:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], keys: Keys) -> Encrypted:
-        """Opens a dataset that `encrypt`, or the command `oboro encrypt`, created at `path`.
+        """Open a dataset that `encrypt`, or the command `oboro encrypt`, created at `path`.
 
         Args:
             path: its directory.
-            keys: the key that it was encrypted with.
+            keys: the key of its encryption.
 
         Raises:
             KeysError: the wrong key.
-            DamagedError: the files are damaged.
+            DamagedError: damaged files.
             InputError: `path` does not exist.
         """
         return cls(_oboro.Encrypted.open(path, keys), temporary=False)
 
     @property
     def columns(self) -> list[str] | list[int]:
-        """The items, in the order of the columns that were encrypted."""
+        """Items, in the order of the encrypted columns."""
         return self._native.columns
 
     @property
     def transactions(self) -> int:
-        """The number of transactions."""
+        """Number of transactions."""
         return self._native.transactions
 
     @property
     def read(self) -> dict[str, Any] | None:
-        """How its file, or its table of more than 0 and 1, was read: format, separator, header,
-        encoding, columns used and not used, transactions, items, the sparsest and the densest
-        item. None for other data."""
+        """Interpretation of its file, or of its table of more than 0 and 1: format, separator,
+        header, encoding, columns used and not used, transactions, items, the sparsest and the
+        densest item. None for other data."""
         return _how_read(self._native)
 
     @property
     def max_len(self) -> int:
-        """The length of the longest itemsets that a server can count."""
+        """Length of the longest itemsets that a server can count."""
         return self._native.max_len
 
     @property
     def min_item_support(self) -> int:
-        """Every item in at least this many transactions is present; 1 if no items were left out.
+        """Support from which every item is present; 1 if no items were left out.
 
         Lower minimum supports are refused.
         """
@@ -80,20 +80,20 @@ class Encrypted:
 
     @property
     def trust(self) -> dict[str, Any]:
-        """The state of trust in the server: the last use of unverified answers, ``trust_server``
-        (``relied_on``, else None): ``unix_seconds``, the ``version`` that they were about and
-        whether you have ``decided`` to ask again; and a false answer that you have not yet decided
-        about (``failure``, else None): ``unix_seconds`` and ``what``."""
+        """State of trust in the server. ``relied_on`` is the last use of unverified answers
+        (``trust_server``), or None: its ``unix_seconds``, the ``version`` of the dataset, and
+        ``decided``, true after `reset_trust`. ``failure`` is a false answer since the last
+        `reset_trust`, or None: its ``unix_seconds`` and ``what``."""
         trust: dict[str, Any] = json.loads(self._native.trust())
         return trust
 
     def reset_trust(self) -> None:
-        """Allows requests to the server again after unverified answers or a false one.
+        """Allow requests to the server again after unverified answers or a false one.
 
-        A server that lied in unverified answers may have learned from later questions: transactions
-        and columns of the ``version`` that ``trust`` names and of earlier ones, and secrets of
-        their columns, which decrypt everything that is encrypted with them. What was appended later
-        has other secrets. If you find out that it lied, encrypt the data again as another dataset.
+        A server that lied in unverified answers may have learned from later requests: transactions
+        and columns of the ``version`` in ``trust`` and of earlier ones, and secrets of their
+        columns, which decrypt everything encrypted with them. Later appends have other secrets. If
+        you find out that it lied, encrypt the data again as another dataset.
 
         Raises:
             StorageError: the dataset's directory cannot be written.
@@ -102,17 +102,17 @@ class Encrypted:
 
     @property
     def stored_bytes(self) -> int:
-        """The bytes of ciphertext."""
+        """Bytes of ciphertext."""
         return self._native.stored_bytes
 
     @property
     def path(self) -> Path:
-        """Its directory."""
+        """Directory of the dataset."""
         return Path(self._native.path)
 
     @property
     def temporary(self) -> bool:
-        """Whether the directory is deleted with this object."""
+        """True if the directory is deleted with this object."""
         return self._temporary
 
     def append(
@@ -127,35 +127,33 @@ class Encrypted:
         interrupt: Interrupt | None = None,
         **reading: Unpack[Reading],
     ) -> dict[str, Any] | None:
-        """Encrypts more transactions of the same items. Upload the dataset again afterwards.
+        """Encrypt more transactions of the same items. Upload the dataset again afterwards.
 
         Without transactions, nothing changes.
 
         Args:
             data: as for `encrypt`; columns in any order. Missing columns are 0. A file is read in
                 the same way as the first one of the dataset.
-            new_items: what becomes of items that the dataset does not have: "refuse" the data;
-                "drop" them, so that later minimum supports must be above what they may have, which
-                is `min_item_support` of the dataset; or "re-encrypt" everything with columns for
-                them.
+            new_items: what to do with new items: "refuse" the data; "drop" them, which raises the
+                lowest minimum support that can be mined, `min_item_support` of the dataset; or
+                "re-encrypt" everything with columns for them.
             min_item_support: with "drop", refuse to leave out items that may reach this support, a
                 fraction of all transactions or a count.
-            absorb: whether to encrypt the youngest small appends again together with the new
-                transactions, so that these share blocks. False, which later appends remember, is
-                needed where the upload has the role append alone; None does as the last append
-                that said so, and absorbs if there was none.
-            threads: how many threads encrypt; None for one per processor.
-            progress: whether to show a bar; None shows one on terminals and in notebooks.
-            interrupt: cancels the call from another thread.
+            absorb: encrypt the latest small appends again with the new transactions, in shared
+                blocks. False, which later appends remember, is needed if the upload has only the
+                role append. None repeats the last explicit choice, and is True without one.
+            threads: the number of threads; None for one per processor.
+            progress: show a bar; None shows one on terminals and in notebooks.
+            interrupt: cancel the call from another thread.
             **reading: as for `encrypt`, for a file of another format; `row_ids` of the new
                 transactions if the earlier ones have ids.
 
         Returns:
-            How the file was read, as in `read`; None for other data.
+            The interpretation of the file, as in `read`; None for other data.
 
         Raises:
-            InputError: an item that the dataset does not have (unless dropped), one left out that
-                may reach `min_item_support`, a file of another format. The dataset is unchanged.
+            InputError: a new item (unless dropped), a dropped one that may reach
+                `min_item_support`, a file of another format. The dataset is unchanged.
         """
         _check_counts(threads=(threads, 1))
         if new_items not in ("refuse", "drop", "re-encrypt"):
@@ -189,18 +187,18 @@ class Encrypted:
         progress: bool | None = None,
         interrupt: Interrupt | None = None,
     ) -> bool:
-        """Puts the transactions of many small appends into as few blocks as there can be.
+        """Move the transactions of many small appends into as few blocks as possible.
 
         Upload the dataset again afterwards.
 
         Args:
-            all: take all transactions, and sort columns by their present supports.
-            threads: how many threads encrypt; None for one per processor.
-            progress: whether to show a bar; None shows one on terminals and in notebooks.
-            interrupt: cancels the call from another thread.
+            all: take all transactions, and sort columns by their current supports.
+            threads: the number of threads; None for one per processor.
+            progress: show a bar; None shows one on terminals and in notebooks.
+            interrupt: cancel the call from another thread.
 
         Returns:
-            Whether anything was to be gained; else nothing changes.
+            False if there was nothing to gain; then nothing changes.
 
         Raises:
             DamagedError: a segment of the dataset's directory is missing or damaged.
@@ -218,12 +216,12 @@ class Encrypted:
         before: str | None = None,
         threads: int | None = None,
     ) -> dict[str, int]:
-        """The cost of :meth:`erase`, which changes nothing itself.
+        """Compute the cost of :meth:`erase`, without changing anything.
 
         Args:
             row_ids: the ids of the rows to erase.
             before: a date, "2026-11-25": also the rows whose ids begin with an earlier date.
-            threads: how many threads decrypt; None for one per processor.
+            threads: the number of threads; None for one per processor.
 
         Returns:
             A dict of ``transactions`` that are erased, ``new_bytes`` to upload, the
@@ -250,20 +248,20 @@ class Encrypted:
         progress: bool | None = None,
         interrupt: Interrupt | None = None,
     ) -> int:
-        """Erases transactions. Upload the dataset again, so that the server removes them, too.
+        """Erase transactions. Upload the dataset again to remove them from the server, too.
 
-        If too many transactions of those that were shuffled together are erased, the rest is
-        shuffled and encrypted again: :meth:`erasure` says beforehand how many bytes that is.
+        If too many transactions that were shuffled together are erased, the rest is shuffled and
+        encrypted again; :meth:`erasure` returns the number of bytes beforehand.
 
         Args:
             row_ids: the ids of the rows to erase.
             before: a date, "2026-11-25": erase the rows whose ids begin with an earlier date, too.
-            threads: how many threads encrypt; None for one per processor.
-            progress: whether to show a bar; None shows one on terminals and in notebooks.
-            interrupt: cancels the call from another thread.
+            threads: the number of threads; None for one per processor.
+            progress: show a bar; None shows one on terminals and in notebooks.
+            interrupt: cancel the call from another thread.
 
         Returns:
-            How many transactions were erased.
+            The number of erased transactions.
 
         Raises:
             InputError: rows without ids, an id that no row has, all transactions. Then nothing is
@@ -286,19 +284,19 @@ class Encrypted:
         progress: bool | None = None,
         interrupt: Interrupt | None = None,
     ) -> None:
-        """Encrypts everything again with other keys: the old ones open nothing of it.
+        """Encrypt everything again with other keys, so the old ones open nothing of it.
 
         Upload the dataset again afterwards.
 
         Args:
             keys: the keys to encrypt with.
-            threads: how many threads encrypt; None for one per processor.
-            progress: whether to show a bar; None shows one on terminals and in notebooks.
-            interrupt: cancels the call from another thread.
+            threads: the number of threads; None for one per processor.
+            progress: show a bar; None shows one on terminals and in notebooks.
+            interrupt: cancel the call from another thread.
 
         Raises:
             KeysError: the same keys.
-            InputError: the server gave a false answer that you have not decided about.
+            InputError: a false answer of the server since the last `reset_trust`.
             DamagedError: a segment of the dataset's directory is missing or damaged.
         """
         _check_counts(threads=(threads, 1))
@@ -319,7 +317,7 @@ def _how_read(of: _oboro.Encrypted | _oboro.Rows) -> dict[str, Any] | None:
 
 
 def _check_counts(**given: tuple[object, int]) -> None:
-    """Refuses arguments that are not integers, or below their minimum; None is a default."""
+    """Refuse arguments that are not integers, or below their minimum; None is a default."""
     for name, (count, least) in given.items():
         if count is None and name == "threads":
             continue
@@ -328,16 +326,16 @@ def _check_counts(**given: tuple[object, int]) -> None:
 
 
 def _least_item_count(min_item_support: object, transactions: int) -> int:
-    """The number of transactions that a minimum item support stands for."""
+    """Return the number of transactions that a minimum item support stands for."""
     if isinstance(min_item_support, bool):
         pass
     elif isinstance(min_item_support, Integral):
         count = int(min_item_support)
         if count >= 1:
-            # More than any transactions: what the core counts with has 64 bits.
+            # More than any number of transactions: the core counts in 64 bits.
             return min(count, 2**63)
     elif isinstance(min_item_support, Real) and 0 < (fraction := float(min_item_support)) <= 1:
-        # As apriori rounds it, so that the same fraction is possible there.
+        # Rounded as in apriori, which then accepts this fraction.
         return least_count(fraction, transactions)
     raise InputError(
         "min_item_support must be a fraction above 0 and up to 1.0, or a number of transactions, "
@@ -358,7 +356,7 @@ def encrypt(
     interrupt: Interrupt | None = None,
     **reading: Unpack[Reading],
 ) -> Encrypted:
-    """Encrypts transactions. Items and transactions are shuffled first.
+    """Encrypt transactions. Items and transactions are shuffled first.
 
     >>> import oboro
     >>> keys = oboro.Keys.generate()
@@ -371,50 +369,46 @@ def encrypt(
             booleans (a DataFrame of pandas, dense or sparse, or of polars; a Table of pyarrow; a
             sparse matrix of SciPy; a 2-D array of NumPy); an iterable of baskets, each the items of
             a transaction, text or integers; a table with a row for each item of a transaction; or
-            the path of a file: CSV or the numbers of FIMI's data sets, plain or compressed with
-            gzip or zstd, Parquet or Arrow, "-" for standard input. Tables of libraries that have
-            `__arrow_c_stream__`, such as DuckDB's, are read like those of polars. An ambiguous
-            file or table is refused, and the error names the arguments that resolve it;
-            `Encrypted.read` shows how one was read. Labels of columns are the names of items: all
-            text, all integers, all dates or times (named as in CSV), or all tuples of these (their
-            parts with slashes between).
+            the path of a file: CSV or FIMI, plain or compressed with gzip or zstd, Parquet or
+            Arrow, "-" for standard input. Tables of libraries that have `__arrow_c_stream__`, such
+            as DuckDB's, are read like those of polars. An ambiguous file or table is refused, and
+            the error names the arguments that resolve it; `Encrypted.read` shows the
+            interpretation. Labels of columns are the names of items: all text, all integers, all
+            dates or times (named as in CSV), or all tuples of these (joined by slashes).
         keys: the key to encrypt with; answers can only be read with it.
         max_len: the length of the longest itemsets that a server can count, 1 to 16; longer ones
             need larger ciphertexts. It is limited to the number of items.
-        min_item_support: leaves out the items below it: a float is a fraction of the transactions,
+        min_item_support: leave out the items below it: a float is a fraction of the transactions,
             an int a number of them. Minimum supports below it are refused later.
-        focus: items whose pairs with every other item can be counted at once
-            (`Dataset.pairs_with`), up to 64. Needed with more than 1,024 items; with fewer it is
-            possible for every item.
+        focus: up to 64 items for `Dataset.pairs_with`, which counts their pairs with every other
+            item at once. Needed with more than 1,024 items; with fewer, every item is possible.
         path: a directory to create; None for a temporary one.
-        threads: how many threads encrypt; None for one per processor.
-        progress: whether to show a bar; None shows one on terminals and in notebooks.
-        interrupt: cancels the call from another thread.
-        **reading: how to read a file, or a table that is more than 0 and 1: `format` ("fimi",
-            "csv-basket", "csv-long", "csv-onehot" or "csv-counts"), `separator`, `header` (whether
+        threads: the number of threads; None for one per processor.
+        progress: show a bar; None shows one on terminals and in notebooks.
+        interrupt: cancel the call from another thread.
+        **reading: options for a file, or a table of more than 0 and 1: `format` ("fimi",
+            "csv-basket", "csv-long", "csv-onehot" or "csv-counts"), `separator`, `header` (true if
             the first line is one), `encoding` ("utf-8" or "latin-1"), `transaction_column` (a
-            name, or several),
-            `item_column`, `drop_columns`, `spaces` around names ("trim" or "keep") and `missing`
-            (whether blank cells, NA, ? and the like say that an item is "absent", or name an
-            "item"); `unicode`, the form of names ("nfc", "nfkc" or "as-is"); `item_separator` of
-            the items in one cell, "none" if each is one item; `skip_first` lines and `skip_last`
-            rows of a file, such as titles and totals;
-            `bins`, columns of numbers whose ranges become items, as in
-            `bins={"age": [0, 18, 65]}`; `taxonomy`, the path of a file that says on each line what
-            an item belongs to, what that belongs to, and so on: transactions get these as items,
-            too; `memory`, the most bytes to use for reading and encrypting a file (names of items,
-            row ids and what threads work with come on top): transactions that take more than half
-            of it lie in a temporary file;
-            and `row_ids`: the column with a unique id of each transaction, which is sealed
-            with it: `Dataset.row_ids` lists them. For tables of 0 and 1 and for baskets, `row_ids`
-            may be the ids themselves, text or integers, one for each transaction, as in
-            `row_ids=frame.index`. `missing` and `unicode` are about the items of baskets, too.
+            name, or several), `item_column`, `drop_columns`, `spaces` around names ("trim" or
+            "keep") and `missing` (blank cells, NA, ? and the like mean that an item is "absent", or
+            name an "item"); `unicode`, the form of names ("nfc", "nfkc" or "as-is");
+            `item_separator` of the items in one cell, "none" if each is one item; `skip_first`
+            lines and `skip_last` rows of a file, such as titles and totals; `bins`, columns of
+            numbers whose ranges become items, as in `bins={"age": [0, 18, 65]}`; `taxonomy`, the
+            path of a file with an item and its ancestors on each line: transactions get these as
+            items, too; `memory`, the maximum bytes for reading and encrypting a file, in addition
+            to names of items, row ids and buffers of threads: transactions that take more than half
+            of it go to a temporary file; and `row_ids`: the column with a unique id of each
+            transaction, which is sealed with it: `Dataset.row_ids` lists them. For tables of 0 and
+            1 and for baskets, `row_ids` may be the ids themselves, text or integers, one for each
+            transaction, as in `row_ids=frame.index`. `missing` and `unicode` apply to the items of
+            baskets, too.
 
     Returns:
         The encrypted dataset.
 
     Raises:
-        InputError: unusable data or arguments; the message says which and why.
+        InputError: unusable data or arguments; the message gives the reason.
         StorageError: a full or failing disk. Nothing is left behind.
         Interrupted: `interrupt` was set. Nothing is left behind.
     """

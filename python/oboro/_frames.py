@@ -1,4 +1,4 @@
-"""Converts tables and baskets to rows to encrypt: 0 and 1 column by column, without copying."""
+"""Conversion of tables and baskets to rows to encrypt: 0 and 1 column by column, without copies."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from oboro._oboro import Encrypted, Rows
 from oboro._reading import Reading, options
 from oboro.errors import InputError, OboroError
 
-# The options about names, which baskets have without columns.
+# Options about names, which also apply to baskets.
 _ABOUT_NAMES = ("missing", "unicode")
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
-# The number of columns converted to bytes of 0 and 1 at a time.
+# Number of columns converted to bytes of 0 and 1 at a time.
 _AT_ONCE = 16
 
 
@@ -32,12 +32,12 @@ def rows(
     reading: Reading | None = None,
     like: Encrypted | None = None,
 ) -> Rows:
-    """The transactions in `data`, in random order, as bits.
+    """Convert the transactions in `data` to bits, in random order.
 
     Args:
-        data: what `oboro.encrypt` takes.
-        threads: how many threads permute columns; None for one per processor.
-        reading: how to read a file, or a table that is not only of 0 and 1.
+        data: as for `oboro.encrypt`.
+        threads: the number of threads that permute columns; None for one per processor.
+        reading: options for a file, or a table of more than 0 and 1.
         like: a dataset whose first file gives the defaults.
 
     Raises:
@@ -73,7 +73,7 @@ def rows(
 
 
 def _ids(row_ids: Any, data: Any = None) -> list[str]:
-    """Row ids as text, in the order of the rows of `data`."""
+    """Return row ids as text, in the order of the rows of `data`."""
     if isinstance(row_ids, (str, bytes)):
         raise InputError(
             f"row_ids is {row_ids!r}, and this is no path of a file with such a column; give the "
@@ -123,7 +123,7 @@ def _of(
 def _table(
     data: Any, threads: int | None, given: dict[str, Any], like: Encrypted | None
 ) -> Rows | None:
-    """The rows of a table; None for baskets."""
+    """Convert the rows of a table; return None for baskets."""
     if isinstance(data, pd.DataFrame):
         return _from_pandas(data, threads, given, like)
     if isinstance(data, np.ndarray):
@@ -143,15 +143,15 @@ def _table(
 
 
 def _is_arrow(data: object) -> bool:
-    """Whether it is a table that hands its columns over as Arrow's; a series is none."""
-    # Others may compute something when they are asked for their columns.
+    """Return true for a table that exports its columns by Arrow, but not for a series."""
+    # Other types may compute something when their columns are accessed.
     if not hasattr(data, "__arrow_c_stream__"):
         return False
     return hasattr(data, "columns") or hasattr(data, "schema")
 
 
 def _is(data: object, module: str, name: str) -> bool:
-    """Whether it is an instance of a package's class, without importing the package."""
+    """Return true for an instance of a package's class, without importing the package."""
     package = sys.modules.get(module)
     return package is not None and isinstance(data, getattr(package, name))
 
@@ -162,7 +162,7 @@ def _is_sparse(data: object) -> bool:
 
 
 class _Columns:
-    """Adds columns to rows in batches."""
+    """Builder that adds columns to rows in batches."""
 
     def __init__(self, labels: Iterable[Hashable], transactions: int, threads: int | None) -> None:
         self.labels = list(labels)
@@ -177,15 +177,15 @@ class _Columns:
         self._next = 0
 
     def cells(self, values: npt.NDArray[Any]) -> None:
-        """The next column, with a cell for each transaction: 0 or 1, False or True."""
+        """Add the next column, with a cell for each transaction: 0 or 1, False or True."""
         self._hold(self.rows.push_bytes, _zeros_and_ones(values, self.labels[self._next]))
 
     def holders(self, transactions: npt.NDArray[Any]) -> None:
-        """The next column, as the transactions that contain the item, ascending."""
+        """Add the next column, as the transactions that contain the item, ascending."""
         self._hold(self.rows.push_holders, np.ascontiguousarray(transactions, np.uint32))
 
     def finish(self) -> Rows:
-        """The rows with all columns."""
+        """Return the rows with all columns."""
         self._flush()
         return self.rows
 
@@ -203,16 +203,16 @@ class _Columns:
 
 
 def names(labels: Iterable[Hashable]) -> list[str]:
-    """The labels of columns as names of items.
+    """Convert the labels of columns to names of items.
 
     Raises:
-        InputError: labels that are there twice, or of types that have no names.
+        InputError: repeated labels, or labels of other types.
     """
     return _names(list(labels))[0]
 
 
 def _names(labels: Sequence[Hashable]) -> tuple[list[str], bool]:
-    """The labels as text, and whether they are numbers."""
+    """Return the labels as text, and true if they are numbers."""
     named: dict[str, Hashable] = {}
     kinds = {_kind(label) for label in labels}
     if len(kinds) > 1 or None in kinds:
@@ -236,13 +236,13 @@ def _names(labels: Sequence[Hashable]) -> tuple[list[str], bool]:
 
 
 def _kind(label: object) -> str | None:
-    """What kind of label it is; None for one that cannot be an item's."""
+    """Return the kind of a label; None for one that cannot be an item's."""
     if isinstance(label, str):
         return "text"
     if isinstance(label, (int, np.integer)) and not isinstance(label, bool):
         return "number" if -(2**63) <= label < 2**63 else None
     if isinstance(label, (date, np.datetime64, pd.Period)):
-        # Only a missing one differs from itself.
+        # Only a missing date differs from itself.
         return "date" if label == label else None
     if isinstance(label, tuple) and all(_kind(part) not in (None, "tuple") for part in label):
         return "tuple"
@@ -250,7 +250,7 @@ def _kind(label: object) -> str | None:
 
 
 def _name(label: Any) -> str:
-    """A label as the name of an item: dates as in CSV, parts of a tuple with slashes between."""
+    """Convert a label to the name of an item: dates as in CSV, tuples joined by slashes."""
     if isinstance(label, tuple):
         return "/".join(map(_name, label))
     if isinstance(label, (datetime, np.datetime64)):
@@ -261,7 +261,7 @@ def _name(label: Any) -> str:
 
 
 def as_pandas(data: Any) -> Any:
-    """A frame of polars as one of pandas; other data as they are."""
+    """Convert a frame of polars to one of pandas; return other data unchanged."""
     if _is(data, "polars", "LazyFrame"):
         raise _lazy()
     if not _is(data, "polars", "DataFrame"):
@@ -271,7 +271,7 @@ def as_pandas(data: Any) -> Any:
 
 
 def _objects(column: Any) -> Any:
-    """The values of a column of polars; lists, of which NumPy would make arrays, as they are."""
+    """Return the values of a column of polars; lists are kept, where NumPy would make arrays."""
     values: Any = column.to_numpy()
     if values.dtype != object:
         return values
@@ -285,11 +285,11 @@ def _lazy() -> InputError:
 def _zeros_and_ones(
     values: npt.NDArray[Any], label: Hashable, rows: npt.NDArray[Any] | None = None
 ) -> Bytes:
-    """Values of a column, for all rows or `rows`, as bytes of 0 and 1; booleans are not copied."""
+    """Convert values of a column, for all rows or `rows`, to bytes of 0 and 1; reuse booleans."""
     if values.dtype == np.bool_:
         return values.view(np.uint8)
     if values.dtype == object:
-        # Those of pandas compare neither as equal nor as different.
+        # Missing values of pandas compare neither as equal nor as different.
         lacking = np.fromiter((value is pd.NA for value in values), dtype=np.bool_)
         if lacking.any():
             place = _first(lacking)
@@ -345,15 +345,15 @@ def _from_pandas(
 
 
 def _is_text(column: pd.Series[Any]) -> bool:
-    """Whether a column has text, or only text and missing values."""
+    """Return true if a column has only text, or text and missing values."""
     return pd.api.types.infer_dtype(column, skipna=True) in ("string", "categorical")
 
 
 def _values(
     name: str, column: pd.Series[Any]
 ) -> tuple[str, npt.NDArray[np.int32], list[str], bool]:
-    """A column's name, the place of each value among the different ones or -1, these as text, and
-    whether they are whole numbers."""
+    """Return a column's name, the index of each value among the distinct ones or -1, these as text,
+    and true if they are whole numbers."""
     places, values = pd.factorize(column)
     different = list(values)
     whole = [isinstance(it, (int, np.integer)) and not isinstance(it, bool) for it in different]
@@ -367,11 +367,11 @@ def _values(
 
 
 def _text(name: str, value: Any) -> str:
-    """A value as CSV has it."""
+    """Convert a value to text as in CSV."""
     if isinstance(value, (bool, np.bool_)):
         return str(int(value))
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
-        # With a missing one among them, pandas makes whole numbers such.
+        # With missing values among them, pandas converts whole numbers to floats.
         return str(int(value))
     if isinstance(value, (str, int, float, np.integer, np.floating, date, np.datetime64, Decimal)):
         return str(value)
@@ -382,14 +382,14 @@ def _text(name: str, value: Any) -> str:
 
 
 def _numpy_type(column: pd.Series[Any]) -> type:
-    """The NumPy values of a column of a pandas extension type without missing values."""
+    """Return the NumPy type for a column of a pandas extension type without missing values."""
     if pd.api.types.is_bool_dtype(column.dtype):
         return np.bool_
     return np.float64 if pd.api.types.is_numeric_dtype(column.dtype) else np.object_
 
 
 def _sparse_holders(column: Any, label: Hashable) -> npt.NDArray[Any]:
-    """The rows where a sparse column, whose other rows are 0, is 1."""
+    """Return the rows where a sparse column, whose other rows are 0, is 1."""
     holders: npt.NDArray[Any] = column.sp_index.to_int_index().indices
     ones = _zeros_and_ones(np.asarray(column.sp_values), label, holders)
     return np.asarray(holders[ones != 0])

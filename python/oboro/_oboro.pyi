@@ -1,4 +1,4 @@
-"""The native module, crates/python."""
+"""Native module, built from crates/python."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,13 +12,13 @@ __version__: str
 _Progress = Callable[[int, int], object]
 
 class Interrupt:
-    """Cancels the calls that it was passed to, from any thread."""
+    """Interrupt that cancels the calls it was passed to, from any thread."""
 
     def __init__(self) -> None: ...
     def set(self) -> None: ...
 
 class Keys:
-    """A master key. It can only be saved to a file: it is not pickled or printed."""
+    """Master key. It can only be saved to a file: it is not pickled or printed."""
 
     @staticmethod
     def generate() -> Keys: ...
@@ -29,7 +29,7 @@ class Keys:
     def check(self) -> str: ...
 
 class Encrypted:
-    """An encrypted dataset with its key; therefore not pickled or printed."""
+    """Encrypted dataset with its key; therefore not pickled or printed."""
 
     @staticmethod
     def create(
@@ -155,7 +155,7 @@ class Rows:
     def __len__(self) -> int: ...
 
 class Server:
-    """A connection to a server, in this process or remote."""
+    """Connection to a server, in this process or remote."""
 
     @staticmethod
     def connect(
@@ -184,11 +184,11 @@ class Server:
         progress: _Progress | None = None,
         interrupt: Interrupt | None = None,
     ) -> tuple[int, int]:
-        """The published version and the bytes sent."""
+        """Upload a dataset; return the published version and the bytes sent."""
     def datasets(
         self, *, interrupt: Interrupt | None = None
     ) -> tuple[list[tuple[str, int, str, int, int, int, int]], list[str]]:
-        """The fields of each DatasetInfo; a message about each damaged dataset."""
+        """Return the fields of each DatasetInfo, and a message about each damaged dataset."""
     def delete(self, name: str, now: bool, *, interrupt: Interrupt | None = None) -> None: ...
     def undelete(
         self, name: str, new_name: str | None, *, interrupt: Interrupt | None = None
@@ -198,8 +198,8 @@ class Server:
 def more_columns(
     encrypted: Encrypted, *, min_support: int, max_len: int, answers: str, keep_cells: int
 ) -> int:
-    """How many more columns the server learns to be frequent than when the cell cache was
-    filled; 0 if it is empty."""
+    """Return the number of columns that the server would newly learn to be frequent, compared with
+    the cell cache; 0 if that is empty."""
 
 def pairs_with(
     server: Server,
@@ -211,7 +211,8 @@ def pairs_with(
     progress: _Progress | None = None,
     interrupt: Interrupt | None = None,
 ) -> tuple[list[tuple[int, int]], str]:
-    """The index of each other item and how often both occur together; the cost, as JSON."""
+    """Return the index of each other item with its number of common transactions; the cost, as
+    JSON."""
 
 def row_ids(
     server: Server,
@@ -221,7 +222,7 @@ def row_ids(
     progress: _Progress | None = None,
     interrupt: Interrupt | None = None,
 ) -> list[tuple[int, str]]:
-    """The slot and the id of each row, sorted by id."""
+    """Return the slot and the id of each row, sorted by id."""
 
 def mine(
     server: Server,
@@ -240,8 +241,8 @@ def mine(
     progress: _Progress | None = None,
     interrupt: Interrupt | None = None,
 ) -> tuple[list[int], npt.NDArray[np.uint32], npt.NDArray[np.uint64], int | None, str]:
-    """The number of itemsets of each length; all their items, concatenated; supports; the length
-    limit if it may have cut off longer ones; the trust level and the cost, in JSON."""
+    """Return the number of itemsets of each length; all their items, concatenated; supports; the
+    length limit if it may have cut off longer ones; the trust level and the cost, in JSON."""
 
 def genomes(
     server: Server, *, interrupt: Interrupt | None = None
@@ -281,7 +282,7 @@ def load_panel(
     skip_duplicates: bool,
     replace: bool,
 ) -> tuple[int, int]:
-    """The numbers of lines skipped as outside the region, and as duplicates."""
+    """Load a panel; return the numbers of lines skipped: outside the region, duplicates."""
 
 def load_reference(
     server: Server,
@@ -292,7 +293,7 @@ def load_reference(
 ) -> None: ...
 
 class Worker:
-    """Counts shards for a server with the same storage."""
+    """Worker that counts shards for a server with the same storage."""
 
     def __init__(
         self,
@@ -305,7 +306,7 @@ class Worker:
     def count(self, manifest: bytes, task: bytes, first: int, shards: int) -> bytes: ...
 
 class Work:
-    """A question that a server wants to have counted, and where its results go."""
+    """Query whose shards a server wants counted, and the receiver of its results."""
 
     @property
     def manifest(self) -> bytes: ...
@@ -336,26 +337,26 @@ def serve(
     moment_cache: int | None = None,
     interrupt: Interrupt | None = None,
 ) -> None:
-    """Runs a server; `limits` has a key for each limit, with `None` where it is the usual one."""
+    """Run a server; `limits` has a key for each limit, with `None` for the default."""
 
 def speak_as_command() -> None:
-    """Has messages of this process name options of a command line."""
+    """Name command-line options in messages of this process."""
 
 def rule_metrics() -> list[tuple[str, str, bool]]:
-    """All metrics of rules: name, meaning, and whether mlxtend has it."""
+    """Return all metrics of rules: name, meaning, and true if mlxtend has it."""
 
 def rule_metric(
     metric: str,
     columns: tuple[npt.NDArray[np.float64], ...],
     transactions: float,
 ) -> npt.NDArray[np.float64]:
-    """A metric for each rule; the columns are those of `_rules.Terms`, each contiguous."""
+    """Compute a metric of each rule; the columns are those of `_rules.Terms`, each contiguous."""
 
 def escaped(text: str) -> str:
-    """`text` on one line, with control sequences escaped."""
+    """Return `text` on one line, with control sequences escaped."""
 
 def itemset(names: Sequence[str]) -> str:
-    """An itemset of these names, formatted as in `oboro mine`."""
+    """Format an itemset of these names as `oboro mine` does."""
 
 def size(text: str) -> int:
-    """The bytes of a size such as `2GiB`, written as the options of `oboro` have it."""
+    """Parse a size such as `2GiB`, as in the options of `oboro`; return bytes."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from tqdm import TqdmWarning
 
 with warnings.catch_warnings():
-    # Without ipywidgets a notebook has no bars, and that is all.
+    # Without ipywidgets a notebook shows no bars, which is harmless.
     warnings.simplefilter("ignore", TqdmWarning)
     from tqdm.auto import tqdm
 
@@ -18,12 +18,12 @@ Progress = Callable[[int, int], None]
 
 @contextmanager
 def bar(description: str, unit: str, wanted: bool | None) -> Iterator[Progress]:
-    """Shows a bar while the block runs.
+    """Show a bar while the block runs.
 
     Args:
         description: the label.
         unit: the unit, such as ``"B"``.
-        wanted: whether to show it; ``None`` for a terminal or a notebook only.
+        wanted: show it; ``None`` for a terminal or a notebook only.
 
     Yields:
         A function to call with the amount done and the total.

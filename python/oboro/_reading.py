@@ -10,7 +10,7 @@ from oboro.errors import InputError
 
 
 class Reading(TypedDict, total=False):
-    """The options for a file or a table; documented in `oboro.encrypt`."""
+    """Options for a file or a table; documented in `oboro.encrypt`."""
 
     format: str
     separator: str
@@ -32,11 +32,11 @@ class Reading(TypedDict, total=False):
 
 
 def options(reading: Reading) -> dict[str, Any]:
-    """Normalizes the options that are given: a list where several names are possible.
+    """Normalize the given options: a list where several names are possible.
 
     Raises:
         TypeError: an unknown option.
-        InputError: memory that is no number of bytes; a number of lines that is none.
+        InputError: an invalid number of bytes of memory, or of lines.
     """
     for name in reading:
         if name not in Reading.__annotations__:

@@ -15,11 +15,11 @@ from oboro.errors import InputError
 
 
 def least_count(min_support: float, transactions: int) -> int:
-    """The least number of transactions whose fraction in floating point is ``min_support``.
+    """Return the least number of transactions whose floating-point fraction is ``min_support``.
 
     Args:
         min_support: a fraction of all transactions.
-        transactions: how many there are.
+        transactions: their number.
 
     Raises:
         InputError: a fraction that is not above 0 and at most 1.
@@ -34,12 +34,12 @@ def least_count(min_support: float, transactions: int) -> int:
 
 
 def transactions_of(min_support: float, transactions: int) -> int:
-    """The number of transactions that a minimum support stands for: a float is a fraction, as in
-    `least_count`, an int a number, as on the command line.
+    """Return the number of transactions that a minimum support stands for: a float is a fraction,
+    as in `least_count`, an int a number, as on the command line.
 
     Raises:
         InputError: the int 1, which is everything for mlxtend and one transaction for the command;
-            what is neither a fraction nor a number of transactions.
+            a value that is neither a fraction nor a number of transactions.
     """
     if isinstance(min_support, Integral) and not isinstance(min_support, bool):
         count = int(min_support)
@@ -49,13 +49,13 @@ def transactions_of(min_support: float, transactions: int) -> int:
                 f"1 / {transactions} for one"
             )
         if count > 1:
-            # More than any transactions: what the core counts with has 64 bits.
+            # More than any number of transactions: the core counts in 64 bits.
             return min(count, 2**63)
     return least_count(min_support, transactions)
 
 
 def check_min_support(min_support: float) -> None:
-    """Refuses what is no fraction of transactions, in mlxtend's words.
+    """Refuse an invalid fraction of transactions, with mlxtend's message.
 
     Raises:
         InputError: a fraction that is not above 0 and at most 1.
@@ -74,13 +74,13 @@ def frame(
     transactions: int,
     labels: Sequence[Any] | None,
 ) -> pd.DataFrame:
-    """A row for each itemset.
+    """Build a frame with a row for each itemset.
 
     Args:
         lengths: the number of itemsets of each length, from 1.
         items: the numbers of their items, concatenated, shorter itemsets first.
-        supports: in how many transactions each occurs.
-        transactions: how many there are.
+        supports: the number of transactions with each.
+        transactions: the number of all transactions.
         labels: labels to use for item numbers; ``None`` for the numbers themselves.
 
     Returns:

@@ -1,7 +1,7 @@
 """Rules over frequent itemsets and the terms of their metrics, many rules at a time.
 
 An itemset is represented by its index among those given. Its items have codes, and its parent is
-the itemset without its last code. So the indices of all parts follow from a few searches, for all
+the itemset without its last code. A few searches therefore find the indices of all parts, for all
 itemsets of a length at a time.
 """
 
@@ -38,7 +38,7 @@ class Rules(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """The inputs of metrics, with an entry for each rule: supports as fractions, and numbers of
+    """Inputs of metrics, with an entry for each rule: supports as fractions, and numbers of
     transactions in which an item was not recorded."""
 
     union: Floats
@@ -53,7 +53,7 @@ class Terms(NamedTuple):
 
 
 def antecedents_of(items: Iterable[Hashable]) -> Iterator[Itemset]:
-    """The antecedents of the rules of an itemset."""
+    """Yield the antecedents of the rules of an itemset."""
     items = list(items)
     sizes = range(len(items) - 1, 0, -1)
     return (frozenset(chosen) for size in sizes for chosen in combinations(items, size))
@@ -61,7 +61,7 @@ def antecedents_of(items: Iterable[Hashable]) -> Iterator[Itemset]:
 
 @cache
 def _patterns(length: int) -> Numbers:
-    """The antecedents of the rules of an itemset, as rows with a one at each of its positions."""
+    """Return the antecedents of an itemset's rules, as rows with a one at each of its positions."""
     places = range(length)
     rows = [[place in part for place in places] for part in antecedents_of(places)]
     return np.array(rows, dtype=np.int64)
@@ -85,7 +85,7 @@ class Itemsets:
         return (parent + 1) * len(self._items) + code
 
     def _hang(self) -> tuple[Numbers, Numbers]:
-        """Ascending branches and their itemsets, whose parents were given."""
+        """Return ascending branches and their itemsets, whose parents were given."""
         branches = [(np.iinfo(np.int64).max, _TOP)]
         parents: dict[Itemset, int] = {**self._numbers, frozenset(): _TOP}
         for number, itemset in enumerate(self._itemsets):
@@ -99,8 +99,8 @@ class Itemsets:
         return ends, hung
 
     def rules(self) -> Iterator[Rules]:
-        """All rules in batches, ordered by itemset, longer antecedents first, and those of one
-        length in the order of `itertools.combinations`.
+        """Yield all rules in batches, ordered by itemset, longer antecedents first, and those of
+        one length in the order of `itertools.combinations`.
 
         Raises:
             NotGivenError: an antecedent or consequent is not among the itemsets.
@@ -120,7 +120,7 @@ class Itemsets:
             first = after
 
     def _rules_of(self, chosen: Numbers, places: Numbers) -> Rules:
-        """The rules of these itemsets, those of each from its index on."""
+        """Return the rules of these itemsets, those of each from its index on."""
         lengths = self._lengths[chosen]
         rules = Rules(*np.empty((3, int((2**lengths - 2).sum())), dtype=np.int64))
         for length in np.unique(lengths).tolist():
@@ -136,8 +136,8 @@ class Itemsets:
         return rules
 
     def _numbers_of_parts(self, itemsets: Numbers, coded: Numbers) -> Numbers:
-        """The indices of all parts of itemsets of a length, given also as rows of ascending codes.
-        Column 0b101 has that of the part with the first code and the third."""
+        """Return the indices of all parts of itemsets of a length, given also as rows of ascending
+        codes. Column 0b101 has the index of the part with the first code and the third."""
         numbers = np.full((len(coded), 1), _TOP, dtype=np.int64)
         for codes in coded.T:
             wanted = self._branch(numbers, codes[:, None])
@@ -149,7 +149,7 @@ class Itemsets:
         return numbers
 
     def _incomplete(self, number: int) -> NotGivenError:
-        """Names the first missing part of an itemset."""
+        """Name the first missing part of an itemset."""
         itemset = self._itemsets[number]
         missing = next(
             set(part)
@@ -164,13 +164,13 @@ class Itemsets:
 
 
 def unknown_and_ones(df: pd.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Where entries of a frame are missing, and where they are 1."""
+    """Return masks of the entries of a frame that are missing, and of those that are 1."""
     unknown = np.asarray(pd.isna(df), dtype=np.bool_)
     return unknown, np.asarray((df == 1).fillna(False), dtype=np.bool_) & ~unknown
 
 
 class Lacking:
-    """The items that were not recorded, by transaction."""
+    """Items that were not recorded, by transaction."""
 
     def __init__(self, df_orig: pd.DataFrame, itemsets: Sequence[Itemset]) -> None:
         unknown, present = unknown_and_ones(df_orig)
@@ -181,12 +181,12 @@ class Lacking:
         self._step = max(1, _CELLS // max(1, rows))
 
     def in_any(self, itemsets: Numbers) -> Floats:
-        """The transactions in which an item of the itemset was not recorded."""
+        """Count the transactions in which an item of the itemset was not recorded."""
         counts: Floats = self._unknown.sum(axis=1, dtype=float)
         return counts[itemsets]
 
     def beside(self, present: Numbers, unknown: Numbers) -> Floats:
-        """The transactions with one itemset in which an item of the other was not recorded."""
+        """Count the transactions with one itemset in which the other was not fully recorded."""
         counts = np.empty(len(present))
         for begin in range(0, len(present), self._step):
             some = slice(begin, begin + self._step)
@@ -196,7 +196,7 @@ class Lacking:
 
 
 def _places(itemset: Itemset, columns: pd.Index, first: Itemset) -> list[int]:
-    """The columns of items, which are their numbers if the first itemset has numbers, or labels."""
+    """Return the columns of items: numbers if the first itemset has numbers, else labels."""
     by_number = all(isinstance(item, int) for item in first)
     labels: Iterable[Hashable] = range(len(columns)) if by_number else columns
     named = {label: place for place, label in enumerate(labels)}

@@ -33,26 +33,26 @@ Genome = TypeVar("Genome", Panel, Reference)
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """A dataset on a server."""
+    """Dataset on a server."""
 
     name: str
-    """The name it was uploaded under."""
+    """Name that it was uploaded under."""
     version: int
-    """Its version: the number of uploads and appends."""
+    """Version: the number of uploads and appends."""
     root: str
-    """The root hash of its content."""
+    """Root hash of its content."""
     columns: int
-    """One per item."""
+    """Number of columns, one per item."""
     blocks: int
-    """Blocks of transactions."""
+    """Number of blocks of transactions."""
     stored_bytes: int
-    """Its size on the server's disks."""
+    """Size on the server's disks."""
     max_len: int
-    """The longest itemsets that can be counted."""
+    """Length of the longest itemsets that can be counted."""
 
 
 class Server:
-    """A server that stores encrypted datasets and counts on them. It never has a key.
+    """Server that stores encrypted datasets and counts on them. It never has a key.
 
     Created by :func:`connect` and :func:`local`. Several threads may use it concurrently. It is
     closed by :meth:`close`, or at the end of a ``with`` block.
@@ -63,7 +63,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The address as given."""
+        """Address as given."""
         return self._native.url
 
     def upload(
@@ -74,22 +74,22 @@ class Server:
         progress: bool | None = None,
         interrupt: Interrupt | None = None,
     ) -> Dataset:
-        """Uploads a dataset. After a failure, the same call resumes the upload.
+        """Upload a dataset. After a failure, the same call resumes the upload.
 
         Args:
-            encrypted: what :func:`oboro.encrypt` returned.
+            encrypted: the dataset, from :func:`oboro.encrypt`.
             name: its name on the server; by default that of its directory, or a generated one if
                 the directory is temporary.
-            progress: whether to show a bar; ``None`` for a terminal or a notebook only.
-            interrupt: cancels the call from another thread.
+            progress: show a bar; ``None`` for a terminal or a notebook only.
+            interrupt: cancel the call from another thread.
 
         Returns:
             The dataset on the server.
 
         Raises:
             ConnectionFailed: the server is unreachable.
-            ServerError: the server refuses: the name is taken by another dataset, its disk is full.
-            StorageError: the dataset cannot be read here.
+            ServerError: a refusal: the name is taken by another dataset, the disk is full.
+            StorageError: the dataset cannot be read locally.
         """
         name = name or _name_of(encrypted)
         with bar("uploading", "B", progress) as tell:
@@ -97,7 +97,7 @@ class Server:
         return Dataset(self, name, encrypted)
 
     def datasets(self, *, interrupt: Interrupt | None = None) -> list[DatasetInfo]:
-        """The datasets on the server, by name.
+        """List the datasets on the server, by name.
 
         Raises:
             ConnectionFailed: the server is unreachable.
@@ -111,12 +111,12 @@ class Server:
     def dataset(
         self, name: str, encrypted: Encrypted, *, interrupt: Interrupt | None = None
     ) -> Dataset:
-        """A dataset that was uploaded earlier.
+        """Return a dataset that was uploaded earlier.
 
         Args:
-            name: the name it was uploaded under.
-            encrypted: the dataset that was uploaded, with its column names and key.
-            interrupt: cancels the call from another thread.
+            name: the name that it was uploaded under.
+            encrypted: the uploaded dataset, with its column names and key.
+            interrupt: cancel the call from another thread.
 
         Raises:
             InputError: the server has no dataset of that name.
@@ -131,15 +131,15 @@ class Server:
         return Dataset(self, name, encrypted)
 
     def delete(self, name: str, *, now: bool = False, interrupt: Interrupt | None = None) -> None:
-        """Deletes a dataset, whose name is free from then on.
+        """Delete a dataset and free its name.
 
-        Its data stay for as long as the server keeps deleted datasets, and can be brought back with
-        `undelete`. A local server keeps none.
+        `undelete` restores it for as long as the server keeps deleted datasets. A local server
+        keeps none.
 
         Args:
-            name: the name it was uploaded under.
-            now: delete it for ever at once.
-            interrupt: cancels the call from another thread.
+            name: the name that it was uploaded under.
+            now: delete it permanently.
+            interrupt: cancel the call from another thread.
 
         Raises:
             ServerError: the server has no dataset of that name.
@@ -150,12 +150,12 @@ class Server:
     def undelete(
         self, name: str, *, new_name: str | None = None, interrupt: Interrupt | None = None
     ) -> None:
-        """Brings a deleted dataset back.
+        """Restore a deleted dataset.
 
         Args:
-            name: the name it had, or its id where several had that name.
-            new_name: the name it gets, if not the same.
-            interrupt: cancels the call from another thread.
+            name: its name, or its id if several deleted datasets had that name.
+            new_name: another name to restore it under.
+            interrupt: cancel the call from another thread.
 
         Raises:
             ServerError: no such dataset was deleted, or the name is taken.
@@ -164,7 +164,7 @@ class Server:
         self._native.undelete(name, new_name, interrupt=interrupt)
 
     def genomes(self, *, interrupt: Interrupt | None = None) -> list[Panel | Reference]:
-        """The panels and references that the server can search.
+        """List the panels and references that the server can search.
 
         Raises:
             ConnectionFailed: the server is unreachable.
@@ -177,7 +177,7 @@ class Server:
         return [kinds[known.pop("kind")](self, **known) for known in listed]
 
     def panel(self, name: str, *, interrupt: Interrupt | None = None) -> Panel:
-        """The panel of that name, to be searched by :meth:`oboro.genome.Panel.query`.
+        """Return the panel of that name, for :meth:`oboro.genome.Panel.query`.
 
         Raises:
             InputError: the server has no panel of that name.
@@ -186,7 +186,7 @@ class Server:
         return self._genome(Panel, name, interrupt)
 
     def reference(self, name: str, *, interrupt: Interrupt | None = None) -> Reference:
-        """The reference of that name, to be searched by :meth:`oboro.genome.Reference.find`.
+        """Return the reference of that name, for :meth:`oboro.genome.Reference.find`.
 
         Raises:
             InputError: the server has no reference of that name.
@@ -206,7 +206,7 @@ class Server:
         )
 
     def close(self) -> None:
-        """Closes the connection; a local server stops and its datasets are deleted.
+        """Close the connection; a local server stops and its datasets are deleted.
 
         Later calls raise :class:`~oboro.errors.ConnectionFailed`; closing again does nothing.
         """
@@ -228,7 +228,7 @@ class Server:
 
 
 class LocalServer(Server):
-    """A server in this process. Its datasets are in a temporary directory.
+    """Server in this process, with its datasets in a temporary directory.
 
     Both are removed when it is closed or no longer used, at the latest when Python exits.
     """
@@ -246,7 +246,7 @@ class LocalServer(Server):
         skip_duplicates: bool = False,
         replace: bool = False,
     ) -> Panel:
-        """Loads haplotypes for searching.
+        """Load haplotypes for searching.
 
         Args:
             name: the name of the panel.
@@ -275,7 +275,7 @@ class LocalServer(Server):
     def load_reference(
         self, name: str, path: str | PathLike[str], *, replace: bool = False
     ) -> Reference:
-        """Loads sequences for searching.
+        """Load sequences for searching.
 
         Args:
             name: the name of the reference.
@@ -291,7 +291,7 @@ class LocalServer(Server):
 
 
 class Dataset:
-    """An encrypted dataset on a server, with the owner's data that decrypts counts.
+    """Encrypted dataset on a server, with the owner's data that decrypts counts.
 
     Created by :meth:`Server.upload` and :meth:`Server.dataset`.
     """
@@ -303,7 +303,7 @@ class Dataset:
 
     @property
     def name(self) -> str:
-        """The name on the server."""
+        """Name on the server."""
         return self._name
 
     def apriori(
@@ -322,7 +322,7 @@ class Dataset:
         progress: bool | None = None,
         interrupt: Interrupt | None = None,
     ) -> pd.DataFrame:
-        """Finds frequent itemsets, as ``mlxtend.frequent_patterns.apriori`` does on plaintext.
+        """Find frequent itemsets, as ``mlxtend.frequent_patterns.apriori`` does on plaintext.
 
         Either the server counts on ciphertext (``max_len`` of 2 to 4), and its answers are
         verified, or the sealed columns of frequent items are fetched and counted locally, whichever
@@ -330,50 +330,51 @@ class Dataset:
         to it, and nothing else, even if it lies.
 
         Args:
-            keys: the key that the dataset was encrypted with.
-            min_support: what makes an itemset frequent: a float is a fraction of the transactions,
-                an int of 2 or more a number of them. The int 1 is refused: it may mean either.
-            max_len: the longest itemsets to search for; by default any length, or where the server
+            keys: the key of the dataset's encryption.
+            min_support: the minimum support: a float is a fraction of the transactions, an int of 2
+                or more a number of them. The int 1 is refused: it may mean either.
+            max_len: the longest itemsets to search for; by default any length, or if the server
                 counts (``trust_server``, ``answers="moments"``) the length that the dataset was
                 encrypted for.
-            use_colnames: whether itemsets have the names of columns instead of their numbers.
-            stop_above: ends the call with an error once more itemsets than this are certain to be
-                frequent; 0 for no limit.
-            answers: which verified answers to use: ``"moments"``, computed by the server on
+            use_colnames: return itemsets of column names instead of column numbers.
+            stop_above: fail once more itemsets than this are certain to be frequent; 0 for no
+                limit.
+            answers: the kind of verified answers: ``"moments"``, computed by the server on
                 ciphertext, with a ``max_len`` of at most 4; ``"cells"``, sealed cells; ``"auto"``,
                 whichever needs fewer bytes.
-            trust_server: lets the server count and uses its answers unverified: for a server that
-                is curious but follows the protocol. One that lies can read the data from the
-                requests, and nothing in the result is verified.
-            offline: answers from the cells that earlier calls kept in the dataset's directory,
+            trust_server: let the server count and use its answers unverified: for a server that is
+                curious but follows the protocol. One that lies can read the data from the requests,
+                and nothing in the result is verified.
+            offline: answer from the cells that earlier calls cached in the dataset's directory,
                 without the server, whose version may be newer; the result says so.
             keep_cells: the size limit, in bytes, of the cache of sealed cells in the dataset's
                 directory; 0 disables it. Nothing is cached for a temporary dataset.
-            verbose: if 1 or more, prints the number of candidates of each length.
-            progress: whether to show a bar; ``None`` for a terminal or a notebook only.
-            interrupt: cancels the call from another thread.
+            verbose: if 1 or more, print the number of candidates of each length.
+            progress: show a bar; ``None`` for a terminal or a notebook only.
+            interrupt: cancel the call from another thread.
 
         Returns:
             The columns, dtypes and rows that mlxtend returns: ``support`` and ``itemsets``, shorter
-            itemsets first. ``attrs["oboro"]`` has the number of ``transactions``, the least number
-            of them that was frequent (``min_support``), the length limit of the search if it may
+            itemsets first. ``attrs["oboro"]`` has the number of ``transactions``, the minimum
+            support as a number of them (``min_support``), the length limit of the search if it may
             have cut off longer frequent itemsets (``max_len``, else ``None``), the cost of each
-            length (``levels``) and, as ``Encrypted.read``, how the file was read (``read``).
-            ``answers`` is the trust level: ``"verified"``, ``"unverified"`` (with ``trust_server``)
-            or ``"local"`` (the server is this process). ``columns`` were needed, of which
-            ``new_columns`` were not cached. ``version`` is the dataset's, ``uploaded`` when it was
-            uploaded from its directory (UTC, or ``None`` if that is not known), and ``offline``
-            whether kept cells alone answered: then this version was not compared with the server's.
+            length (``levels``) and the interpretation of the file (``read``, see
+            ``Encrypted.read``). ``answers`` is the trust level: ``"verified"``, ``"unverified"``
+            (with ``trust_server``) or ``"local"`` (the server is this process). ``columns`` were
+            needed, of which ``new_columns`` were not cached. ``version`` is the dataset's,
+            ``uploaded`` the time of its upload from its directory (UTC, or ``None`` if unknown).
+            ``offline`` is true if only cached cells were used: then the version was not compared
+            with the server's.
 
         Raises:
-            InputError: a support or length that is not possible, a support below that of items
-                left out of the dataset, too many itemsets (``stop_above``) or candidates; a
-                question after unverified answers about which you have not decided
-                (``Encrypted.reset_trust``); cells that are not kept, with ``offline``.
+            InputError: a support or length out of range, a support below that of items left out of
+                the dataset, too many itemsets (``stop_above``) or candidates; a request after
+                unverified answers, without ``Encrypted.reset_trust``; cells that are not cached,
+                with ``offline``.
             VersionError: the server publishes another version than the dataset's directory has.
             KeysError: the wrong key.
             ConnectionFailed: the server is unreachable; call again.
-            FalseAnswerError: the server gave a false answer, now or in an earlier call;
+            FalseAnswerError: a false answer of the server, now or in an earlier call;
                 see ``Encrypted.trust``.
 
         Warns:
@@ -414,7 +415,7 @@ class Dataset:
         progress: bool | None = None,
         interrupt: Interrupt | None = None,
     ) -> pd.DataFrame:
-        """As ``apriori``. Items have other ``numbers``, ascending, and the ``labels`` of these."""
+        """Mine as ``apriori``, with other ``numbers`` of items, ascending, and their ``labels``."""
         _check_number("keep_cells", "bytes", keep_cells)
         _check_number("stop_above", "itemsets", stop_above)
         if offline and (trust_server or answers == "moments"):
@@ -465,17 +466,17 @@ class Dataset:
         progress: bool | None = None,
         interrupt: Interrupt | None = None,
     ) -> pd.DataFrame:
-        """The number of transactions with both one item and each other item.
+        """Count the transactions with one item and each other item.
 
         The server counts on ciphertext, with a few bytes for each item, and its answers are
-        verified. If the cells of all items are kept, they are counted instead.
+        verified. If the cells of all items are cached, they are counted instead.
 
         Args:
             item: the item, as in ``Encrypted.columns``. With more than 1,024 items, one of the
                 ``focus`` of :func:`oboro.encrypt`.
-            offline: answers from kept cells, as in :meth:`apriori`.
-            progress: whether to show a bar; ``None`` for a terminal or a notebook only.
-            interrupt: cancels the call from another thread.
+            offline: answer from cached cells, as in :meth:`apriori`.
+            progress: show a bar; ``None`` for a terminal or a notebook only.
+            interrupt: cancel the call from another thread.
 
         Returns:
             A row for each other item, which is the index, with the number of transactions that have
@@ -485,12 +486,12 @@ class Dataset:
             :meth:`apriori`.
 
         Raises:
-            InputError: no such item, or one whose pairs cannot be counted at once; a question after
-                unverified answers about which you have not decided; cells that are not kept, with
-                ``offline``.
+            InputError: no such item, or one whose pairs cannot be counted at once; a request after
+                unverified answers, without ``Encrypted.reset_trust``; cells that are not cached,
+                with ``offline``.
             VersionError: the server publishes another version than the dataset's directory has.
             ConnectionFailed: the server is unreachable; call again.
-            FalseAnswerError: the server gave a false answer, now or in an earlier call;
+            FalseAnswerError: a false answer of the server, now or in an earlier call;
                 see ``Encrypted.trust``.
         """
         with bar("counting", "B", progress) as tell:
@@ -523,15 +524,15 @@ class Dataset:
         progress: bool | None = None,
         interrupt: Interrupt | None = None,
     ) -> pd.Series[str]:
-        """The ids that the transactions were encrypted with, ``row_ids`` of :func:`oboro.encrypt`.
+        """Return the ids of the transactions, ``row_ids`` of :func:`oboro.encrypt`.
 
         They are sent sealed and verified locally. Ids from different appends may be equal.
 
         Args:
-            slots: whether the index has the slot in which each row is stored. A choice of rows by
-                their slots is not random.
-            progress: whether to show a bar; ``None`` for a terminal or a notebook only.
-            interrupt: cancels the call from another thread.
+            slots: use the slot of each row as the index. A choice of rows by their slots is not
+                random.
+            progress: show a bar; ``None`` for a terminal or a notebook only.
+            interrupt: cancel the call from another thread.
 
         Returns:
             The ids, sorted.
@@ -539,7 +540,7 @@ class Dataset:
         Raises:
             InputError: the dataset was encrypted without ids.
             ConnectionFailed: the server is unreachable; call again.
-            FalseAnswerError: the server gave a false answer, now or in an earlier call;
+            FalseAnswerError: a false answer of the server, now or in an earlier call;
                 see ``Encrypted.trust``.
         """
         with bar("fetching row ids", "B", progress) as tell:
@@ -559,7 +560,7 @@ class Dataset:
         )
 
     def _warn(self, least: int, longest: int, answers: str, keep_cells: int) -> None:
-        """Warns about what the server is about to learn beyond earlier calls."""
+        """Warn if the server is about to learn more than in earlier calls."""
         more = _oboro.more_columns(
             self._encrypted._native,
             min_support=least,
@@ -577,8 +578,8 @@ class Dataset:
             )
 
     def _possible(self, max_len: int | None, trust_server: bool, answers: str) -> int:
-        """The longest itemsets to search for: any length when counting locally, on the server those
-        that the dataset was encrypted for."""
+        """Return the length of the longest itemsets to search for: any length when counting
+        locally, on the server the length that the dataset was encrypted for."""
         items = len(self._encrypted.columns)
         encrypted_for = min(self._encrypted.max_len, items)
         longest = encrypted_for if trust_server else items
@@ -607,15 +608,15 @@ def connect(
     client_key: str | PathLike[str] | None = None,
     interrupt: Interrupt | None = None,
 ) -> Server:
-    """Connects to a server that ``oboro serve`` runs.
+    """Connect to a server that ``oboro serve`` runs.
 
     Args:
         url: its address, ``https://host:port``, or ``http://`` on this machine only.
         token: its access token, if it requires one.
         tls: a file of CA certificates in PEM to trust instead of the system's.
-        client_cert: a file with the certificate chain, in PEM, that proves your name to the server.
+        client_cert: a file with the client's certificate chain, in PEM.
         client_key: a file with the key of that certificate, in PEM, which only you may read.
-        interrupt: cancels the call from another thread.
+        interrupt: cancel the call from another thread.
 
     Raises:
         InputError: an unusable address or unusable certificates.
@@ -637,13 +638,13 @@ def connect(
 def local(
     *, threads: int | None = None, memory: int | None = None, moment_cache: int | None = None
 ) -> LocalServer:
-    """Starts a server in this process, for data that need not leave it.
+    """Start a server in this process, for data that need not leave it.
 
     Args:
-        threads: threads that count; by default as many as there are processors.
+        threads: the number of compute threads; by default one per processor.
         memory: the memory limit in bytes; by default everything used stays in memory.
-        moment_cache: the part of it for cached results, so that for the next minimum support
-            only new results are computed; by default 256 MiB, 0 disables it.
+        moment_cache: the part of it for cached results, which a later call with another minimum
+            support reuses; by default 256 MiB, 0 disables it.
 
     Raises:
         InputError: a number out of range.
@@ -663,7 +664,7 @@ def local(
 
 
 def check_resources(threads: int | None, memory: int | None) -> None:
-    """Refuses numbers of threads and of bytes that no server can have."""
+    """Refuse impossible numbers of threads and of bytes."""
     if threads is not None and threads < 1:
         raise InputError(f"a server cannot count on {threads} threads; give it one at least")
     if memory is not None and memory < 0:
@@ -677,7 +678,7 @@ def _check_number(name: str, of: str, number: object) -> None:
 
 
 def _name_of(encrypted: Encrypted) -> str:
-    """The name of the directory, without ``.oboro``, unless it is temporary."""
+    """Return the name of the directory, without ``.oboro``, or a random one if it is temporary."""
     if encrypted.temporary:
         return f"dataset-{secrets.token_hex(8)}"
     return encrypted.path.name.removesuffix(".oboro")

@@ -1,4 +1,4 @@
-"""The exceptions of Oboro. Messages name the cause and the remedy."""
+"""Exceptions of Oboro. Messages name the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from oboro._oboro import escaped
 
 
 class OboroError(Exception):
-    """The base class of all exceptions of Oboro."""
+    """Base class of all exceptions of Oboro."""
 
     def __str__(self) -> str:
         # Names from data and a server's messages cannot contain terminal escapes.
@@ -18,19 +18,19 @@ class InputError(OboroError, ValueError):
 
 
 class KeysError(OboroError):
-    """A key file that cannot be read or written, or the wrong key."""
+    """Unreadable or unwritable key file, or wrong key."""
 
 
 class ConnectionFailed(OboroError, ConnectionError):
-    """A server that cannot be reached, or a connection that broke. Nothing is lost; call again."""
+    """Unreachable server, or broken connection. Nothing is lost; call again."""
 
 
 class VersionError(OboroError):
-    """Client and server have different protocol versions, or data have another version."""
+    """Mismatch of the protocol versions of client and server, or of the version of data."""
 
 
 class ServerError(OboroError):
-    """A server that refused, failed, or could not start."""
+    """Refusal or failure of a server, or failure to start one."""
 
 
 class DamagedError(OboroError):
@@ -38,31 +38,31 @@ class DamagedError(OboroError):
 
 
 class FalseAnswerError(OboroError):
-    """A server that gave a false answer. None of its answers were used."""
+    """False answer of a server. None of its answers were used."""
 
 
 class RevealsMoreWarning(UserWarning):
-    """A minimum support below those of earlier calls reveals more columns to the server."""
+    """Minimum support below those of earlier calls, which reveals more columns to the server."""
 
 
 class StorageError(OboroError, OSError):
-    """A disk that is full or failing, or a file in use."""
+    """Full or failing disk, or file in use."""
 
 
 class Interrupted(OboroError):
-    """A call that was cancelled by its :class:`oboro.Interrupt`. Nothing is lost; call again."""
+    """Cancellation of a call by its :class:`oboro.Interrupt`. Nothing is lost; call again."""
 
 
 class MissingExtraError(OboroError, ImportError):
-    """A part of Oboro that needs packages which are not installed."""
+    """Missing package that a part of Oboro needs."""
 
 
 class MissingArgumentError(InputError, TypeError):
-    """An argument required by another one."""
+    """Missing argument that another one requires."""
 
 
 class NotGivenError(InputError, KeyError):
-    """An itemset or item that is required but was not given."""
+    """Missing itemset or item that is required."""
 
     def __str__(self) -> str:
         # KeyError quotes its message, as if it were a key.

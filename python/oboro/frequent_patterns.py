@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 __all__ = ["METRICS", "apriori", "association_rules", "fpgrowth", "fpmax", "to_polars"]
 
 Frame = TypeVar("Frame", pd.DataFrame, "pl.DataFrame")
-"""A frame of pandas or of polars. Given one of polars, these functions return one."""
+"""Frame of pandas or of polars. Given one of polars, these functions return one."""
 
 STOP_ABOVE = 1_000_000
-"""The number of itemsets above which mining stops unless it is told otherwise."""
+"""Default number of itemsets above which mining stops."""
 
 METRICS = {name: meaning for name, meaning, _ in _oboro.rule_metrics()}
-"""The metrics of a rule A → C by name, with formula and range. ``supp`` is the support as a
+"""Metrics of a rule A → C by name, with formula and range. ``supp`` is the support as a
 fraction of all transactions, and ``conf(A → C)`` is ``supp(A∪C) / supp(A)``."""
 _MLXTENDS = tuple(name for name, _, in_mlxtend in _oboro.rule_metrics() if in_mlxtend)
 
@@ -62,7 +62,7 @@ def apriori(
     *,
     stop_above: int = STOP_ABOVE,
 ) -> Frame:
-    """Finds the frequent itemsets of a one-hot frame, on a server in this process.
+    """Find the frequent itemsets of a one-hot frame, on a server in this process.
 
     The frame is encrypted under a new key and uploaded, and its frequent columns are fetched,
     verified and counted; everything is deleted afterwards. This demonstrates Oboro in one line; to
@@ -72,19 +72,18 @@ def apriori(
         df: A row for each transaction, a column for each item: bool, 0 and 1, or pandas' sparse
             types. Labels are all text, all integers, all dates or times, or all tuples of these.
         min_support: The fraction of transactions that makes an itemset frequent, in (0, 1].
-        use_colnames: Whether itemsets hold labels instead of numbers of columns.
+        use_colnames: Return itemsets of labels instead of numbers of columns.
         max_len: The length of the longest itemsets; None, or 0, for any length.
-        verbose: 1 shows progress bars.
+        verbose: Show progress bars if 1.
         low_memory: Has no effect: only one bit per entry is held in addition to `df`.
         n_jobs: Has no effect: all processors are used.
-        stop_above: Ends the call with an error once more itemsets than this are certain to be
-            frequent; 0 for no limit.
+        stop_above: Fail once more itemsets than this are certain to be frequent; 0 for no limit.
 
     Returns:
         The columns `support`, a fraction of the transactions, and `itemsets`, frozensets; shorter
         itemsets first, those of a length in the order of columns. It equals mlxtend's result.
-        `attrs["oboro"]` has the cost of each level. Of a frame of polars, `itemsets` are lists, and
-        there are no `attrs`.
+        `attrs["oboro"]` has the cost of each level. A frame of polars has lists as `itemsets`, and
+        no `attrs`.
 
     Raises:
         InputError: `min_support` or `max_len` is out of range, an entry is missing or neither 0 nor
@@ -105,16 +104,16 @@ def fpgrowth(
     *,
     stop_above: int = STOP_ABOVE,
 ) -> Frame:
-    """Finds the frequent itemsets of a one-hot frame, as `apriori` does, under mlxtend's name for
+    """Find the frequent itemsets of a one-hot frame, as `apriori` does, under mlxtend's name for
     another algorithm. Results are those of `apriori`, in its order.
 
     Args:
         df: As for `apriori`.
         min_support: As for `apriori`.
-        null_values: Whether entries may be missing (NaN, None, NA): an item was not recorded.
-            The support of an itemset is then a fraction of the transactions in which all of its
-            items were recorded. Missing entries are encrypted as if the item was present; the
-            supports are corrected afterwards, from `df`.
+        null_values: Allow missing entries (NaN, None, NA): items that were not recorded. The
+            support of an itemset is then a fraction of the transactions in which all of its items
+            were recorded. Missing entries are encrypted as if the item was present; the supports
+            are corrected afterwards, from `df`.
         use_colnames: As for `apriori`.
         max_len: As for `apriori`.
         verbose: As for `apriori`.
@@ -146,7 +145,7 @@ def fpmax(
     *,
     stop_above: int = STOP_ABOVE,
 ) -> Frame:
-    """Finds the maximal frequent itemsets of a one-hot frame: those that no frequent itemset
+    """Find the maximal frequent itemsets of a one-hot frame: those that no frequent itemset
     contains.
 
     Args:
@@ -156,8 +155,8 @@ def fpmax(
             missing entries counted as present, and are left out if they are not frequent where they
             were recorded, as in mlxtend.
         use_colnames: As for `apriori`.
-        max_len: Leaves out longer itemsets. An itemset with a longer frequent one around it is left
-            out with it: it is not maximal.
+        max_len: Leave out longer itemsets. Their parts are left out, too, since they are not
+            maximal.
         verbose: As for `apriori`.
         stop_above: As for `apriori`.
 
@@ -169,7 +168,7 @@ def fpmax(
     """
     frame = _pandas(df)
     longest = _longest(max_len)
-    # Itemsets of one item more tell which are maximal.
+    # Itemsets with one more item show which are maximal.
     search = None if longest is None else longest + 1
     found = _frequent(frame, min_support, null_values, search, verbose, stop_above)
     maximal = _are_maximal(found["itemsets"].tolist())
@@ -182,10 +181,10 @@ def fpmax(
 
 
 def to_polars(frame: pd.DataFrame) -> pl.DataFrame:
-    """Itemsets or rules as a frame of polars, which has lists where pandas has frozensets.
+    """Convert itemsets or rules to a frame of polars, which has lists in place of frozensets.
 
     Args:
-        frame: What `apriori`, `Dataset.apriori` or `association_rules` returned. Its `attrs` are
+        frame: The result of `apriori`, `Dataset.apriori` or `association_rules`. Its `attrs` are
             lost.
 
     Raises:
@@ -207,7 +206,7 @@ def to_polars(frame: pd.DataFrame) -> pl.DataFrame:
 
 
 def _in_order(itemset: Iterable[Any]) -> list[Any]:
-    """The items of a set, which are of one type, or else in the order of their texts."""
+    """Sort the items of a set, by their text if they are of different types."""
     items = [list(item) if isinstance(item, tuple) else item for item in itemset]
     try:
         return sorted(items)
@@ -226,7 +225,7 @@ def _pandas(df: object) -> pd.DataFrame:
 
 
 def _like(given: Frame, found: pd.DataFrame) -> Frame:
-    """What was found, in a frame of the library of what was given."""
+    """Return the result in a frame of the library of the given frame."""
     alike: Any = found if isinstance(given, pd.DataFrame) else to_polars(found)
     return cast(Frame, alike)
 
@@ -245,7 +244,7 @@ def _mined(
     stop_above: int,
     labels: Sequence[Hashable] | None = None,
 ) -> pd.DataFrame:
-    """The frequent itemsets, of numbers of columns or their labels."""
+    """Return the frequent itemsets, of numbers of columns or their labels."""
     check_min_support(min_support)
     if df.size == 0:
         return pd.DataFrame({"support": np.empty(0), "itemsets": np.empty(0, dtype=object)})
@@ -255,7 +254,7 @@ def _mined(
         encrypted = oboro.encrypt(
             df,
             keys,
-            # The length that the server could count. Sealed cells have no limit.
+            # Limits only counts by the server. Sealed cells have no limit.
             max_len=1,
             min_item_support=_worth_encrypting(df, min_support),
             progress=progress,
@@ -290,8 +289,8 @@ def _frequent(
     verbose: int,
     stop_above: int,
 ) -> pd.DataFrame:
-    """The frequent itemsets, of numbers of columns; with `null_values` those with missing entries
-    counted as present, of items that are frequent where they were recorded."""
+    """Return the frequent itemsets, of numbers of columns; with `null_values` those with missing
+    entries counted as present, of items that are frequent where they were recorded."""
     if not null_values:
         return _mined(df, min_support, longest, verbose, stop_above)
     check_min_support(min_support)
@@ -309,7 +308,7 @@ def _frequent(
 
 
 def _where_recorded(found: pd.DataFrame, df: pd.DataFrame, min_support: float) -> pd.DataFrame:
-    """Of these itemsets, those that are frequent among the transactions in which all of their items
+    """Select the itemsets that are frequent among the transactions in which all of their items
     were recorded, with that support."""
     unknown, ones = unknown_and_ones(df)
     supports = np.zeros(len(found))
@@ -323,16 +322,16 @@ def _where_recorded(found: pd.DataFrame, df: pd.DataFrame, min_support: float) -
 
 
 def _are_maximal(itemsets: Sequence[Itemset]) -> np.ndarray:
-    """Which of these, of which all parts are among them, no other one contains."""
+    """Return a mask of the itemsets that no other one contains; all parts must be among them."""
     parts = {itemset - {item} for itemset in itemsets for item in itemset}
     return np.array([itemset not in parts for itemset in itemsets], dtype=bool)
 
 
 def _worth_encrypting(df: pd.DataFrame, min_support: float) -> int | None:
-    """The minimum support of encrypted items: low enough to include all frequent items and at least
-    one item; None for no minimum."""
+    """Return the minimum support of encrypted items: low enough to include all frequent items and
+    at least one item; None for no minimum."""
     most = max(int((df.iloc[:, place] == 1).sum()) for place in range(df.shape[1]))
-    # An itemset that is frequent by rounding is less than one transaction below.
+    # An itemset that is frequent by rounding is less than one transaction below the minimum.
     count = min(int(float(min_support) * len(df)) - 1, most)
     return count if count > 0 else None
 
@@ -347,7 +346,7 @@ def association_rules(
     support_only: bool = False,
     return_metrics: Sequence[str] = _MLXTENDS,
 ) -> Frame:
-    """Generates rules from frequent itemsets: those that reach a threshold in one metric.
+    """Generate rules from frequent itemsets: those that reach a threshold in one metric.
 
     Transactions in which an item was not recorded are ignored for rules with that item.
 
@@ -356,21 +355,21 @@ def association_rules(
             all parts of an itemset must be present too.
         num_itemsets: The number of transactions that were mined; it matters with `null_values`.
         df_orig: With `null_values`, the frame that was mined, NaN where an item was not recorded.
-        null_values: Whether some items were not recorded.
+        null_values: Allow items that were not recorded.
         metric: The metric that selects rules, one of `METRICS`.
         min_threshold: The least value of the metric.
-        support_only: Whether to select by support and leave all other metrics NaN.
+        support_only: Select by support and leave all other metrics NaN.
         return_metrics: The metrics to return, of `METRICS`, in this order; by default those of
             mlxtend.
 
     Returns:
         The columns `antecedents` and `consequents`, frozensets, and one for each metric. It equals
         mlxtend's result, row by row. `attrs["oboro"]` has the trust level of the itemsets
-        (`answers`), copied from `df`. Of a frame of polars, rules have lists.
+        (`answers`), copied from `df`. A frame of polars has lists.
 
     Raises:
-        InputError: there are no itemsets, a column or metric does not exist, or an entry of
-            `df_orig` is neither 0 nor 1 nor, with `null_values`, missing.
+        InputError: no itemsets, an unknown column or metric, or an entry of `df_orig` that is
+            neither 0 nor 1 nor, with `null_values`, missing.
         NotGivenError: `df` lacks a part of an itemset; it is an InputError and a KeyError.
         MissingArgumentError: `null_values` without `df_orig` or `num_itemsets`; it is an InputError
             and a TypeError.
@@ -396,7 +395,7 @@ def association_rules(
 
 
 class _Reaching(NamedTuple):
-    """What selects rules, and what their metrics are computed with."""
+    """Selection of rules, and the inputs of their metrics."""
 
     metric: str
     min_threshold: float
@@ -407,7 +406,7 @@ class _Reaching(NamedTuple):
 def _rules_by_metric(
     itemsets: list[Itemset], supports: Floats, reaching: _Reaching, names: Sequence[str]
 ) -> pd.DataFrame:
-    """The rules that reach the threshold, with all metrics."""
+    """Return the rules that reach the threshold, with all metrics."""
     antecedents, consequents, terms = [], [], []
     for rules in Itemsets(itemsets).rules():
         all_terms = _terms(rules, supports, reaching.lacking)
@@ -428,21 +427,21 @@ def _rules_by_metric(
 
 
 def _resting_on(itemsets: pd.DataFrame, rules: pd.DataFrame) -> pd.DataFrame:
-    """The rules, with the trust level of the itemsets."""
+    """Copy the trust level of the itemsets to the rules."""
     if answers := itemsets.attrs.get("oboro", {}).get("answers"):
         rules.attrs["oboro"] = {"answers": answers}
     return rules
 
 
 def _itemsets_of(df: pd.DataFrame) -> tuple[list[Itemset], Floats]:
-    """Distinct itemsets in the order of their first occurrence, and their supports."""
+    """Return distinct itemsets in the order of their first occurrence, and their supports."""
     if not {"support", "itemsets"} <= set(df.columns):
         raise InputError("`df` must have the columns 'support' and 'itemsets', as of apriori")
     if df.empty:
         raise InputError("`df` has no itemsets to make rules of; lower the minimum support")
     try:
         supports = df["support"].to_numpy(dtype=float, na_value=np.nan)
-        # mlxtend copies them, too, and orders the rules of an itemset as its copy, which can
+        # mlxtend also copies them, and orders the rules of an itemset as its copy, which can
         # have another order than the itemset.
         itemsets = [frozenset([_plain(item) for item in itemset]) for itemset in df["itemsets"]]
     except (TypeError, ValueError) as error:
@@ -471,7 +470,7 @@ def _terms(rules: Rules, supports: Floats, lacking: Lacking | None) -> Terms:
 def _rules_by_support(
     itemsets: list[Itemset], supports: Floats, min_threshold: float, names: Sequence[str]
 ) -> pd.DataFrame:
-    """The rules of the itemsets with this support; nothing else is known about their parts."""
+    """Return the rules of itemsets with this support; nothing else is known about their parts."""
     chosen = np.flatnonzero(supports >= min_threshold).tolist()
     parts = [list(antecedents_of(itemsets[number])) for number in chosen]
     antecedents = list(chain.from_iterable(parts))
@@ -501,12 +500,12 @@ def _frame(
 
 
 def _no_rules(names: Sequence[str]) -> pd.DataFrame:
-    """An empty result like mlxtend's: all columns of objects."""
+    """Return an empty result like mlxtend's: all columns of objects."""
     return pd.DataFrame(columns=["antecedents", "consequents", *names])
 
 
 def _check_entries(df: pd.DataFrame, name: str, null_values: bool) -> None:
-    """Refuses entries that are neither 0 nor 1 nor, with `null_values`, missing."""
+    """Refuse entries that are neither 0 nor 1 nor, with `null_values`, missing."""
     unknown, ones = unknown_and_ones(df)
     zeros = np.asarray((df == 0).fillna(False), dtype=bool)
     wrong = ~(zeros | ones | unknown) | (unknown & (not null_values))

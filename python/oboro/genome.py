@@ -1,4 +1,4 @@
-"""Search of genomes on a server that cannot see the query."""
+"""Genome search on a server that cannot see the query."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ WILDCARD = "?"
 
 @dataclass(frozen=True)
 class Found:
-    """The answer to a search, and its cost. True if there is a match."""
+    """Answer to a search, and its cost. True if it matches."""
 
     exists: bool
-    """Whether anything matches."""
+    """True if anything matches."""
     count: int | None
-    """The number of matches, if requested."""
+    """Number of matches, if requested."""
     longest: int | None
-    """The length of the longest prefix that occurs, if requested."""
+    """Length of the longest prefix that occurs, if requested."""
     length: int
-    """The symbols of the query."""
+    """Number of symbols of the query."""
     rows: int
-    """The haplotypes or offsets compared with it, padding included."""
+    """Number of haplotypes or offsets compared with it, padding included."""
     windows: int
-    """The positions searched, decoys included."""
+    """Number of positions searched, decoys included."""
     sites_digest: str | None
-    """The digest of the panel's sites, if they were listed: for decoys, or to check the digest.
+    """Digest of the panel's sites, if they were listed: for decoys, or to check the digest.
     Pass it to later queries."""
     sent_bytes: int
     received_bytes: int
@@ -65,10 +65,10 @@ class Panel:
     haplotypes: int
     sites: int
     largest_allele: int | None
-    """The highest allele number; None if the symbols are bases."""
+    """Highest allele number; None if the symbols are bases."""
     stored_bytes: int
     left_out: LeftOut | None = None
-    """The lines skipped when it was loaded, if it was just loaded."""
+    """Lines skipped by the load that returned it."""
 
     def query(
         self,
@@ -99,13 +99,13 @@ class Panel:
             within: Allowed mismatches, 0 to 2.
             longest: Ask instead for the longest prefix of the query that some haplotype has.
             count: Ask how many haplotypes match, if the server's operator allows that.
-            decoys: How many other positions, chosen at random, to search as well, so that the
-                server does not learn the real one; up to 63.
+            decoys: The number of other positions, chosen at random, to search as well, which hides
+                the real one from the server; up to 63.
             sites_digest: Send the query only if the server's list of sites has this digest, from
                 an earlier `Found.sites_digest` or from the operator: fake sites would reveal the
                 real position.
             progress: Show a bar: None on terminals and in notebooks only.
-            interrupt: Cancels the search from another thread.
+            interrupt: Cancel the search from another thread.
 
         Raises:
             InputError: A query that does not fit the panel.
@@ -169,7 +169,7 @@ class Reference:
             within: Allowed mismatches, 0 to 2.
             count: Ask how many offsets match, if the server's operator allows that.
             progress: Show a bar: None on terminals and in notebooks only.
-            interrupt: Cancels the search from another thread.
+            interrupt: Cancel the search from another thread.
 
         Raises:
             InputError: A pattern with other letters.

@@ -35,12 +35,12 @@ _MIB = 1 << 20
 
 
 def supports(itemsets: pd.DataFrame, top: int = 20, *, ax: Axes | None = None) -> Axes:
-    """Draws the largest supports as bars, the largest at the top.
+    """Draw the largest supports as bars, the largest at the top.
 
     Args:
         itemsets: The columns `support` and `itemsets`, as `apriori` returns them.
-        top: The most bars; the title says of how many itemsets they are.
-        ax: Where to draw.
+        top: The maximum number of bars; the title has the number of itemsets.
+        ax: The Axes to draw on.
 
     Raises:
         InputError: a column is missing.
@@ -69,7 +69,7 @@ def rules(
     labels: int = 5,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draws rules as points, one metric over another; a third one sets the brightness.
+    """Draw rules as points, one metric over another; a third one sets the brightness.
 
     The rules with the largest values of the third metric are numbered, and written out below.
 
@@ -78,8 +78,8 @@ def rules(
         x: The metric of the horizontal axis, one of `oboro.frequent_patterns.METRICS`.
         y: The metric of the vertical axis.
         color: The metric that sets the color.
-        labels: How many rules to write out, if the frame has `antecedents` and `consequents`.
-        ax: Where to draw; a color scale is added next to it.
+        labels: The number of rules to write out, if the frame has `antecedents` and `consequents`.
+        ax: The Axes to draw on; a color scale is added next to them.
 
     Raises:
         InputError: a column is missing.
@@ -100,7 +100,7 @@ def rules(
 
 
 def _write_out(rules: pd.DataFrame, x: str, y: str, ax: Axes) -> None:
-    """Numbers the points of these rules, and writes the rules below the plot."""
+    """Number the points of these rules, and write the rules below the plot."""
     from matplotlib.lines import Line2D
 
     numbers: dict[tuple[float, float], list[str]] = defaultdict(list)
@@ -131,11 +131,11 @@ def _label(metric: str) -> str:
 
 
 def levels(itemsets: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Draws the cost of each length of itemsets: seconds, and on the right axis MiB received.
+    """Draw the cost of each length of itemsets: seconds, and on the right axis MiB received.
 
     Args:
-        itemsets: What `Dataset.apriori` or `oboro.apriori` returned.
-        ax: Where to draw; its twin has the bytes.
+        itemsets: The result of `Dataset.apriori` or `oboro.apriori`.
+        ax: The Axes to draw on; their twin has the bytes.
 
     Raises:
         InputError: the frame does not record its cost.
@@ -163,12 +163,12 @@ def levels(itemsets: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
 
 def placement(lines: str | Iterable[str | Line], *, ax: Axes | None = None) -> Axes:
-    """Draws how much is stored, or read, on its assigned memory node, and how much on other nodes.
+    """Draw the memory stored, or read, on its assigned node and on other nodes.
 
     Args:
         lines: The output of `oboro-lab numa --json`: bytes read, one bar per placement policy. Or
             that of `oboro --json inspect --placement`: pages, one bar per node.
-        ax: Where to draw.
+        ax: The Axes to draw on.
 
     Raises:
         InputError: the lines have neither.
@@ -208,15 +208,15 @@ def io(
     *,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draws a server's disk or memory over time, one curve per setting.
+    """Draw a server's disk or memory over time, one curve per setting.
 
     Args:
         lines: The output of `oboro-lab ssd --json`.
         what: The length of the disk's queue, or the server's memory.
-        ax: Where to draw.
+        ax: The Axes to draw on.
 
     Raises:
-        InputError: there are no samples in the lines.
+        InputError: no samples in the lines.
         MissingExtraError: matplotlib is not installed.
     """
     if what not in ("queue", "memory"):
@@ -247,7 +247,7 @@ def io(
 
 
 def _sampled(samples: list[Line], what: str) -> list[float]:
-    """NaN for samples without disk data."""
+    """Return the sampled values, NaN for samples without disk data."""
     if what == "memory":
         return [sample["resident_bytes"] / _MIB for sample in samples]
     lengths = [sample["queue_length"] for sample in samples]
@@ -255,7 +255,7 @@ def _sampled(samples: list[Line], what: str) -> list[float]:
 
 
 def _setting(sample: Line) -> str:
-    """The label of a curve: mode, device and memory limit, if present."""
+    """Return the label of a curve: mode, device and memory limit, if present."""
     parts = [sample["mode"]]
     if sample.get("device"):
         parts.append(sample["device"])
@@ -269,7 +269,7 @@ def _setting(sample: Line) -> str:
 
 
 def _values(lines: str | Iterable[str | Line]) -> list[Line]:
-    """Parses lines as JSON objects, unless they already are."""
+    """Parse lines as JSON objects, unless they already are."""
     if isinstance(lines, str):
         lines = lines.splitlines()
     try:
@@ -282,7 +282,7 @@ def _values(lines: str | Iterable[str | Line]) -> list[Line]:
 
 
 def _words(itemset: Iterable[object]) -> str:
-    # Between two dollar signs matplotlib reads mathematics.
+    # Matplotlib parses text between dollar signs as mathematics.
     return _oboro.itemset(sorted(map(str, itemset))).replace("$", r"\$")
 
 

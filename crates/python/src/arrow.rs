@@ -1,5 +1,5 @@
-//! Tables of other libraries by Arrow's C stream interface (`__arrow_c_stream__`): polars, pyarrow, DuckDB and others hand
-//! over their memory as it is. One-hot columns are permuted from there; what has text in it is read as a file would be.
+//! Tables of other libraries by Arrow's C stream interface (`__arrow_c_stream__`): polars, pyarrow, DuckDB and others
+//! share their memory without a copy. One-hot columns are permuted from there; tables with text are read like files.
 #![allow(unsafe_code)]
 
 use crate::errors::Failure;
@@ -24,20 +24,20 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The columns that are turned into bits at a time.
+/// Number of columns that are converted to bits at a time.
 const AT_ONCE: usize = 16;
 
-/// A column of a frame: its name, the place of each value among the different ones or -1 for none, these as text, and
-/// whether they are whole numbers.
+/// Column of a frame: its name, the index of each value among the distinct ones or -1 for none, these as text, and
+/// `true` if they are whole numbers.
 pub type FrameColumn<'py> = (String, PyReadonlyArray1<'py, i32>, Vec<String>, bool);
 
-/// The batches of an object that has `__arrow_c_stream__`.
+/// Reads the batches of an object with `__arrow_c_stream__`.
 pub fn batches(data: &Bound<'_, PyAny>) -> PyResult<Batches> {
     let capsule = data.call_method0("__arrow_c_stream__")?;
     let capsule = capsule.cast_into::<PyCapsule>()?;
     let stream = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
-    // SAFETY: by the protocol a capsule of this name has a pointer to such a structure, which stays until the capsule,
-    // held here, goes, and which whoever was given the capsule may move out.
+    // SAFETY: by the protocol, a capsule of this name points to such a structure. The pointer is valid as long as the
+    // capsule, which is held here, and the consumer may move the structure out.
     let stream = unsafe { FFI_ArrowArrayStream::from_raw(stream.as_ptr().cast()) };
     let read: Result<_, ArrowError> = data.py().detach(|| {
         let reader = RecordBatchStreamReader::try_new(stream)?;
@@ -54,7 +54,7 @@ fn unreadable(error: &dyn Display) -> Failure {
     ))
 }
 
-/// The columns of a frame that has no such interface.
+/// Converts the columns of a frame without that interface.
 pub fn batch_of(columns: Vec<FrameColumn<'_>>) -> PyResult<Batches> {
     let mut arrays: Vec<(String, ArrayRef)> = Vec::with_capacity(columns.len());
     for (name, places, values, are_whole) in columns {
@@ -80,15 +80,15 @@ pub fn batch_of(columns: Vec<FrameColumn<'_>>) -> PyResult<Batches> {
     })
 }
 
-/// A table in memory.
+/// Table in memory.
 pub struct Batches {
     pub schema: SchemaRef,
     pub batches: Vec<RecordBatch>,
 }
 
 impl Batches {
-    /// Whether its columns can only be items, each 0 or 1 in a transaction: none has text, and their names do not say
-    /// that each row has an item.
+    /// Returns true if its columns can only be items, each 0 or 1 in a transaction: none has text, and their names do
+    /// not suggest an item per row.
     pub fn are_one_hot(&self) -> bool {
         let mut fields = self.schema.fields().iter();
         let names = fields.clone().map(|it| it.name().as_str());
@@ -99,7 +99,7 @@ impl Batches {
             })
     }
 
-    /// The rows with each column as an item.
+    /// Returns the rows with each column as an item.
     pub fn one_hot(&self, threads: NonZeroUsize) -> Result<Shuffling, Failure> {
         let transactions = self.batches.iter().map(RecordBatch::num_rows).sum();
         let fields = self.schema.fields();
@@ -122,7 +122,7 @@ impl Batches {
         Ok(rows)
     }
 
-    /// A column of 0 and 1; booleans are not copied.
+    /// Returns a column of 0 and 1; booleans are not copied.
     fn bits(&self, place: usize) -> Result<Bits, Failure> {
         let name = self.schema.field(place).name();
         let mut first = 0;
@@ -151,12 +151,12 @@ impl Batches {
     }
 }
 
-/// A name as Python writes it, unless it has quotes itself.
+/// Quotes a name as Python does, unless it contains quotes.
 fn quoted(name: &str) -> String {
     format!("'{name}'")
 }
 
-/// Values without missing ones as booleans, or the first that is neither 0 nor 1, with its place.
+/// Converts values without missing ones to booleans; fails with the index and text of the first other than 0 and 1.
 fn zeros_and_ones(array: &ArrayRef) -> Result<BooleanArray, (usize, String)> {
     fn of<T: ArrowPrimitiveType>(array: &ArrayRef) -> Result<BooleanArray, (usize, String)>
     where
@@ -185,7 +185,7 @@ fn zeros_and_ones(array: &ArrayRef) -> Result<BooleanArray, (usize, String)> {
     }
 }
 
-/// A column in chunks, each with the number of the row after it.
+/// Column in chunks, each with the number of the row after it.
 struct Bits(Vec<(usize, BooleanArray)>);
 
 impl Cells for Bits {

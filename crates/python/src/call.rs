@@ -1,4 +1,4 @@
-//! Long-running calls: they release Python's lock, end with Ctrl-C, and report progress to a callback.
+//! Long-running calls, which release Python's lock, end with Ctrl-C, and report progress to a callback.
 
 use oboro_client::Wait;
 use pyo3::exceptions::PyKeyboardInterrupt;
@@ -10,12 +10,12 @@ use std::thread;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// How often the caller's thread checks for signals and reports progress.
+/// Interval at which the caller's thread checks for signals and reports progress.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Logs what a call waits for, as libraries of Python do.
+/// Logs the waits of a call to Python's logging.
 pub fn waits(wait: Wait) {
-    // What becomes of a record is the business of those who set up logging.
+    // Failures are ignored: logging is the application's concern.
     let _ = Python::attach(|py| {
         let logger = py
             .import("logging")?
@@ -43,7 +43,7 @@ impl Interrupt {
     }
 }
 
-/// A call in progress, as seen by its worker thread.
+/// Call in progress, as seen by its worker thread.
 #[derive(Default)]
 pub struct Call {
     interrupt: Interrupt,
@@ -63,7 +63,7 @@ impl Call {
         }
     }
 
-    /// Cancelled with the call.
+    /// Returns a token that is cancelled with the call.
     pub fn interrupt(&self) -> CancellationToken {
         self.interrupt.0.clone()
     }
@@ -75,11 +75,11 @@ impl Call {
     }
 }
 
-/// Runs `work` on a separate thread while this one waits without Python's lock. `progress(done, total)` is called
-/// regularly, and at the end. An exception that it raises, a signal, or `interrupt` cancels the work.
+/// Runs `work` on a separate thread while this one waits without Python's lock. Calls `progress(done, total)` regularly
+/// and at the end. An exception that it raises, a signal, or `interrupt` cancels the work.
 ///
 /// # Errors
-/// The error of `work`, or what cancelled it.
+/// The error of `work`, or the cause of its cancellation.
 pub fn run<T: Send, E: Send + Into<PyErr>>(
     py: Python<'_>,
     progress: Option<Bound<'_, PyAny>>,
@@ -106,7 +106,7 @@ pub fn run<T: Send, E: Send + Into<PyErr>>(
             let (ended, end) = channel();
             let worker = thread::Builder::new().spawn_scoped(scope, move || {
                 let outcome = work(call);
-                // The receiver is gone if the caller was interrupted.
+                // The receiver is dropped if the caller was interrupted.
                 let _ = ended.send(());
                 outcome
             })?;
@@ -140,7 +140,7 @@ pub fn run<T: Send, E: Send + Into<PyErr>>(
     })
 }
 
-/// Handles a cancellation that came after the work was done: Ctrl-C is raised once the result has been returned.
+/// Handles a cancellation that arrived after the work was done: Ctrl-C is raised once the result has been returned.
 fn keep_for_later(py: Python<'_>, ended: PyErr) -> PyResult<()> {
     if ended.is_instance_of::<PyKeyboardInterrupt>(py) {
         py.import("_thread")?

@@ -1,4 +1,4 @@
-//! The exceptions of `oboro.errors`, with the messages of the underlying crates.
+//! Exceptions of `oboro.errors`, with the messages of the underlying crates.
 
 use oboro_client::ClientError;
 use oboro_format::{ErrorClass, ErrorKind, FormatError};
@@ -26,16 +26,16 @@ mod python {
     import_exception!(oboro.errors, Interrupted);
 }
 
-/// An error for Python, of the exception class that fits it.
+/// Python exception of the class that fits an error.
 pub struct Failure(PyErr);
 
 impl Failure {
-    /// Unusable arguments or data.
+    /// Creates an error of unusable arguments or data.
     pub fn input(error: impl ToString) -> Self {
         Self(python::InputError::new_err(error.to_string()))
     }
 
-    /// An error of this class.
+    /// Creates an error of this class.
     fn of(class: ErrorClass, error: impl ToString) -> Self {
         let sentence = error.to_string();
         Self(match class {
@@ -52,19 +52,19 @@ impl Failure {
         })
     }
 
-    /// An exception raised by the caller's function.
+    /// Wraps an exception raised by the caller's function.
     pub fn raised(error: PyErr) -> Self {
         Self(error)
     }
 
-    /// No disk space for temporary files.
+    /// Creates the error of a full disk for temporary files.
     pub fn storage(error: io::Error) -> Self {
         Self(python::StorageError::new_err(format!(
             "cannot keep temporary files: {error}; free some space, or name another directory in TMPDIR"
         )))
     }
 
-    /// A refusal by a local server, of the class that a remote one would give.
+    /// Creates the error of a refusal by a local server, of the class that a remote one would give.
     pub fn refused(error: StoreError) -> Self {
         match error.kind() {
             ErrorKind::NotFound
@@ -78,14 +78,14 @@ impl Failure {
         }
     }
 
-    /// Use of a server in a fork of the process that opened it.
+    /// Creates the error of a server used in a fork of the process that opened it.
     pub fn forked() -> Self {
         Self(python::ConnectionFailed::new_err(
             "this server was opened before a fork, and works in the process that opened it; open one in this process",
         ))
     }
 
-    /// Use of a closed server.
+    /// Creates the error of a closed server.
     pub fn closed() -> Self {
         Self(python::ConnectionFailed::new_err(
             "this server has been closed; open another with oboro.connect() or oboro.local()",

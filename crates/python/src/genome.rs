@@ -1,4 +1,4 @@
-//! Searching the genomes of a server, and loading those of a local server.
+//! Genome search on servers, and loading of genomes into local servers.
 
 use crate::call::{Interrupt, run};
 use crate::errors::Failure;
@@ -16,7 +16,7 @@ use pyo3::types::PyDict;
 use std::path::PathBuf;
 use zeroize::Zeroizing;
 
-/// The panels and references of a server, one dictionary each, and its messages about damaged ones.
+/// Returns the panels and references of a server, one dictionary each, and its messages about damaged ones.
 #[pyfunction]
 #[pyo3(signature = (server, *, interrupt = None))]
 pub fn genomes<'py>(
@@ -174,8 +174,8 @@ fn run_search<'py>(
     Ok(found)
 }
 
-/// Loads a panel from phased VCF or aligned FASTA into a local server. Returns how many lines were skipped as outside
-/// the region, and how many as duplicates.
+/// Loads a panel from phased VCF or aligned FASTA into a local server. Returns the numbers of lines skipped as outside
+/// the region, and as duplicates.
 #[pyfunction]
 #[pyo3(signature = (server, name, file, *, region, skip_duplicates, replace))]
 pub fn load_panel(

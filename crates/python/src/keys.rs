@@ -1,4 +1,4 @@
-//! The owner's key.
+//! Owner's key.
 
 use crate::errors::Failure;
 use oboro_rlwe::{MasterKey, Passphrase};
@@ -6,12 +6,12 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A master key. It can only be saved to a file: it is not pickled or printed.
+/// Master key. It can only be saved to a file: it is not pickled or printed.
 #[pyclass(frozen, module = "oboro")]
 pub struct Keys(Arc<MasterKey>);
 
 impl Keys {
-    /// The key itself, for use on another thread.
+    /// Returns the key itself, for use on another thread.
     pub fn master(&self) -> Arc<MasterKey> {
         Arc::clone(&self.0)
     }
@@ -19,13 +19,13 @@ impl Keys {
 
 #[pymethods]
 impl Keys {
-    /// Makes a new key.
+    /// Generates a new key.
     #[staticmethod]
     fn generate() -> Result<Self, Failure> {
         Ok(Self(Arc::new(MasterKey::generate()?)))
     }
 
-    /// Reads a key file; `passphrase` decrypts it if it has one.
+    /// Reads a key file, decrypting it with `passphrase` if necessary.
     #[staticmethod]
     #[pyo3(signature = (path, *, passphrase = None))]
     fn load(py: Python<'_>, path: PathBuf, passphrase: Option<String>) -> Result<Self, Failure> {
@@ -34,7 +34,7 @@ impl Keys {
         Ok(Self(Arc::new(key)))
     }
 
-    /// Writes the key to a new file that only its owner can read, under a passphrase if one is given.
+    /// Writes the key to a new file that only its owner can read, encrypted under a passphrase if one is given.
     #[pyo3(signature = (path, *, passphrase = None))]
     fn save(
         &self,
@@ -46,7 +46,7 @@ impl Keys {
         Ok(py.detach(|| self.0.save(&path, passphrase.as_ref()))?)
     }
 
-    /// A fingerprint that identifies the key without revealing it.
+    /// Returns a fingerprint that identifies the key without revealing it.
     #[getter]
     fn check(&self) -> String {
         self.0.check().to_string()

@@ -1,7 +1,7 @@
-//! `oboro._oboro`: the Rust part of the Python package `oboro`.
+//! Native module `oboro._oboro` of the Python package `oboro`.
 //!
-//! A thin layer: each class wraps a type of the owner's crates in Python's terms. Names, defaults and data frames are
-//! handled by the Python files in `python/oboro`, the only callers of this module; `_oboro.pyi` there declares it.
+//! This layer is thin: each class wraps a type of the owner's crates in Python's terms. The Python files in
+//! `python/oboro`, its only callers, handle names, defaults and data frames; `_oboro.pyi` there declares this module.
 //! Long-running calls go through `call::run`.
 
 mod arrow;

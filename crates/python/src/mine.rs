@@ -1,4 +1,4 @@
-//! Frequent itemsets of an uploaded dataset, as arrays.
+//! Mining of frequent itemsets of an uploaded dataset, with results as arrays.
 
 use crate::call::{self, Interrupt};
 use crate::encrypted::Encrypted;
@@ -15,9 +15,9 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use std::num::NonZeroUsize;
 
-/// The number of itemsets of each length from 1; the items of all itemsets, concatenated, by number, shorter itemsets
-/// first and then in order; their supports; the length limit of the search if it may have cut off longer frequent
-/// itemsets; the trust level and the cost, in JSON.
+/// Number of itemsets of each length from 1; the items of all itemsets, concatenated, by number, shorter itemsets first
+/// and then in order; their supports; the length limit of the search if it may have cut off longer frequent itemsets;
+/// the trust level and the cost, in JSON.
 type Mined<'py> = (
     Vec<usize>,
     Bound<'py, PyArray1<u32>>,
@@ -26,9 +26,9 @@ type Mined<'py> = (
     String,
 );
 
-/// Finds the itemsets that at least `min_support` transactions have, of up to `max_len` items, in the dataset uploaded
-/// under `name`; refuses to find more than `stop_above` of them, if that is not 0. Uses verified `answers`, with up to `keep_cells` bytes of sealed cells cached, or trusts the server;
-/// `progress` receives the bytes received.
+/// Finds itemsets in at least `min_support` transactions, of up to `max_len` items, in the dataset uploaded under
+/// `name`. Fails beyond `stop_above` itemsets, unless that is 0. Uses verified `answers`, with up to `keep_cells` bytes
+/// of sealed cells cached, or trusts the server. `progress` receives the bytes received.
 #[pyfunction]
 #[pyo3(signature = (server, encrypted, keys, name, *, min_support, max_len, stop_above = AprioriOptions::DEFAULT_STOP_ABOVE, answers = "auto", trust_server = false, offline = false, keep_cells = KEPT_BYTES, threads = None, progress = None, interrupt = None))]
 // Options have names in Python.
@@ -104,12 +104,12 @@ pub fn mine<'py>(
     Ok(arrays(py, &frequent, took))
 }
 
-/// The limit of the cache of cells: one that is deleted with the dataset is useless.
+/// Returns the limit of the cell cache: 0 for a temporary dataset, with which the cache would be deleted.
 fn kept_bytes(encrypted: &Encrypted, wanted: u64) -> u64 {
     if encrypted.is_temporary() { 0 } else { wanted }
 }
 
-/// The connection, which a call without a server does not need.
+/// Returns the connection, which an offline call does not need.
 fn connection(server: &Server, offline: bool) -> Result<Option<Connection>, Failure> {
     if offline {
         Ok(None)
@@ -137,8 +137,8 @@ fn answers(name: &str) -> Result<Answers, Failure> {
     }
 }
 
-/// How many more columns the server learns to be frequent at `min_support` than when the cell cache was filled; 0 if it
-/// is empty.
+/// Returns the number of columns that the server would newly learn to be frequent at `min_support`, compared with the
+/// cell cache; 0 if that is empty.
 #[pyfunction]
 #[pyo3(signature = (encrypted, *, min_support, max_len, answers, keep_cells))]
 pub fn more_columns(
@@ -157,8 +157,8 @@ pub fn more_columns(
     Ok(py.detach(|| mining.reveals(options).0))
 }
 
-/// The number of transactions with both the item `name` and each other one, by the other's index in the owner's order,
-/// and the cost, as JSON.
+/// Counts the transactions with both the item `name` and each other one. Returns the counts, by the other item's index
+/// in the owner's order, and the cost, as JSON.
 #[expect(clippy::too_many_arguments, reason = "they are Python's keywords")]
 #[pyfunction]
 #[pyo3(signature = (server, encrypted, name, item, *, offline = false, progress = None, interrupt = None))]
@@ -208,7 +208,8 @@ pub fn pairs_with(
     Ok((together.into_inner(), took.to_string()))
 }
 
-/// The slot and the id of each row of the dataset uploaded under `name`; `progress` receives the bytes received.
+/// Returns the slot and the id of each row of the dataset uploaded under `name`; `progress` receives the bytes
+/// received.
 #[pyfunction]
 #[pyo3(signature = (server, encrypted, name, *, progress = None, interrupt = None))]
 pub fn row_ids(
@@ -256,9 +257,9 @@ struct Received(Mutex<Expected>);
 
 #[derive(Default)]
 struct Expected {
-    /// Of earlier requests.
+    /// Bytes of earlier requests.
     before: u64,
-    /// The current request: level, bytes received, bytes expected.
+    /// Current request: level, bytes received, bytes expected.
     present: (usize, u64, u64),
 }
 

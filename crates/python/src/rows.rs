@@ -1,4 +1,4 @@
-//! The owner's data before encryption: columns in any representation, baskets, files.
+//! Owner's data before encryption: columns in any representation, baskets, files.
 
 use crate::arrow::{self, Batches, FrameColumn};
 use crate::encrypted::Encrypted;
@@ -36,7 +36,7 @@ enum State {
     Encrypted,
 }
 
-/// The requested number of threads, by default one per processor of this process. Limited as in the command.
+/// Returns the requested number of threads, by default one per processor of this process, up to the command's limit.
 pub fn threads(asked: Option<NonZeroUsize>) -> NonZeroUsize {
     const MOST: NonZeroUsize = NonZeroUsize::new(1024).expect("it is not 0");
     let there = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
@@ -100,8 +100,8 @@ impl Rows {
         }
     }
 
-    /// Reads further rows of a dataset with `read`, which is told how its first file was read; to be encrypted within so many
-    /// bytes of memory.
+    /// Reads further rows of a dataset with `read`, which receives the options of its first file. They are encrypted
+    /// within `memory` bytes.
     fn like(
         py: Python<'_>,
         like: Option<&Encrypted>,
@@ -112,7 +112,7 @@ impl Rows {
         let before = like.as_ref().and_then(|it| it.record().read.as_ref());
         let rows: Result<_, Failure> = py.detach(|| {
             Ok(match read(before) {
-                // An append of nothing is no error.
+                // An empty append is no error.
                 Err(error) if like.is_some() && error.is_of_no_transactions() => {
                     Shuffled::of(TransactionsBuilder::new().finish())
                 }
@@ -153,7 +153,7 @@ impl Rows {
     }
 }
 
-/// One byte per transaction, not 0 if it contains the item.
+/// Column with one byte per transaction, not 0 if it contains the item.
 struct Bytes<'a>(ArrayView1<'a, u8>);
 
 impl Cells for Bytes<'_> {
@@ -166,7 +166,7 @@ impl Cells for Bytes<'_> {
     }
 }
 
-/// The transactions that contain the item, strictly ascending.
+/// Transactions that contain the item, strictly ascending.
 struct Holders<'a>(&'a [u32]);
 
 impl Cells for Holders<'_> {
@@ -180,7 +180,7 @@ impl Cells for Holders<'_> {
 
 #[pymethods]
 impl Rows {
-    /// For `transactions` transactions; `numbers` if the names of items will be the digits of integers.
+    /// Creates rows for `transactions` transactions; `numbers` if the names of items are digits of integers.
     #[new]
     #[pyo3(signature = (transactions, *, numbers = false, threads = None))]
     fn new(
@@ -252,8 +252,8 @@ impl Rows {
         }
     }
 
-    /// Baskets of items that are all text or all integers, which become the columns in ascending order; `row_ids` has
-    /// the id of each basket. Of the options for reading, those about names apply.
+    /// Reads baskets of items that are all text or all integers, which become the columns in ascending order. `row_ids`
+    /// has the id of each basket. Of the reading options, those about names apply.
     #[staticmethod]
     #[pyo3(signature = (baskets, *, row_ids = None, **reading))]
     fn from_baskets(
@@ -290,7 +290,7 @@ impl Rows {
         Ok(rows.map_err(|error: TransactionsError| Failure::from(error))?)
     }
 
-    /// Reads a file of transactions as the options say; in the same way as the first file of the dataset `like`.
+    /// Reads a file of transactions by the options, or as the first file of the dataset `like`.
     #[staticmethod]
     #[pyo3(signature = (path, *, like = None, **reading))]
     fn read(
@@ -304,8 +304,8 @@ impl Rows {
         Self::like(py, like, memory, |before| read_next(&path, options, before))
     }
 
-    /// The rows of an object that has `__arrow_c_stream__`: its columns as items if they can be nothing else and no
-    /// option says otherwise, else what a file of the same table would say.
+    /// Reads an object with `__arrow_c_stream__`. Its columns are items if nothing else is possible and no option
+    /// requires otherwise; else it is read like a file of the same table.
     #[staticmethod]
     #[pyo3(signature = (data, *, threads = None, like = None, **reading))]
     fn from_arrow(
@@ -327,8 +327,7 @@ impl Rows {
         Self::of_batches(py, batches, options, like)
     }
 
-    /// What a file with the columns of a frame would say: each with its name, the place of each value among the
-    /// different ones or -1 for none, these as text, and whether they are whole numbers.
+    /// Reads the columns of a frame, in the form of [`FrameColumn`], like a file.
     #[staticmethod]
     #[pyo3(signature = (columns, *, like = None, **reading))]
     fn from_frame(
@@ -341,13 +340,13 @@ impl Rows {
         Self::of_batches(py, arrow::batch_of(columns)?, options, like)
     }
 
-    /// Whether columns of these names may have a transaction and an item in each row.
+    /// Returns true if columns of these names may have a transaction and an item in each row.
     #[staticmethod]
     fn are_of_long_form(names: Vec<String>) -> bool {
         oboro_mining::readers::are_of_long_form(names.iter().map(String::as_str))
     }
 
-    /// How their file was read, in JSON.
+    /// Returns how their file was read, in JSON.
     #[getter]
     fn how_read(&self) -> Option<String> {
         match &*self.state() {
@@ -364,7 +363,7 @@ impl Rows {
         Ok(())
     }
 
-    /// For each item, in order, the number of transactions that contain it.
+    /// Returns the number of transactions that contain each item, in order.
     fn supports(&self, py: Python<'_>) -> Result<Vec<u64>, Failure> {
         py.detach(|| {
             let rows = self.take()?;
@@ -374,7 +373,7 @@ impl Rows {
         })
     }
 
-    /// The names of the items, in order.
+    /// Returns the names of the items, in order.
     #[getter]
     fn names(&self) -> Result<Vec<String>, Failure> {
         let rows = self.take()?;
@@ -392,12 +391,12 @@ impl Rows {
     }
 }
 
-/// How a file was read, in JSON.
+/// Converts the description of how a file was read to JSON.
 pub fn json(how: &HowRead) -> String {
     serde_json::to_string(how).expect("names and numbers always have a JSON form")
 }
 
-/// The options for reading a file, which have the names of arguments.
+/// Parses the options for reading a file, named like arguments.
 fn read_options(given: Option<&Bound<'_, PyDict>>) -> PyResult<ReadOptions> {
     let mut options = ReadOptions::default();
     for (name, value) in given.into_iter().flatten() {
@@ -438,14 +437,14 @@ fn parsed<T: FromStr<Err = UnknownOption>>(given: &Bound<'_, PyAny>) -> PyResult
     Ok(text.parse().map_err(Failure::input)?)
 }
 
-/// The type of the items of all baskets.
+/// Type of the items of all baskets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
     Number,
 }
 
-/// The numbers of a basket's items, which must all have the type of the first item of all.
+/// Returns the numbers of a basket's items, which must all have the type of the first item of all.
 fn basket_items(
     basket: &Bound<'_, PyAny>,
     number: usize,
@@ -483,7 +482,7 @@ fn basket_items(
     Ok(numbers)
 }
 
-/// The name of an item at a place, in its Unicode form; `None` if it says that there is none.
+/// Normalises the name of an item at a place; `None` if it stands for a missing one.
 fn item_name(name: &str, rules: NameRules, place: &str) -> Result<Option<String>, Failure> {
     let name = rules
         .item(name, place)
@@ -491,7 +490,7 @@ fn item_name(name: &str, rules: NameRules, place: &str) -> Result<Option<String>
     Ok(name.map(Cow::into_owned))
 }
 
-/// An item's name or number as text.
+/// Returns an item's name or number as text.
 fn item_of(item: &Bound<'_, PyAny>) -> Option<(String, Kind)> {
     if let Ok(text) = item.cast::<PyString>() {
         return Some((text.extract().ok()?, Kind::Text));

@@ -1,4 +1,4 @@
-//! The metrics of association rules, computed for many rules at a time.
+//! Metrics of association rules, computed for many rules at a time.
 
 use crate::errors::Failure;
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
@@ -6,7 +6,7 @@ use oboro_mining::Metric;
 use oboro_mining::rules::metrics::SupportColumns;
 use pyo3::prelude::*;
 
-/// All metrics: name, meaning, and whether mlxtend has it. Metrics of mlxtend use its names.
+/// Returns all metrics: name, meaning, and `true` if mlxtend has it. Metrics of mlxtend use its names.
 #[pyfunction]
 pub fn rule_metrics() -> Vec<(&'static str, String, bool)> {
     let described = |metric: Metric| {
@@ -17,7 +17,7 @@ pub fn rule_metrics() -> Vec<(&'static str, String, bool)> {
     Metric::ALL.map(described).into()
 }
 
-/// A metric of each rule, from the columns of [`SupportColumns::new`].
+/// Computes a metric of each rule, from the columns of [`SupportColumns::new`].
 #[pyfunction]
 pub fn rule_metric<'py>(
     py: Python<'py>,

@@ -1,4 +1,4 @@
-//! A server, remote or in this process.
+//! Server, remote or in this process.
 
 use crate::call::{self, Call, Interrupt};
 use crate::encrypted::Encrypted;
@@ -21,33 +21,33 @@ use std::time::Duration;
 use std::{mem, process};
 use tempfile::TempDir;
 
-/// The name in messages of a server without an address.
+/// Name in messages of a server without an address.
 const LOCAL: &str = "local";
-/// The default moment cache of a local server, equal to that of `oboro serve`.
+/// Default moment cache of a local server, equal to that of `oboro serve`.
 pub const MOMENT_CACHE: u64 = 256 << 20;
 
-/// A connection to a server, in this process or remote.
+/// Connection to a server, in this process or remote.
 #[pyclass(frozen, module = "oboro._oboro")]
 pub struct Server {
     url: String,
     link: Mutex<Option<Link>>,
-    /// The process that opened it: in a fork of it the threads are missing.
+    /// Process that opened it: a fork lacks its threads.
     process: u32,
 }
 
-/// The open connection, dropped in this order.
+/// Open connection, dropped in this order.
 struct Link {
     connection: Connection,
     local: Option<(Local, TempDir)>,
 }
 
-/// A published dataset: name, version, root hash, columns including check columns, blocks, bytes, longest itemsets.
+/// Published dataset: name, version, root hash, columns including check columns, blocks, bytes, longest itemsets.
 type Listed = (String, u64, String, u32, u64, u64, u8);
 
 #[pymethods]
 impl Server {
-    /// Connects to the server at `url`, with a token or a client certificate if there is one; `tls` are CA certificates in
-    /// PEM to trust instead of the system's.
+    /// Connects to the server at `url`, with a token or a client certificate, if any. `tls` is a file of CA
+    /// certificates in PEM to trust instead of the system's.
     #[staticmethod]
     #[pyo3(signature = (url, *, token = None, tls = None, client_cert = None, client_key = None, interrupt = None))]
     fn connect(
@@ -99,7 +99,7 @@ impl Server {
         })
     }
 
-    /// The address as given.
+    /// Returns the address as given.
     #[getter]
     fn url(&self) -> &str {
         &self.url
@@ -123,7 +123,7 @@ impl Server {
         })
     }
 
-    /// The published datasets, and a message about each damaged one.
+    /// Returns the published datasets, and a message about each damaged one.
     #[pyo3(signature = (*, interrupt = None))]
     fn datasets(
         &self,
@@ -151,7 +151,7 @@ impl Server {
         Ok((listed.collect(), listing.damaged))
     }
 
-    /// Deletes a dataset, so that it can be brought back for some time, or for ever.
+    /// Deletes a dataset, permanently if `now` is true.
     #[pyo3(signature = (name, now, *, interrupt = None))]
     fn delete(
         &self,
@@ -167,7 +167,7 @@ impl Server {
         })
     }
 
-    /// Brings a deleted dataset back.
+    /// Restores a deleted dataset.
     #[pyo3(signature = (name, new_name, *, interrupt = None))]
     fn undelete(
         &self,
@@ -184,7 +184,7 @@ impl Server {
         })
     }
 
-    /// Closes the connection once no call uses it. A local server stops at once, and its data are deleted.
+    /// Closes the connection once no call uses it. A local server stops immediately, and its data are deleted.
     fn close(&self, py: Python<'_>) {
         match self.check_process() {
             Ok(()) => py.detach(|| drop(self.link.lock().take())),
@@ -210,8 +210,10 @@ impl Server {
         }
     }
 
+    /// Checks that this process opened the server.
+    ///
     /// # Errors
-    /// This is a fork of the process that the server was opened in.
+    /// A fork of the process that opened the server.
     fn check_process(&self) -> Result<(), Failure> {
         if self.process == process::id() {
             Ok(())
@@ -220,7 +222,7 @@ impl Server {
         }
     }
 
-    /// The connection, unless the server has been closed.
+    /// Returns the connection, unless the server has been closed.
     pub fn connection(&self) -> Result<Connection, Failure> {
         self.check_process()?;
         match &*self.link.lock() {
@@ -229,7 +231,7 @@ impl Server {
         }
     }
 
-    /// The same, with direct access to the datasets of a local server.
+    /// As [`connection`](Self::connection), with direct access to the datasets of a local server.
     fn connection_and_access(&self) -> Result<(Connection, Option<Access>), Failure> {
         self.check_process()?;
         match &*self.link.lock() {
@@ -241,14 +243,14 @@ impl Server {
         }
     }
 
-    /// Leaves everything to the process that opened it. The lock may be held by a thread that exists only there.
+    /// Leaks the connection in a fork. The lock may be held by a thread that exists only in the process that opened it.
     fn forget(&self) {
         if let Some(mut link) = self.link.try_lock() {
             mem::forget(link.take());
         }
     }
 
-    /// The data directory of a local server.
+    /// Returns the data directory of a local server.
     pub fn data(&self) -> Result<PathBuf, Failure> {
         match &*self.link.lock() {
             Some(Link {
@@ -294,7 +296,7 @@ fn send(
     Ok((uploaded.version, uploaded.sent_bytes))
 }
 
-/// A directory private to this user; it contains names of datasets in the clear.
+/// Creates a directory private to this user; it contains names of datasets in the clear.
 fn private_directory() -> io::Result<TempDir> {
     tempfile::Builder::new()
         .prefix("oboro-")
@@ -311,8 +313,10 @@ fn certificates(path: &Path) -> Result<Vec<u8>, Failure> {
     })
 }
 
+/// Reads a client certificate and its key, if given.
+///
 /// # Errors
-/// One of them without the other, or what cannot be used.
+/// One of them without the other, unusable files.
 fn identity(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Identity>, Failure> {
     match (certificate, key) {
         (Some(certificate), Some(key)) => Ok(Some(Identity::read(certificate, key)?)),
@@ -335,7 +339,7 @@ fn options(data: &Path, wanted: Option<NonZeroUsize>) -> Options {
             queries_per_client: limits.queries,
             ..limits
         },
-        // It is this process's own, and ends with it.
+        // It belongs to this process, and ends with it.
         policy: Policy {
             keep_deleted: Duration::ZERO,
             ..Policy::default()

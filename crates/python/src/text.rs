@@ -5,19 +5,19 @@ use bytesize::ByteSize;
 use oboro_mining::Names;
 use pyo3::prelude::*;
 
-/// `text` on one line, with control sequences escaped.
+/// Returns `text` on one line, with control sequences escaped.
 #[pyfunction]
 pub fn escaped(text: &str) -> String {
     oboro_mining::escaped(text).into_owned()
 }
 
-/// An itemset of these names, formatted as in `oboro mine`.
+/// Formats an itemset of these names as `oboro mine` does.
 #[pyfunction]
 pub fn itemset(names: Vec<String>) -> String {
     Names(&names).to_string()
 }
 
-/// The bytes of a size such as `2GiB`, written as the options of `oboro` have it.
+/// Parses a size such as `2GiB`, as in the options of `oboro`; returns bytes.
 #[pyfunction]
 pub fn size(text: &str) -> Result<u64, Failure> {
     match text.parse::<ByteSize>() {

@@ -1,4 +1,4 @@
-//! Servers that count on remote workers: the server's side, whose work Python dispatches, and the workers' side.
+//! Servers with remote workers: the server, whose work Python dispatches, and the workers.
 
 use crate::call::{Interrupt, run};
 use crate::errors::Failure;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The location of a store: a directory, or object storage and the directory of its cache.
+/// Parses the location of a store: a directory, or object storage and the directory of its cache.
 fn location(data: String, cache: Option<PathBuf>) -> Result<Location, Failure> {
     match (data.contains("://"), cache) {
         (true, Some(cache)) => Ok(Location::Objects {
@@ -45,7 +45,7 @@ fn threads(given: Option<usize>) -> Result<NonZero<usize>, Failure> {
     Ok(rows::threads(given.transpose()?))
 }
 
-/// Counts shards for a server with the same storage.
+/// Worker that counts shards for a server with the same storage.
 #[pyclass(frozen, module = "oboro._oboro")]
 pub struct Worker(oboro_server::Worker);
 
@@ -65,7 +65,7 @@ impl Worker {
         Ok(Self(worker))
     }
 
-    /// The argument of `Work.deliver`: the moments of `shards` shards from `first` on, or an error.
+    /// Returns the moments of `shards` shards from `first` on, or an error, for `Work.deliver`.
     fn count<'py>(
         &self,
         py: Python<'py>,
@@ -80,38 +80,38 @@ impl Worker {
     }
 }
 
-/// A query whose shards a server wants counted.
+/// Query whose shards a server wants counted.
 #[pyclass(frozen, module = "oboro._oboro")]
 pub struct Work(oboro_server::RemoteJob);
 
 #[pymethods]
 impl Work {
-    /// The manifest of the dataset version, for workers.
+    /// Returns the manifest of the dataset version, for workers.
     #[getter]
     fn manifest<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.0.manifest())
     }
 
-    /// The task, for workers.
+    /// Returns the task, for workers.
     #[getter]
     fn task<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.0.task())
     }
 
-    /// The number of shards to count.
+    /// Returns the number of shards to count.
     #[getter]
     fn shards(&self) -> u64 {
         self.0.shards()
     }
 
-    /// The bytes of a result per shard.
+    /// Returns the bytes of a result per shard.
     #[getter]
     fn shard_bytes(&self) -> u64 {
         self.0.shard_bytes()
     }
 
-    /// Accepts a worker's result. Shards that another worker has delivered are ignored; one that this worker has delivered
-    /// before ends the query.
+    /// Accepts a worker's result. Ignores shards that another worker has delivered. A shard that this worker has
+    /// already delivered ends the query.
     fn deliver(&self, py: Python<'_>, worker: &str, first: u64, shards: u64, partial: &[u8]) {
         let given = first..first.saturating_add(shards);
         py.detach(|| self.0.deliver(worker, given, partial.to_vec().into()));
@@ -122,26 +122,26 @@ impl Work {
         self.0.fail(told, detail);
     }
 
-    /// Whether shards are missing and the caller still waits.
+    /// Returns true if shards are missing and the caller still waits.
     #[getter]
     fn is_wanted(&self) -> bool {
         self.0.is_wanted()
     }
 
-    /// Whether the queue has space for results.
+    /// Returns true if the queue has space for results.
     #[getter]
     fn has_capacity(&self) -> bool {
         self.0.has_capacity()
     }
 }
 
-/// A Python function that is called with [`Work`] and must not block.
+/// Python function that is called with [`Work`] and must not block.
 struct Function(Py<PyAny>);
 
 impl Dispatch for Function {
     fn start(&self, work: oboro_server::RemoteJob) {
         Python::attach(|py| {
-            // A query whose work was dropped ends.
+            // Dropping the work ends its query.
             if let Err(error) = self.0.call1(py, (Work(work),)) {
                 error.print(py);
             }
@@ -149,7 +149,7 @@ impl Dispatch for Function {
     }
 }
 
-/// Limits on callers' requests that differ from the defaults: keys of a dictionary.
+/// Limits that differ from the defaults: keys of a dictionary.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct LimitArguments {
@@ -163,7 +163,7 @@ pub struct LimitArguments {
 }
 
 impl LimitArguments {
-    /// The limits, checked against the bounds of `oboro serve`.
+    /// Returns the limits, checked against the bounds of `oboro serve`.
     fn limits(&self) -> Result<Limits, Failure> {
         let size = |setting, given, usual| number(setting, given, 0..=u64::MAX, usual);
         let count = |setting, given, usual: usize| {
@@ -202,7 +202,7 @@ impl LimitArguments {
     }
 }
 
-/// A setting's number: the one that was given, if it is allowed, or else the usual one.
+/// Returns a setting's number, or its default; checks that it is allowed.
 fn number(
     setting: Setting,
     given: Option<i128>,
@@ -223,7 +223,7 @@ fn number(
         })
 }
 
-/// The server's certificate and key, read from files, if it has them.
+/// Reads the server's certificate and key from files, if it has them.
 fn tls(cert: Option<&Path>, key: Option<&Path>) -> Result<Option<Arc<Certificates>>, Failure> {
     match (cert, key) {
         (Some(cert), Some(key)) => {
@@ -241,14 +241,14 @@ fn accepted(tokens: &Path) -> Result<Arc<Tokens>, Failure> {
     Tokens::open(tokens).map(Arc::new).map_err(Failure::input)
 }
 
-/// Has messages of this process name options of a command line from now on. For `python -m oboro.ray`, whose
-/// process is its own.
+/// Names command-line options in this process's messages from now on. For `python -m oboro.ray`, which has its own
+/// process.
 #[pyfunction]
 pub fn speak_as_command() {
     Vocabulary::Command.set();
 }
 
-/// Runs a server that calls `start` to count until the interrupt is set; `listening` is called with its URL.
+/// Runs a server that counts by calling `start`, until the interrupt is set; calls `listening` with its URL.
 #[pyfunction]
 #[pyo3(signature = (
     data, start, listening, *, listen, limits, cache = None, tls_cert = None, tls_key = None, tokens = None,

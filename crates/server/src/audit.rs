@@ -1,8 +1,8 @@
-//! The audit log: who did what to which dataset, a line of JSON for each call that was begun.
+//! Audit log: one line of JSON for each admitted call, with caller, dataset and outcome.
 //!
-//! A thread of its own writes, so that a slow disk holds up no call. While lines cannot be written, or too many wait, no call
-//! is begun. The file is renamed when it is large enough, and may be renamed by
-//! others; there is nothing in it of what datasets contain. [Quotas](quota) keep one name from filling it.
+//! A dedicated thread writes, which keeps a slow disk from delaying calls. No call is admitted while lines cannot be
+//! written or too many are queued. The log rotates by size, and other programs may rename it. It never holds content of
+//! datasets. [Quotas](quota) keep one name from filling it.
 
 mod quota;
 
@@ -32,16 +32,16 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tonic::{Code, Status};
 
-/// Lines that wait to be written; with more, no call is begun.
+/// Maximum number of queued lines; beyond it no call is admitted.
 const MOST_WAITING: usize = 4096;
-/// Bytes that a log should keep: of less, the part of one name is soon used up.
+/// Recommended total size in bytes; with less, the quota of one name is soon used up.
 const USUAL_KEPT: u64 = 64 << 20;
-/// The time until a line that could not be written is tried again.
+/// Delay before a failed write is retried.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How often calls that are added up are looked through.
+/// Interval at which summed-up calls are flushed.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// Audit log that cannot be used.
+/// Errors of an audit log that cannot be used.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum AuditError {
@@ -59,28 +59,28 @@ pub enum AuditError {
     File(#[from] FormatError),
 }
 
-/// Where the audit log is, and how much of it is kept.
+/// Location and retention of the audit log.
 #[derive(Debug, Clone)]
 pub struct AuditOptions {
-    /// The file that lines are added to.
+    /// File that lines are appended to.
     pub path: PathBuf,
-    /// The file is renamed before it has more bytes.
+    /// Maximum size of the file in bytes; it is renamed before it grows beyond.
     pub bytes: u64,
-    /// Renamed files that are kept, as `PATH.1`, the last one, to `PATH.N`.
+    /// Number of renamed files to keep: `PATH.1`, the latest, to `PATH.N`.
     pub keep: u32,
 }
 
 impl AuditOptions {
-    /// The bytes that all files together may have.
+    /// Returns the maximum size in bytes of all files together.
     fn kept(&self) -> u64 {
         self.bytes.saturating_mul(u64::from(self.keep) + 1)
     }
 
-    /// Checks that the file is an audit log, or that one could be created there. Nothing is written. `home` is the directory
-    /// of the store, in which only the store has files.
+    /// Checks, without writing, that the file is an audit log or could be created. `home` is the directory of the
+    /// store, which must not contain other files.
     ///
     /// # Errors
-    /// No such directory, a directory inside the store, a file with something else in it.
+    /// A missing directory, a directory inside the store, a file with other content.
     pub(crate) fn check(&self, home: &Path) -> Result<(), AuditError> {
         let directory = parent(&self.path);
         let found = fs::canonicalize(directory);
@@ -117,15 +117,15 @@ impl AuditOptions {
     }
 }
 
-/// Bytes of a name that are kept: those of datasets are shorter, but callers may send any.
+/// Maximum bytes of a recorded name: names of datasets are shorter, but callers may send any.
 const NAME_BYTES: usize = 256;
 
-/// What a call turns out to be about. Its line is written once nobody has it any more: the work of a call goes on when its
-/// caller is gone.
+/// Facts about a call, collected while it is handled. Its line is written when the last clone is dropped: the work of a
+/// call may outlive its caller.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Subject(Arc<Audited>);
 
-/// A call, and where its line is to be written.
+/// Facts about a call, and the log that its line goes to.
 #[derive(Debug, Default)]
 struct Audited {
     known: Mutex<Known>,
@@ -148,12 +148,12 @@ struct Known {
     name: Option<String>,
     dataset: Option<DatasetId>,
     detail: Option<Value>,
-    /// How its work ended at the store.
+    /// Outcome of the call's work at the store.
     work: Option<Code>,
 }
 
 impl Subject {
-    /// Who calls, what proves it, and from where.
+    /// Records the caller, its credential and its address.
     pub(crate) fn set_caller(
         &self,
         client: &Client,
@@ -166,7 +166,7 @@ impl Subject {
         known.peer = peer;
     }
 
-    /// What the caller calls it.
+    /// Records the name that the caller uses for the dataset.
     pub(crate) fn set_name(&self, name: &str) {
         tracing::debug!(name, "is about");
         if !name.is_empty() {
@@ -182,23 +182,23 @@ impl Subject {
         self.0.known.lock().dataset = Some(dataset);
     }
 
-    /// What else the call says that others have to know.
+    /// Records further arguments of the call.
     pub(crate) fn set_detail(&self, detail: Value) {
         self.0.known.lock().detail = Some(detail);
     }
 
-    /// How the work of the call ended, which may be after its caller has gone.
+    /// Records how the work of the call ended, possibly after its caller has disconnected.
     pub(crate) fn set_work(&self, work: Code) {
         self.0.known.lock().work = Some(work);
     }
 
-    /// Has the line of the call written once its work has ended, too.
+    /// Schedules the call's line, which is written once its work has ended, too.
     pub(crate) fn end(&self, audit: &Arc<Audit>, ended: Ended) {
         *self.0.line.lock() = Some((Arc::clone(audit), ended));
     }
 }
 
-/// The name of a client in the log; `None` on a server that asks for none.
+/// Returns a client's name in the log; `None` on a server without authentication.
 fn caller_of(client: &Client) -> Option<&str> {
     match client {
         Client::Named(name) => Some(name),
@@ -206,7 +206,7 @@ fn caller_of(client: &Client) -> Option<&str> {
     }
 }
 
-/// How a call went.
+/// Outcome of a call.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) request: String,
@@ -240,7 +240,7 @@ struct Line<'a> {
     milliseconds: u64,
 }
 
-/// An audit log that is open.
+/// Open audit log.
 pub(crate) struct Audit {
     lines: Option<Sender<String>>,
     state: Arc<State>,
@@ -251,18 +251,18 @@ pub(crate) struct Audit {
 struct State {
     quotas: Mutex<Quotas>,
     waiting: AtomicUsize,
-    /// Why the next line cannot be written.
+    /// Error that keeps the next line from being written.
     problem: Mutex<Option<String>>,
-    /// Whether there will be no more lines.
+    /// `true` once no more lines will follow.
     closing: Mutex<bool>,
     closed: Condvar,
 }
 
 impl Audit {
-    /// Opens the log, which is created if there is none; `home` is the directory of the store.
+    /// Opens the log, creating it if it does not exist; `home` is the directory of the store.
     ///
     /// # Errors
-    /// Those of [`AuditOptions::check`], a file that cannot be opened or written.
+    /// Errors of [`AuditOptions::check`]; a file that cannot be opened or written.
     pub(crate) fn open(options: AuditOptions, home: &Path) -> Result<Self, AuditError> {
         options.check(home)?;
         if options.kept() < USUAL_KEPT {
@@ -290,10 +290,10 @@ impl Audit {
         })
     }
 
-    /// Refuses a call that would not be in the log.
+    /// Refuses a call that could not be logged.
     ///
     /// # Errors
-    /// The log cannot be written, or the client has written its part of it with changes.
+    /// The log cannot be written, or the client has used up its quota of changes.
     pub(crate) fn check(&self, client: &Client, call: &str) -> Result<(), Status> {
         if self.problem().is_some() {
             return Err(unavailable(
@@ -320,7 +320,7 @@ impl Audit {
         })
     }
 
-    /// Why lines cannot be written, or not as fast as they come.
+    /// Returns the reason why lines cannot be written, or not as fast as they arrive.
     pub(crate) fn problem(&self) -> Option<String> {
         let waiting = self.state.waiting.load(Ordering::Relaxed);
         let problem = self.state.problem.lock().clone();
@@ -329,7 +329,7 @@ impl Audit {
         })
     }
 
-    /// Adds the line of a call.
+    /// Queues the line of a call.
     fn write(&self, known: &Known, ended: &Ended) {
         let credential = |kind| {
             let found = known.credential.as_ref().filter(|it| it.0 == kind);
@@ -349,7 +349,7 @@ impl Audit {
             dataset: known.dataset.map(|it| it.to_string()),
             detail: known.detail.as_ref(),
             outcome: format!("{:?}", ended.outcome),
-            // Else it is the outcome.
+            // Otherwise it equals the outcome.
             work: known
                 .work
                 .filter(|_| ended.outcome == Code::Cancelled)
@@ -392,7 +392,7 @@ impl Drop for Audit {
     }
 }
 
-/// Writes lines until there will be no more. One that cannot be written is tried again until then.
+/// Writes lines until the channel closes, retrying failed writes until then.
 fn write_all(lines: &Receiver<String>, file: &mut Rotated, state: &State) {
     let mut looked = Instant::now();
     loop {
@@ -416,7 +416,7 @@ fn write_all(lines: &Receiver<String>, file: &mut Rotated, state: &State) {
     }
 }
 
-/// Writes these lines; false if there will be no more and they cannot be written.
+/// Writes these lines; returns `false` if the channel is closed and they cannot be written.
 fn add_all(
     mut all: VecDeque<String>,
     lines: &Receiver<String>,
@@ -446,7 +446,7 @@ fn add_all(
     true
 }
 
-/// A file that is renamed when it is full.
+/// File that is renamed when it is full.
 struct Rotated {
     options: AuditOptions,
     file: File,
@@ -468,7 +468,7 @@ impl Rotated {
         if !is_at(&self.file, path) {
             (self.file, self.bytes) = open(path)?;
         }
-        // Others may have cut it.
+        // Another program may have truncated it.
         self.bytes = self.file.metadata().map_or(self.bytes, |it| it.len());
         if self.bytes > 0 && self.bytes + line.len() as u64 > self.options.bytes {
             self.rotate()?;
@@ -476,7 +476,7 @@ impl Rotated {
         let path = &self.options.path;
         let written = self.file.write_all(line.as_bytes());
         if let Err(error) = written {
-            // What is there of the line is removed, or else the next time the file is opened.
+            // Remove the partial line now; otherwise the next `open` does.
             let _ = self.file.set_len(self.bytes);
             return Err(io_error("write", path)(error));
         }
@@ -484,7 +484,7 @@ impl Rotated {
         Ok(())
     }
 
-    /// Renames the file, and those before it.
+    /// Renames the file and its predecessors.
     fn rotate(&mut self) -> Result<(), FormatError> {
         let path = &self.options.path;
         self.file.sync_all().map_err(io_error("write", path))?;
@@ -516,7 +516,7 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
     name.into()
 }
 
-/// Opens a file to add lines to, and its length. What a crash left of a line is removed.
+/// Opens a file for appending and returns its length. Removes a partial line that a crash left.
 fn open(path: &Path) -> Result<(File, u64), FormatError> {
     let mut options = OpenOptions::new();
     let options = options.read(true).append(true).create(true);
@@ -547,7 +547,7 @@ fn whole_lines(file: &mut File) -> io::Result<u64> {
     Ok(last.map_or(start, |at| start + at as u64 + 1))
 }
 
-/// Whether a file is still the one that has this name.
+/// Returns true if `path` still names this file.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     let (here, there) = (
@@ -612,7 +612,7 @@ mod tests {
     fn a_line_says_who_did_what_to_which_dataset() {
         let directory = TempDir::new().unwrap();
         let options = options(&directory, 1 << 20);
-        // A crash left half a line.
+        // Partial line left by a crash.
         fs::write(&options.path, "{}\n{\"time\":").unwrap();
         let readable = Permissions::from_mode(0o640);
         fs::set_permissions(&options.path, readable).unwrap();
@@ -666,7 +666,7 @@ mod tests {
         assert_eq!(read(&numbered(&options.path, 1)), "line 7\n");
         assert_eq!(read(&numbered(&options.path, 2)), "line 6\n");
         assert!(!numbered(&options.path, 3).exists());
-        // Another server may not have it, and other programs rename or cut it.
+        // Another server cannot open it; other programs may rename or truncate it.
         assert!(matches!(
             Rotated::open(options.clone()),
             Err(FormatError::Locked { .. })

@@ -1,4 +1,4 @@
-//! Who may call: the protocol's number and, where the operator asks for one, a bearer token or a client certificate.
+//! Authentication: checks the protocol number and, if the operator requires one, a bearer token or client certificate.
 
 use crate::audit::Subject;
 use crate::callers::Caller;
@@ -31,16 +31,16 @@ use tonic::{Code, Status};
 use tracing::{Span, field};
 use zeroize::Zeroizing;
 
-/// This release, named in the error about another one.
+/// This release, named in the error about another protocol.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
-/// What decides who may call, for all services.
+/// Authentication shared by all services.
 pub(crate) struct Authentication {
     tokens: Option<Arc<Tokens>>,
-    /// Whether clients may prove their names with certificates.
+    /// `true` if clients may authenticate with certificates.
     certificates: bool,
     guesses: Guesses,
-    /// For each kind, so that one that is frequent does not hide another.
+    /// Throttled logs, one for each kind of refusal: a frequent kind must not hide another.
     refusals: [Rarely; Refusal::KINDS],
 }
 
@@ -54,14 +54,14 @@ impl Authentication {
         })
     }
 
-    /// How often callers were not let in, by reason.
+    /// Returns the number of refused calls by reason.
     pub(crate) fn refused(&self) -> [(&'static str, u64); Refusal::KINDS] {
         let times = self.refusals.each_ref().map(Rarely::in_all);
         std::array::from_fn(|kind| (Refusal::NAMES[kind], times[kind]))
     }
 
-    /// The caller, and what proves its name if it needs one: its token, or the certificate of its connection if it
-    /// presents no token.
+    /// Returns the caller and its credential, if one is required: a token or, without a token, the certificate of its
+    /// connection.
     fn identify<B>(
         &self,
         request: &http::Request<B>,
@@ -84,11 +84,11 @@ impl Authentication {
         Ok((caller, Some(credential)))
     }
 
-    /// The caller of a page, which presents a token as programs do or, as browsers do, as a password, whatever the user's
-    /// name. Wrong ones wait as in calls.
+    /// Authenticates the viewer of a page by a token, sent as a bearer token or, by browsers, as a password for any
+    /// user name. Failed attempts are delayed as for calls.
     ///
     /// # Errors
-    /// No token that is valid now.
+    /// No valid token.
     pub(crate) async fn viewer(
         &self,
         headers: &http::HeaderMap,
@@ -112,7 +112,7 @@ impl Authentication {
         };
         match credential {
             Ok(credential) => Ok(Caller::named(&credential.name, credential.roles)),
-            // Browsers ask for the password when they are told so.
+            // Browsers prompt for the password on this status.
             Err(Refusal::Missing) => Err(Status::unauthenticated("a token is required")),
             Err(refusal) => {
                 let (status, wait) = self.refuse(&refusal, Some(peer));
@@ -122,7 +122,7 @@ impl Authentication {
         }
     }
 
-    /// What a caller is told that is not let in, and how late; the log has the reason.
+    /// Returns the refusal for the caller and its delay. Only the log has the reason.
     fn refuse(&self, refusal: &Refusal, peer: Option<SocketAddr>) -> (Status, Duration) {
         self.refusals[refusal.kind()].tell(|times| {
             let (reason, id) = (refusal.reason(), refusal.id());
@@ -147,7 +147,7 @@ impl Authentication {
 }
 
 impl Middleware for Arc<Authentication> {
-    /// Checks every call before any of it is read; its handler finds the [`Caller`] in the request.
+    /// Checks every call before reading its body; the handler finds the [`Caller`] in the request.
     fn handle(&self, mut request: http::Request<Body>, next: Next) -> Answer {
         let peer = peer(&request);
         let identified = self.identify(&request);
@@ -203,7 +203,7 @@ impl Middleware for Arc<Authentication> {
     }
 }
 
-/// The token in the value of an authorization header.
+/// Extracts the token from the value of an authorization header.
 fn secret_of(value: &str) -> Option<Zeroizing<String>> {
     if let Some(secret) = value.strip_prefix("Bearer ") {
         return Some(secret.to_owned().into());
@@ -214,12 +214,12 @@ fn secret_of(value: &str) -> Option<Zeroizing<String>> {
     Some(secret.to_owned().into())
 }
 
-/// What is sent or received in a call, until the caller's credential ends.
+/// Body of a request or answer, which ends with the caller's credential.
 struct Watched {
     body: Body,
     credential: Arc<Credential>,
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// How it ends then.
+    /// Final frame or error of the body.
     end: fn(Status) -> Result<Frame<Bytes>, Status>,
     has_ended: bool,
 }
@@ -240,10 +240,10 @@ impl Watched {
     }
 }
 
-/// The end of an answer, which the caller can read.
+/// Returns trailers with this status, as the end of an answer.
 fn last_words(status: &Status) -> Frame<Bytes> {
     let mut trailers = http::HeaderMap::new();
-    // It is plain text.
+    // Trailers accept plain text.
     let _ = status.add_header(&mut trailers);
     Frame::trailers(trailers)
 }
@@ -261,7 +261,7 @@ impl http_body::Body for Watched {
         }
         if self.ended.as_mut().poll(context).is_ready() {
             self.has_ended = true;
-            // Frees what the answer holds.
+            // Drop the body to free what the answer holds.
             self.body = Body::empty();
             return Poll::Ready(Some((self.end)(self.credential.farewell())));
         }
@@ -277,7 +277,7 @@ impl http_body::Body for Watched {
     }
 }
 
-/// The connection of a call.
+/// Returns the connection of a call.
 fn connection<B>(request: &http::Request<B>) -> Option<&Connection> {
     request
         .extensions()
@@ -285,7 +285,7 @@ fn connection<B>(request: &http::Request<B>) -> Option<&Connection> {
         .map(|it| &**it)
 }
 
-/// The other end of the connection, unless it is in this process.
+/// Returns the address of the peer, unless it is in this process.
 fn peer<B>(request: &http::Request<B>) -> Option<SocketAddr> {
     connection(request)?.peer
 }
@@ -294,7 +294,7 @@ fn text<'r, B>(request: &'r http::Request<B>, key: &str) -> Option<&'r str> {
     request.headers().get(key)?.to_str().ok()
 }
 
-/// Refuses callers of another protocol. The refusal carries this server's number, for programs.
+/// Refuses callers of another protocol. The refusal carries this server's protocol number for programs.
 fn check_protocol(spoken: Option<&str>) -> Result<(), Status> {
     let (spoken, remedy) = match spoken.map(str::parse::<u32>) {
         Some(Ok(PROTOCOL)) => return Ok(()),
@@ -336,7 +336,7 @@ mod tests {
     use tonic::codegen::http::{HeaderMap, Request, Response};
     use tonic::codegen::{BoxFuture, Service};
 
-    /// Answers with the name of its client, and then with what it was sent.
+    /// Answers with the name of its client, then with the request body.
     #[derive(Clone)]
     struct Echo;
 

@@ -1,4 +1,4 @@
-//! Work that blocks, away from the threads that serve connections.
+//! Blocking work, off the threads that serve connections.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -6,11 +6,12 @@ use tonic::Status;
 use tracing::Span;
 
 tokio::task_local! {
-    /// What the present call holds as long as it works: also when its caller has gone, since nothing ends what blocks.
+    /// Resources of the current call, held while it works. Blocking work holds them after its caller has disconnected,
+    /// for it cannot be interrupted.
     static HELD: Arc<dyn Any + Send + Sync>;
 }
 
-/// Has a call hold something as long as `call` or anything that it has begun on blocking threads goes on.
+/// Holds `held` until `call` and all blocking work that it started have ended.
 pub(crate) async fn holding<T>(
     held: Arc<dyn Any + Send + Sync>,
     call: impl Future<Output = T>,
@@ -18,7 +19,7 @@ pub(crate) async fn holding<T>(
     HELD.scope(held, call).await
 }
 
-/// Runs `work` on a blocking thread; what it logs belongs to the present call.
+/// Runs `work` on a blocking thread, in the span of the current call.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Status> + Send + 'static,
 ) -> Result<T, Status> {
@@ -36,7 +37,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
         })
 }
 
-/// The error of a call in which something panicked.
+/// Returns the error of a call in which something panicked.
 pub(crate) fn failed() -> Status {
     Status::internal("the server failed while working on this call; its log tells more")
 }
@@ -62,7 +63,7 @@ mod tests {
         });
         let call = tokio::spawn(call);
         has_begun.await.unwrap();
-        // The caller goes, and the work goes on.
+        // The caller disconnects, and the work continues.
         call.abort();
         assert!(call.await.unwrap_err().is_cancelled());
         assert!(weak.upgrade().is_some());

@@ -1,8 +1,8 @@
-//! A cache of computed moments, in the form in which they are sent.
+//! Cache of computed moments in wire form.
 //!
-//! A moment depends only on the version of the dataset, the blocks, the itemset, the power of the mask and the limbs,
-//! so mining again with another minimum support computes only moments that were never asked for. The cache holds a
-//! given number of bytes and evicts the entries of least value.
+//! A moment depends only on the version of the dataset, the blocks, the itemset, the power of the mask and the limbs.
+//! Mining again with another minimum support therefore computes only moments that were never requested. The cache holds
+//! a given number of bytes and evicts the entries of least value.
 
 use oboro_format::{DatasetId, Digest};
 use oboro_ring::moment::MomentIndex;
@@ -13,7 +13,7 @@ use quick_cache::{Equivalent, Weighter, sync};
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 
-/// How much of a cache is used, and how often what was wanted was there.
+/// Size of a cache, and its hits and misses.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CacheUse {
     pub(crate) bytes: u64,
@@ -40,28 +40,28 @@ impl CacheUse {
 /// Approximate bytes of an entry besides its moment and columns.
 const OVERHEAD: usize = 160;
 
-/// Packed moments by key. With a size of 0 it is empty and does nothing.
+/// Packed moments by key. A cache of size 0 stores nothing.
 pub(crate) struct MomentCache {
     moments: Option<sync::Cache<Key, Bytes, Weight>>,
-    /// The roots of versions that their owners replaced: calls in progress may still count on them.
+    /// Roots of replaced versions, on which calls in progress may still count.
     replaced: RwLock<HashMap<Digest, HashSet<Digest>>>,
 }
 
-/// Identifies a dataset among those of all namespaces.
+/// Returns a digest that identifies a dataset across namespaces.
 pub(crate) fn identity(namespace: &str, dataset: DatasetId) -> Digest {
-    // Names of namespaces have no zero bytes.
+    // A zero byte separates: names of namespaces contain none.
     Digest::of(&[namespace.as_bytes(), &[0], &dataset.0].concat())
 }
 
-/// The parameters that the moments of a question depend on, and who asks: by what is cached nobody learns what others
-/// asked.
+/// Parameters that the moments of a query depend on, with the caller: separate entries keep callers from learning what
+/// others asked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kind {
-    /// Of the namespace of who asks.
+    /// Identity of the caller's namespace.
     pub(crate) asker: Digest,
-    /// The [identity] of the dataset.
+    /// Dataset, by its [identity].
     pub(crate) dataset: Digest,
-    /// Identifies the version of the dataset.
+    /// Version of the dataset.
     pub(crate) root: Digest,
     pub(crate) limbs: usize,
 }
@@ -77,7 +77,7 @@ struct Key {
     columns: Box<[Column]>,
 }
 
-/// A key that owns nothing.
+/// Borrowed form of [`Key`], for lookups.
 #[derive(Clone, Copy)]
 struct BorrowedKey<'a> {
     asker: Digest,
@@ -151,9 +151,9 @@ impl Weighter<Key, Bytes> for Weight {
 }
 
 impl MomentCache {
-    /// A cache of at most `bytes` bytes.
+    /// Creates a cache of at most `bytes` bytes.
     pub(crate) fn new(bytes: u64) -> Self {
-        // An estimate of the number of entries: between scalars and polynomials.
+        // Estimated number of entries, between scalars and polynomials.
         let entries = bytes / 1024;
         Self {
             moments: (bytes > 0)
@@ -162,12 +162,12 @@ impl MomentCache {
         }
     }
 
-    /// How it is used.
+    /// Returns its size, hits and misses.
     pub(crate) fn used(&self) -> CacheUse {
         CacheUse::of(self.moments.as_ref())
     }
 
-    /// Forgets everything of these versions of a dataset, all that its owner replaced, for ever.
+    /// Removes all moments of these replaced versions of a dataset and bars new ones.
     pub(crate) fn forget(&self, dataset: Digest, roots: &[Digest]) {
         let Some(moments) = self.moments.as_ref().filter(|_| !roots.is_empty()) else {
             return;
@@ -178,7 +178,7 @@ impl MomentCache {
         replaced.insert(dataset, roots);
     }
 
-    /// A moment over every range, if all of them are cached.
+    /// Returns a moment over every range, if all of them are cached.
     pub(crate) fn get(
         &self,
         kind: Kind,
@@ -203,7 +203,7 @@ impl MomentCache {
         packed: &[u8],
     ) {
         let Some(cache) = &self.moments else { return };
-        // Held until it is inserted, so that nothing comes after `forget`.
+        // Held during the insertion: nothing may be added after `forget`.
         let replaced = self.replaced.read();
         let of_dataset = replaced.get(&kind.dataset);
         if of_dataset.is_some_and(|roots| roots.contains(&kind.root)) {
@@ -219,7 +219,7 @@ impl MomentCache {
             blocks: key.blocks,
             columns: key.columns.into(),
         };
-        // A copy: a slice of a message would keep the whole message alive.
+        // Copied: a slice would keep the whole message alive.
         cache.insert(key, Bytes::copy_from_slice(packed));
     }
 }
@@ -298,7 +298,7 @@ mod tests {
         for kind in [KIND, other] {
             cache.insert(kind, &index, 0, ranges[0], b"known");
         }
-        // Others do not bar them.
+        // Roots of other datasets do not bar these.
         cache.forget(Digest([9; 32]), &[other.root]);
         cache.forget(KIND.dataset, &[KIND.root]);
         // A call that began before.

@@ -1,5 +1,5 @@
-//! Limits on the calls of a client: how many it makes a second, how many run at a time, and how much of what they send is in
-//! memory; clients take shared. Queries wait for their places where they are handled (`limits`), scrubs are refused theirs (`scrubbing`).
+//! Limits on the calls of a client: rate, concurrency, and memory for incoming messages, shared fairly across clients.
+//! Queries wait for slots in `limits`; `scrubbing` refuses excess scrubs.
 
 use crate::audit::{Audit, Subject};
 use crate::blocking;
@@ -20,18 +20,18 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http;
 
-/// Calls at a time that are neither queries nor uploads nor scrubs, until their answers were taken.
+/// Concurrent calls other than queries, uploads and scrubs. A slot is held until the answer was sent.
 const LIGHT: Rule = Rule::Places {
     all: 64,
     per_client: 16,
 };
-/// Segments that are received at a time.
+/// Concurrent segment uploads.
 const UPLOADS: Rule = Rule::Places {
     all: 128,
     per_client: 32,
 };
 
-/// What calls of all services share.
+/// Limits shared by the calls of all services.
 pub(crate) struct CallLimits {
     limits: Limits,
     rate: RateLimit,
@@ -43,8 +43,8 @@ pub(crate) struct CallLimits {
 }
 
 impl CallLimits {
-    /// With this much memory for messages that are received; `meter` counts calls and bytes. While `audit` cannot be written,
-    /// no call is begun.
+    /// Creates limits with this much memory for incoming messages; `meter` counts calls and bytes. No call is admitted
+    /// while `audit` cannot be written.
     pub(crate) fn new(
         limits: Limits,
         messages: u64,
@@ -62,7 +62,7 @@ impl CallLimits {
         })
     }
 
-    /// What calls share: places of calls that are neither queries nor uploads nor scrubs, those of uploads, bytes of messages.
+    /// Returns the shared resources: slots of light calls, slots of uploads, bytes of messages.
     pub(crate) fn shares(&self) -> [&Shares; 3] {
         [&self.light, &self.uploads, &self.messages]
     }
@@ -70,7 +70,7 @@ impl CallLimits {
     /// Counts a call of this client.
     ///
     /// # Errors
-    /// It makes too many.
+    /// An exceeded rate limit.
     pub(crate) fn count(&self, client: &Client) -> Result<(), Status> {
         self.rate.count(client).map_err(|wait| {
             busy(
@@ -84,7 +84,7 @@ impl CallLimits {
         })
     }
 
-    /// Waits for the place of a call that has one here.
+    /// Waits for the slot of a call, if its kind has slots here.
     async fn place(&self, client: &Client, call: &str) -> Result<Option<Share>, Status> {
         let places = match call {
             "Count" | "FetchColumns" | "SearchGenome" | "Scrub" => return Ok(None),
@@ -100,7 +100,7 @@ impl CallLimits {
         }
     }
 
-    /// The account of a call whose messages may be long.
+    /// Returns the memory account of a call whose messages may be long.
     fn account(&self, client: &Client, call: &str) -> Option<Account> {
         let account = || Account::new(&self.messages, client, call, self.limits.queue_time);
         (longest(call, &self.limits) > SMALL).then(account)
@@ -108,7 +108,7 @@ impl CallLimits {
 }
 
 impl Middleware for Arc<CallLimits> {
-    /// Has calls take shared. The [`Caller`] is in the request.
+    /// Acquires shared resources for the call. The [`Caller`] is in the request.
     fn handle(&self, request: http::Request<Body>, next: Next) -> Answer {
         let caller = request.extensions().get::<Caller>();
         let client = caller.map_or(Client::Connected(None), |it| it.client.clone());
@@ -137,7 +137,7 @@ impl Middleware for Arc<CallLimits> {
             let subject = request.extensions().get::<Subject>().cloned();
             let held = Arc::new((Arc::clone(&place), account.clone(), subject));
             let response = blocking::holding(held, next(request)).await?;
-            // What was received is of no use any more, unless the handler goes on to receive.
+            // The request was consumed, unless the handler still receives; it then holds the account.
             drop(account);
             Ok(response.map(|body| {
                 let body = shared.meter.answer(&client, body);
@@ -161,7 +161,7 @@ mod tests {
     use tonic::Code;
     use tonic::codegen::{Bytes, Service};
 
-    /// Answers with a body that never ends.
+    /// Answers with an endless body.
     #[derive(Clone)]
     struct Endless;
 
@@ -215,7 +215,7 @@ mod tests {
         let refusal = call(&mut service, "a", "BeginUpload").await.unwrap_err();
         assert_eq!(refusal.code(), Code::ResourceExhausted);
         assert!(refusal.metadata().contains_key(RETRY_AFTER_KEY));
-        // Its queries and uploads have places of their own, and other clients theirs.
+        // Its queries and uploads, and other clients, have separate slots.
         for its in ["Count", "SendSegment"] {
             call(&mut service, "a", its).await.unwrap();
         }
@@ -224,7 +224,7 @@ mod tests {
                 answers.extend(call(&mut service, other, "ListDatasets").await.ok());
             }
         }
-        // The last quarter is for those who have none, as the fourth did at first.
+        // The last quarter is reserved for clients without a slot, as the fourth was at first.
         assert_eq!(answers.len(), 48 + 1);
         for other in ["e", "f", "g"] {
             answers.push(call(&mut service, other, "Publish").await.unwrap());

@@ -8,20 +8,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tonic::{Request, Status};
 
-/// Who makes a call, as its handler finds it in the request.
+/// Caller of a call, which handlers find in the request.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) client: Client,
-    /// What it may do in its own namespace, and at most in another one.
+    /// Roles in its own namespace, and upper bound of those in another.
     pub(crate) roles: Roles,
-    /// Its own.
+    /// Namespace of the caller.
     pub(crate) namespace: Arc<str>,
-    /// What the audit log is told of the call.
+    /// Facts about the call for the audit log.
     pub(crate) subject: Subject,
 }
 
 impl Caller {
-    /// One that has proved its name.
+    /// Creates an authenticated caller.
     pub(crate) fn named(name: &Arc<str>, roles: Roles) -> Self {
         Self {
             client: Client::Named(Arc::clone(name)),
@@ -31,7 +31,7 @@ impl Caller {
         }
     }
 
-    /// One of a server that asks for no name: it may do everything.
+    /// Creates a caller of a server without authentication, which may do everything.
     pub(crate) fn connected(peer: Option<SocketAddr>) -> Self {
         Self {
             client: Client::Connected(peer),
@@ -42,10 +42,10 @@ impl Caller {
     }
 }
 
-/// Who makes a call.
+/// Returns the caller of a request.
 ///
 /// # Errors
-/// Nobody has looked who it is: then nobody may do anything.
+/// The request did not pass authentication, which is a bug: nothing is allowed then.
 pub(crate) fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
     let caller = request.extensions().get::<Caller>().cloned();
     caller.ok_or_else(|| {

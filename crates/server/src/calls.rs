@@ -1,8 +1,8 @@
-//! The log of calls: a span for each, and a line when it has ended.
+//! Log of calls: a span for each, and a line when it ends.
 //!
-//! The span has the numbers of the request, as the call's handler learns them; the line says how it
-//! went. The caller is told the call's number with the answer, so that both speak of the same one. Neither has a token, a dataset's name or any of its content. Calls of which nothing was begun, because the caller was
-//! not let in or makes too many, have a line once in a while only: callers may make any number of them.
+//! The span has the numbers of the request as its handler learns them; the line has the outcome. The answer carries the
+//! call's id, by which callers and operators can refer to it. Neither contains a token, a dataset's name or content.
+//! Calls that are not admitted are throttled in the log, since anyone can make any number of them.
 
 use crate::audit::{Audit, Ended, Subject};
 use crate::middleware::{Answer, Middleware, Next, Observer, observed};
@@ -21,14 +21,14 @@ use tonic::codegen::{Bytes, http};
 use tonic::{Code, Status};
 use tracing::{Instrument, Span, field};
 
-/// The upper ends of the buckets of durations, in seconds: from a cached answer to the longest query.
+/// Upper bounds of the duration buckets, in seconds: from a cached answer to the longest query.
 const SECONDS: [f64; 14] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 300.0, 3600.0,
 ];
 
 pub(crate) type CallLabels = [(&'static str, &'static str); 2];
 
-/// How long calls took, by call and outcome.
+/// Call durations, by call and outcome.
 #[derive(Debug, Clone)]
 pub(crate) struct CallTimes {
     times: Family<CallLabels, Histogram>,
@@ -45,7 +45,7 @@ impl Default for CallTimes {
 }
 
 impl CallTimes {
-    /// A call of this name has ended.
+    /// Records the end of a call.
     pub(crate) fn ended(&self, call: &'static str, outcome: Code, time: Duration) {
         let labels = [("call", call), ("outcome", outcome_name(outcome))];
         self.times
@@ -60,13 +60,13 @@ impl CallTimes {
         self.times.clone()
     }
 
-    /// How many calls found damage in what is stored.
+    /// Returns the number of calls that found damaged data.
     pub(crate) fn damaged(&self) -> u64 {
         self.damaged.get()
     }
 }
 
-/// The name of a status as the gRPC specification writes it.
+/// Returns the name of a status in the gRPC specification.
 fn outcome_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
@@ -89,9 +89,9 @@ fn outcome_name(code: Code) -> &'static str {
     }
 }
 
-/// What the logs of services share.
+/// State shared by the call logs of all services.
 pub(crate) struct Calls {
-    /// Key of this run of the server, from which the ids of calls are derived.
+    /// Key of this run of the server, from which call ids are derived.
     run: [u8; 32],
     number: AtomicU64,
     refused: Rarely,
@@ -100,10 +100,10 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Has `times` know how long calls took, and `audit` what they did.
+    /// Creates the log, which reports durations to `times` and calls to `audit`.
     pub(crate) fn new(times: CallTimes, audit: Option<Arc<Audit>>) -> Arc<Self> {
         let mut run = [0; 32];
-        // Without randomness ids are predictable, and calls still work.
+        // Without randomness ids are predictable, which breaks nothing.
         let _ = getrandom::fill(&mut run);
         Arc::new(Self {
             run,
@@ -114,7 +114,7 @@ impl Calls {
         })
     }
 
-    /// Id of one more call, 16 hexadecimal digits. Two ids tell nothing of how many calls others made between.
+    /// Returns the id of the next call, 16 hexadecimal digits. Two ids do not reveal the number of calls between them.
     fn next(&self) -> String {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let id = blake3::keyed_hash(&self.run, &number.to_le_bytes());
@@ -122,12 +122,12 @@ impl Calls {
     }
 }
 
-/// Of a request: whether the caller was let in and may make the call now.
+/// Flag of a request, set once its caller is admitted.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Begun(Arc<AtomicBool>);
 
 impl Begun {
-    /// Has the call logged whatever becomes of it.
+    /// Marks the call as admitted: it is logged however it ends.
     pub(crate) fn of<B>(request: &http::Request<B>) {
         if let Some(begun) = request.extensions().get::<Self>() {
             begun.0.store(true, Ordering::Relaxed);
@@ -169,7 +169,7 @@ impl Middleware for Arc<Calls> {
             begun,
             since: Instant::now(),
             bytes_sent: 0,
-            // Unless it ends in another way.
+            // Default, unless it ends otherwise.
             outcome: Code::Cancelled,
         };
         let response = span.in_scope(|| next(request));
@@ -185,7 +185,7 @@ impl Middleware for Arc<Calls> {
     }
 }
 
-/// The name of a call, unless a caller made it up.
+/// Returns the name of a call, or `unknown` for one that does not exist.
 fn name(path: &str) -> &'static str {
     const OF_HEALTH: [&str; 3] = ["Check", "List", "Watch"];
     let given = path.rsplit('/').next().unwrap_or_default();
@@ -193,7 +193,7 @@ fn name(path: &str) -> &'static str {
     known.find(|it| **it == given).unwrap_or(&"unknown")
 }
 
-/// A call in progress; logged when it ends, which is when it is dropped.
+/// Call in progress, logged when dropped.
 struct Call {
     span: Span,
     name: &'static str,
@@ -234,7 +234,7 @@ impl Drop for Call {
     }
 }
 
-/// Counts what is sent, sees how it ends, and adds the call's number to that.
+/// Counts bytes sent, records the outcome, and adds the call's id to the last frame.
 impl Observer for Call {
     fn observe(&mut self, frame: &mut Result<Frame<Bytes>, Status>) {
         match frame {

@@ -1,4 +1,4 @@
-//! What a certificate (X.509) says: whose it is, and until when.
+//! Parsing of X.509 certificates: subject, caller name and expiry.
 
 use crate::token_file::check_name;
 use time::{Duration, OffsetDateTime};
@@ -8,47 +8,47 @@ use x509_cert::der::{Decode, Error};
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::{DirectoryString, GeneralName};
 
-/// The attribute of subjects that is a common name (RFC 4519, 2.3).
+/// Object identifier of the common name attribute (RFC 4519, 2.3).
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
-/// What is read from one.
+/// Fields of a parsed certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Certificate {
-    /// Its number, in hexadecimal digits.
+    /// Serial number in hexadecimal digits.
     pub(crate) serial: String,
-    /// Whose it is, for the log.
+    /// Subject, for the log.
     pub(crate) subject: String,
-    /// The name of the caller that it proves, if callers can have such a name.
+    /// Name of the caller, if it is a valid one.
     pub(crate) caller: Option<String>,
-    /// From when on it is valid no more.
+    /// First moment at which it is no longer valid.
     pub(crate) expires: OffsetDateTime,
 }
 
 impl Certificate {
-    /// Reads one in DER.
+    /// Parses a certificate in DER.
     ///
     /// # Errors
-    /// Other bytes.
+    /// Malformed DER.
     pub(crate) fn read(der: &[u8]) -> Result<Self, Error> {
         let certificate = x509_cert::Certificate::from_der(der)?;
         let certificate = certificate.tbs_certificate();
         let serial = certificate.serial_number().as_bytes();
         let last = certificate.validity().not_after.to_unix_duration();
         let last = i64::try_from(last.as_secs()).unwrap_or(i64::MAX);
-        // DER has years to 9999, as the type has.
+        // DER years end at 9999, as those of the type.
         let last = OffsetDateTime::from_unix_timestamp(last);
         let last = last.unwrap_or(time::PrimitiveDateTime::MAX.assume_utc());
         Ok(Self {
             serial: serial.iter().map(|byte| format!("{byte:02x}")).collect(),
             subject: certificate.subject().to_string(),
             caller: caller(certificate).filter(|name| check_name(name).is_ok()),
-            // The last second is part of it.
+            // The last second is included.
             expires: last.saturating_add(Duration::SECOND),
         })
     }
 }
 
-/// The common name, or the first DNS name if there is none.
+/// Returns the common name, or the first DNS name if the subject has no common name.
 fn caller(certificate: &TbsCertificate) -> Option<String> {
     let attributes = certificate.subject().iter();
     let mut common_names = attributes.filter(|it| it.oid == COMMON_NAME);
@@ -65,7 +65,7 @@ fn caller(certificate: &TbsCertificate) -> Option<String> {
             let name = one.value.decode_as::<DirectoryString>().ok()?;
             Some(name.value().into_owned())
         }
-        // Others may see another one of them as the name.
+        // Ambiguous: another program may pick another of these names.
         (Some(_), Some(_)) => None,
     }
 }

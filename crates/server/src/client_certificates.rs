@@ -1,7 +1,7 @@
 //! Client certificates: the authorities that a server trusts to name its callers, and the certificates of connections.
 //!
-//! The file of authorities, which may hold revocation lists as well, is read again whenever it has changed. Handshakes are
-//! then checked by the new ones; connections stay, and calls of a certificate that would be accepted no more end.
+//! The file of authorities, which may contain revocation lists, is reloaded when it changes. Handshakes then use the
+//! new authorities. Connections stay, but calls end whose certificate would no longer be accepted.
 
 use crate::certificate::Certificate;
 use crate::credentials::{Credential, End, Kind, Refusal};
@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use time::OffsetDateTime;
 
-/// What checks certificates, and the certificates that were checked.
+/// Verifier of client certificates, with the certificates of open connections.
 #[derive(Debug)]
 pub(crate) struct ClientCertificates {
     authorities: Reloaded<Authorities>,
@@ -37,21 +37,21 @@ struct Authorities {
     endings: Vec<Ending>,
 }
 
-/// The certificate that a connection's other end has shown to be its own.
+/// Certificate that the peer of a connection presented.
 #[derive(Debug)]
 pub(crate) struct Presented {
-    /// With those of the authorities between it and one that is trusted.
+    /// Certificate chain from the peer to a trusted authority.
     chain: Vec<CertificateDer<'static>>,
-    /// Unless it names nobody.
+    /// Credential, unless the certificate names no valid caller.
     credential: Option<Arc<Credential>>,
     serial: Arc<str>,
 }
 
 impl Presented {
-    /// What it proves.
+    /// Returns its credential.
     ///
     /// # Errors
-    /// It names nobody, or is valid no more.
+    /// A certificate without a valid caller name, expired or revoked.
     pub(crate) fn credential(&self, now: OffsetDateTime) -> Result<Arc<Credential>, Refusal> {
         let unnamed = || Refusal::Unnamed {
             id: Arc::clone(&self.serial),
@@ -70,10 +70,10 @@ impl Presented {
 }
 
 impl ClientCertificates {
-    /// Trusts the authorities in a file, as it is at any time.
+    /// Trusts the authorities in a file, which is reloaded when it changes.
     ///
     /// # Errors
-    /// A file that cannot be read or that others may change, one without certificates or with one that has expired.
+    /// An unreadable file, one that others may change, one without certificates or with an expired one.
     pub(crate) fn open(path: &Path) -> Result<Self, TlsError> {
         let paths = vec![path.to_owned()];
         let what = "the certificates of client authorities";
@@ -102,7 +102,7 @@ impl ClientCertificates {
         }
     }
 
-    /// Ends the calls of certificates that have expired.
+    /// Ends the calls of expired certificates.
     pub(crate) fn end_expired(&self, now: OffsetDateTime) {
         for presented in self.presented() {
             presented
@@ -112,17 +112,17 @@ impl ClientCertificates {
         }
     }
 
-    /// Authorities that end soon, or have ended.
+    /// Returns the authorities that expire soon or have expired.
     pub(crate) fn endings(&self, now: OffsetDateTime) -> Vec<Ending> {
         let authorities = self.authorities.current();
         let soon = |it: &Ending| it.clone().within(OF_CALLERS, now);
         authorities.endings.iter().filter_map(soon).collect()
     }
 
-    /// Notes what a connection has shown.
+    /// Registers the certificate of a connection.
     ///
     /// # Errors
-    /// It is not accepted, or not any more.
+    /// A certificate that is not, or no longer, accepted.
     pub(crate) fn present(
         &self,
         chain: &[CertificateDer<'_>],
@@ -153,7 +153,7 @@ impl ClientCertificates {
         Ok(presented)
     }
 
-    /// Those of connections that exist.
+    /// Returns the certificates of open connections.
     fn presented(&self) -> Vec<Arc<Presented>> {
         let mut presented = self.presented.lock();
         presented.retain(|it| it.strong_count() > 0);
@@ -197,7 +197,7 @@ impl Authorities {
         let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&pem).collect();
         let lists = lists.map_err(|error| unusable(error.to_string()))?;
         let provider = Arc::new(ring::default_provider());
-        // Who has no certificate may have a token, and anyone asks for the server's health.
+        // Clients without a certificate may have a token, and health checks need neither.
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
             .with_crls(lists)
             .allow_unknown_revocation_status()
@@ -213,7 +213,7 @@ impl ClientCertVerifier for ClientCertificates {
         false
     }
 
-    /// Clients are given no hint which of their certificates would do: they have one.
+    /// Sends no hints: clients have one certificate.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

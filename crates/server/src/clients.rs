@@ -4,17 +4,17 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// The client that a share of the server belongs to.
+/// Client, the unit of fair sharing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Client {
-    /// Everyone with a token of this name, over however many connections.
+    /// Every holder of this name, over any number of connections.
     Named(Arc<str>),
     /// One connection, by its peer.
     Connected(Option<SocketAddr>),
 }
 
 impl Client {
-    /// The account that its searches are charged to: all callers without a name share one.
+    /// Returns the account that its searches are charged to; all callers without a name share one.
     pub(crate) fn account(&self) -> &str {
         match self {
             Self::Named(name) => name,

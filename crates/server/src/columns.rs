@@ -1,8 +1,8 @@
-//! Sealed cells as stored, for an owner who counts locally.
+//! Sends sealed cells as stored, for an owner who counts locally.
 //!
 //! The cells of one column of one segment are read and checked at a time, on a blocking thread, once the outbox has
-//! free space: a caller holds one such thread at most, and none while it reads slowly. The call counts as a query and
-//! has the same limits.
+//! free space. A caller thus holds at most one such thread, and none while it reads slowly. The call counts as a query,
+//! with the limits of one.
 
 use crate::blocking::blocking;
 use crate::callers::Caller;
@@ -25,11 +25,11 @@ use tracing::{Instrument, Span};
 
 type Parts = Outbox<v1::FetchColumnsReply>;
 
-/// Admits the call; returns the stream of the columns.
+/// Admits the call and returns the stream of its columns.
 ///
 /// # Errors
 ///
-/// Too many queries, a request that is malformed.
+/// Too many queries, a malformed request.
 pub(crate) async fn fetch(
     counting: &Counting,
     caller: &Caller,
@@ -40,7 +40,7 @@ pub(crate) async fn fetch(
         .admit(caller, ("FetchColumns", &request.name))
         .await?;
     let access = counting.access_of(caller);
-    // The place is held until that has ended, even if the caller goes.
+    // The slot is held until this ends, even if the caller disconnects.
     let begin = move || Ok((Wanted::new(&access, request)?, permit));
     let (wanted, permit) = blocking(begin).await?;
     wanted.record(&Span::current());
@@ -62,7 +62,7 @@ pub(crate) async fn fetch(
     Ok(Columns { outbox, space })
 }
 
-/// A validated request.
+/// Validated request.
 struct Wanted {
     snapshot: Arc<Snapshot>,
     columns: Vec<Column>,
@@ -98,14 +98,14 @@ impl Wanted {
         })
     }
 
-    /// Logs the request, by numbers.
+    /// Logs the size of the request.
     fn record(&self, span: &Span) {
         let dataset = self.snapshot.manifest().dataset;
         span.record("dataset", tracing::field::display(dataset));
         span.record("columns", self.columns.len());
     }
 
-    /// The segment and the column of each part, in the order in which they are sent.
+    /// Returns the segment and column of each part, in sending order.
     fn parts(&self) -> impl Iterator<Item = (usize, Column)> {
         (self.first_segment..self.snapshot.manifest().segments.len()).flat_map(move |segment| {
             let columns = self.columns.iter().copied();
@@ -145,7 +145,7 @@ fn chunks(bytes: Bytes) -> impl Iterator<Item = Bytes> {
         .map(move |start| bytes.slice(start..bytes.len().min(start + COLUMNS_CHUNK_BYTES)))
 }
 
-/// The columns as the connection takes them. Dropping it ends the call.
+/// Stream of columns. Dropping it ends the call.
 pub(crate) struct Columns {
     outbox: Arc<Parts>,
     space: Arc<Notify>,

@@ -1,10 +1,9 @@
-//! Connections: how many there may be, and how long they may keep the server waiting.
+//! Connections: their number, and how long an idle one may stay open.
 //!
-//! A connection counts for its address until a caller is known, and then for the caller's name: callers behind one address
-//! do not keep each other out. Where a new one exceeds a limit, a connection without a known caller is closed for it, any of
-//! them, or else an idle one: of the name that has most connections, the one that has been idle for the longest. If none is
-//! idle and the server is full, one in use of that name is closed. So no name, and no number of connections that do nothing,
-//! keeps others out.
+//! A connection counts for its address until a caller is authenticated, then for the caller's name: callers behind one
+//! address do not compete. If a new one exceeds a limit, a random unauthenticated connection is evicted. Without one,
+//! the longest idle connection of the name with most connections is. If the server is full and none is idle, a busy one
+//! of that name is. No name, and no number of silent connections, can lock others out.
 
 use crate::client_certificates::Presented;
 use crate::clients::Client;
@@ -40,29 +39,29 @@ use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::service::Routes;
 
-/// A connection whose peer does not answer a ping for this long is closed.
+/// Time within which a peer must answer a ping.
 const KEEPALIVE: Duration = Duration::from_secs(5);
-/// Bytes that one connection may send without being read.
+/// Bytes in flight from one connection.
 const WINDOW: u32 = 4 << 20;
-/// Bytes of the headers of a call.
+/// Maximum bytes of a call's headers.
 const HEADER_BYTES: u32 = 16 << 10;
-/// How long a connection that is to be closed has for its last bytes.
+/// Time for the last bytes of a connection that is to be closed.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// The pause after the system could not accept a connection.
+/// Pause after the system failed to accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A stream of bytes in both directions.
+/// Bidirectional stream of bytes.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 
-/// A stream that was accepted, and its other end, unless that is in this process.
+/// Accepted stream with the address of its peer, `None` in this process.
 pub(crate) struct Accepted {
     pub(crate) stream: Box<dyn Transport>,
     pub(crate) peer: Option<SocketAddr>,
 }
 
-/// The connections that a socket accepts.
+/// Returns the connections that a socket accepts.
 pub(crate) fn accepted(listener: TcpListener) -> impl Stream<Item = io::Result<Accepted>> {
     tokio_stream::wrappers::TcpListenerStream::new(listener).map(|stream| {
         let stream = stream?;
@@ -74,7 +73,7 @@ pub(crate) fn accepted(listener: TcpListener) -> impl Stream<Item = io::Result<A
     })
 }
 
-/// What one guesser or one flooder has at least: of IPv6 a network of 64 bits.
+/// Returns the network that one attacker is assumed to control: for IPv6 the /64 network, else the address.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
@@ -82,36 +81,36 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A connection, as its calls see it.
+/// Connection, as its calls see it.
 #[derive(Debug)]
 pub(crate) struct Connection {
     number: u64,
     pub(crate) peer: Option<SocketAddr>,
-    /// What the other end has shown in the handshake.
+    /// Certificate that the peer presented in the handshake.
     certificate: OnceLock<Arc<Presented>>,
     activity: Mutex<Activity>,
-    /// Cancelled when it must go for another one.
+    /// Cancelled when it is evicted.
     evicted: CancellationToken,
-    /// The table that it is in.
+    /// Table that contains it.
     table: Weak<Connections>,
 }
 
-/// Where a connection counts.
+/// Account that a connection counts for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Account {
-    /// The name of the caller that was let in last, over however many addresses.
+    /// Name of the last admitted caller, over any number of addresses.
     Name(Arc<str>),
-    /// The address, or network, of a peer without a name; `None` in this process.
+    /// Address, or network, of an unauthenticated peer; `None` in this process.
     Address(Option<IpAddr>),
 }
 
 #[derive(Debug)]
 struct Activity {
-    /// Calls in progress.
+    /// Number of calls in progress.
     calls: usize,
-    /// The caller that was let in last, and until when it may call.
+    /// Last admitted caller, and the token that is cancelled when its credential ends.
     admitted: Option<(Client, CancellationToken)>,
-    /// When it was accepted, or its last call ended.
+    /// Time when it was accepted, or when its last call ended.
     since: Instant,
     was_called: bool,
 }
@@ -133,11 +132,11 @@ impl Connection {
         })
     }
 
-    /// Notes that a caller was let in, for whose name the connection counts until `revoked` is cancelled. An idle connection
-    /// of a name that has too many is closed for it.
+    /// Registers an admitted caller. The connection counts for its name until `revoked` is cancelled. An idle
+    /// connection of a name with too many is evicted for it.
     ///
     /// # Errors
-    /// All that the name may have are in use.
+    /// All connections allowed for the name are busy.
     pub(crate) fn admit(&self, client: &Client, revoked: CancellationToken) -> Result<(), Status> {
         let admitted = Some((client.clone(), revoked));
         let account = match client {
@@ -145,7 +144,7 @@ impl Connection {
             Client::Connected(_) => self.account(),
         };
         let table = self.table.upgrade().filter(|_| self.account() != account);
-        // Nothing else is counted until this one is.
+        // Locked until this one is counted.
         let mut open = table.as_ref().map(|it| it.open.lock());
         if let (Some(table), Some(open)) = (&table, &mut open)
             && !table.make_room(open, &account)
@@ -162,7 +161,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Where it counts.
+    /// Returns the account that it counts for.
     fn account(&self) -> Account {
         match &self.activity.lock().admitted {
             Some((Client::Named(name), revoked)) if !revoked.is_cancelled() => {
@@ -172,7 +171,7 @@ impl Connection {
         }
     }
 
-    /// The certificate of the other end, if it has one.
+    /// Returns the certificate of the peer, if any.
     pub(crate) fn certificate(&self) -> Option<&Presented> {
         self.certificate.get().map(|it| &**it)
     }
@@ -188,7 +187,7 @@ impl Connection {
         self.activity.lock().calls > 0
     }
 
-    /// When it will have had nothing to do for too long, if no call comes.
+    /// Returns the time when it will have been idle for too long, if no call arrives.
     fn idle_at(&self, limits: &ConnectionLimits) -> Instant {
         let activity = self.activity.lock();
         let (from, most) = match (activity.calls, activity.was_called) {
@@ -199,7 +198,7 @@ impl Connection {
         from + most
     }
 
-    /// How willingly it is closed for another one, if so many count where it does.
+    /// Returns its rank for eviction, if its account has this many connections.
     fn rank(&self, counted: usize) -> Rank {
         let activity = self.activity.lock();
         let is_admitted = |it: &(Client, CancellationToken)| !it.1.is_cancelled();
@@ -213,8 +212,8 @@ impl Connection {
     }
 }
 
-/// The order in which connections are closed for others: strangers, then idle ones, then those in use. Those of the account
-/// with most connections go first; of these the one that is idle for the longest, or the last one.
+/// Eviction order: unauthenticated connections, then idle, then busy ones. Accounts with most connections come first;
+/// within them the longest idle or the latest busy one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Stranger,
@@ -232,14 +231,14 @@ impl Drop for CallInProgress {
     }
 }
 
-/// Whether the system has nothing left for a connection, whosoever it is.
+/// Returns true if the system is out of resources for any connection.
 fn is_exhaustion(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let errors = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     Errno::from_io_error(error).is_some_and(|it| errors.contains(&it))
 }
 
-/// Whether the other end, or the way to it, is what failed.
+/// Returns true if the peer, or the network, caused the error.
 fn is_of_peer(error: &io::Error) -> bool {
     use io::ErrorKind::{
         ConnectionAborted, ConnectionReset, HostUnreachable, NetworkUnreachable, NotConnected,
@@ -250,13 +249,13 @@ fn is_of_peer(error: &io::Error) -> bool {
     )
 }
 
-/// The other end, for the log.
+/// Formats the peer for the log.
 fn shown(peer: Option<SocketAddr>) -> tracing::field::DisplayValue<String> {
     let peer = peer.map_or_else(|| "this process".to_owned(), |it| it.to_string());
     tracing::field::display(peer)
 }
 
-/// The connections of a server.
+/// Connections of a server.
 pub(crate) struct Connections {
     limits: ConnectionLimits,
     tls: Option<Arc<Certificates>>,
@@ -264,7 +263,7 @@ pub(crate) struct Connections {
     incidents: Incidents,
 }
 
-/// What is told of connections once in a while, and counted.
+/// Throttled logs and counters of connection events.
 #[derive(Debug, Default)]
 struct Incidents {
     refused: Rarely,
@@ -293,13 +292,13 @@ impl Connections {
         })
     }
 
-    /// How many are open, and how many there have been.
+    /// Returns the number of open connections and of all so far.
     pub(crate) fn count(&self) -> (usize, u64) {
         let open = self.open.lock();
         (open.by_number.len(), open.next)
     }
 
-    /// What has happened to them, and how often.
+    /// Returns the number of events by kind.
     pub(crate) fn incidents(&self) -> [(&'static str, u64); 8] {
         let it = &self.incidents;
         [
@@ -314,7 +313,7 @@ impl Connections {
         ]
     }
 
-    /// Answers the calls of what comes in until `shutdown` completes, and then those in progress.
+    /// Serves incoming connections until `shutdown` completes, then finishes the calls in progress.
     pub(crate) async fn serve(
         self: Arc<Self>,
         routes: Routes,
@@ -323,7 +322,7 @@ impl Connections {
     ) {
         let (tasks, stopping) = (TaskTracker::new(), CancellationToken::new());
         {
-            // Dropped before the wait: who calls now is told at once that nobody listens.
+            // Drop the listener first to refuse new connections immediately.
             let (mut incoming, mut shutdown) = (pin!(incoming), pin!(shutdown));
             loop {
                 let accepted = tokio::select! {
@@ -352,13 +351,13 @@ impl Connections {
         tasks.wait().await;
     }
 
-    /// Goes on after the system could not accept a connection.
+    /// Recovers after the system failed to accept a connection.
     async fn recover(&self, error: &io::Error) {
         if !is_exhaustion(error) {
             self.incidents.not_accepted.tell(|times| {
                 tracing::warn!(%error, times, "a connection could not be accepted");
             });
-            // Where the other end has gone already, nobody else need wait.
+            // An error of one peer need not delay others.
             if !is_of_peer(error) {
                 sleep(PAUSE).await;
             }
@@ -377,7 +376,7 @@ impl Connections {
         sleep(PAUSE).await;
     }
 
-    /// Takes a connection up, for another one if there are too many; `None` if none may be closed for it.
+    /// Registers a connection, evicting another if there are too many; `None` if none can be evicted.
     fn admit(self: &Arc<Self>, peer: Option<SocketAddr>) -> Option<Arc<Connection>> {
         let account = Account::Address(peer.map(|peer| network(peer.ip())));
         let mut open = self.open.lock();
@@ -390,12 +389,12 @@ impl Connections {
                 );
             });
         };
-        // In this process there is one peer.
+        // This process is a single peer.
         if peer.is_some() && !self.make_room(&mut open, &account) {
             refused(self.limits.per_address, &MAX_CONNECTIONS_PER_ADDRESS);
             return None;
         }
-        // Whoever has one connection only keeps it while it is in use, as does everyone without a name.
+        // A name's only connection is safe while it is busy, as are those of callers without a name.
         let may_go = |it: &Connection, rank: &Rank| match rank {
             Rank::Busy(Reverse(counted), _) => {
                 *counted > 1 && matches!(it.account(), Account::Name(_))
@@ -413,7 +412,7 @@ impl Connections {
         Some(connection)
     }
 
-    /// Closes a connection of an account that has as many as it may have; false if all of them are in use.
+    /// Evicts a connection of an account at its limit; returns `false` if all of them are busy.
     fn make_room(&self, open: &mut Open, account: &Account) -> bool {
         let own = open
             .by_number
@@ -425,7 +424,7 @@ impl Connections {
             })
     }
 
-    /// Closes the connection among these that is missed the least; whether there was one.
+    /// Evicts the connection of lowest rank among these; returns `false` if none qualifies.
     fn evict(&self, open: &mut Open, among: impl Fn(&Connection, &Rank) -> bool) -> bool {
         let mut counted: HashMap<Account, usize> = HashMap::new();
         for connection in open.by_number.values() {
@@ -442,7 +441,7 @@ impl Connections {
         let Some(&(least, _)) = ranked.iter().min() else {
             return false;
         };
-        // Any of the strangers: with an order, a flood would have everyone's turn come before the first call.
+        // Random among equals: with a fixed order, a flood would evict every newcomer before its first call.
         let same: Vec<u64> = ranked
             .iter()
             .filter(|it| it.0 == least)
@@ -483,7 +482,7 @@ impl Connections {
         self.open.lock().by_number.remove(&connection.number);
     }
 
-    /// The stream once it is encrypted, if it is to be.
+    /// Performs the TLS handshake, if the server has TLS.
     async fn secure(
         &self,
         stream: Box<dyn Transport>,
@@ -520,7 +519,7 @@ impl Connections {
         }
     }
 
-    /// Answers calls until the other end closes the connection, it has nothing to do for too long, or the server stops.
+    /// Answers calls until the peer closes the connection, it is idle for too long, or the server stops.
     async fn answer(
         &self,
         connection: &Arc<Connection>,
@@ -546,8 +545,8 @@ impl Connections {
         http.timer(TokioTimer::new())
             .keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE)
-            // Uploads are limited by the round-trip time unless the windows are larger than a chunk. What a window holds is
-            // memory that no message has reserved.
+            // Uploads are bound by the round-trip time unless windows exceed a chunk. A window's content is memory that
+            // no message has reserved.
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
             .max_concurrent_streams(self.limits.streams)
@@ -584,7 +583,7 @@ impl Connections {
                 "an idle connection was closed"
             );
         });
-        // A call may have come in the same moment.
+        // A call may have arrived concurrently.
         while timeout(FAREWELL, serving.as_mut()).await.is_err() && connection.has_calls() {}
     }
 }
@@ -625,7 +624,7 @@ mod tests {
     async fn what_is_missed_the_least_goes_for_a_new_connection() {
         let table = table(3, 3);
         let [first, second, third] = [1, 2, 3].map(|_| table.admit(from("192.0.2.1")).unwrap());
-        // One with a call of a caller that was let in, one that is idle, one on which nobody was let in.
+        // A busy one with an admitted caller, an idle one, an unauthenticated one.
         let revoked = CancellationToken::new();
         first.admit(&named("a"), revoked.clone()).unwrap();
         let call = first.begin_call();
@@ -640,10 +639,10 @@ mod tests {
         assert!(second.evicted.is_cancelled());
         let_in(&fifth, "e");
         let fifth_call = fifth.begin_call();
-        // All are in use.
+        // All are busy.
         assert!(table.admit(from("192.0.2.4")).is_none());
         assert_eq!(numbers(&table), [1, 4, 5]);
-        // Whose token was revoked is a stranger, whatever is in progress.
+        // With its token revoked, it counts as unauthenticated, even with calls in progress.
         revoked.cancel();
         assert!(table.admit(from("192.0.2.4")).is_some());
         assert!(first.evicted.is_cancelled());
@@ -660,7 +659,7 @@ mod tests {
         assert!(!other.evicted.is_cancelled());
         let numbers = numbers(&table);
         assert_eq!((numbers.len(), numbers[0], numbers[2]), (3, 1, 5));
-        // Nor does this process, which has no address, keep to it.
+        // This process, which has no address, is exempt from the limit.
         for _ in 0..3 {
             assert!(table.admit(None).is_some());
         }
@@ -677,7 +676,7 @@ mod tests {
         };
         let greedy: Vec<_> = (0..3).map(|_| of("greedy")).collect();
         let calls: Vec<_> = greedy.iter().map(Connection::begin_call).collect();
-        // All of them are in use, over one address or several.
+        // All of them are busy, over one address or several.
         for other in ["192.0.2.1", "192.0.2.2"] {
             let more = table.admit(from(other)).unwrap();
             let refused = more.admit(&named("greedy"), CancellationToken::new());
@@ -690,7 +689,7 @@ mod tests {
                 .chain(&greedy)
                 .all(|it| !it.evicted.is_cancelled())
         );
-        // One that is idle is closed for another one of its name.
+        // An idle one is evicted for another one of its name.
         drop(calls);
         of("greedy");
         assert_eq!(
@@ -698,7 +697,7 @@ mod tests {
             1
         );
         assert!(others.iter().all(|it| !it.evicted.is_cancelled()));
-        // Calls of the name over the connections that it has go on.
+        // Calls of the name over its open connections continue.
         let_in(
             greedy.iter().find(|it| !it.evicted.is_cancelled()).unwrap(),
             "greedy",
@@ -715,12 +714,12 @@ mod tests {
         };
         let idle = of("idle");
         let greedy = [(); 4].map(|()| of("greedy"));
-        // The one that has been idle for the longest, though others were idle before.
+        // The longest idle one of this name, though others were idle before.
         let first = of("a");
         assert!(greedy[0].evicted.is_cancelled() && !idle.evicted.is_cancelled());
         let calls: Vec<_> = greedy[1..].iter().map(Connection::begin_call).collect();
         let (_first, _idle) = (first.begin_call(), idle.begin_call());
-        // All are in use.
+        // All are busy.
         let second = of("b");
         let _second = second.begin_call();
         assert!(greedy[3].evicted.is_cancelled());

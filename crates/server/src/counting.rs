@@ -1,10 +1,10 @@
-//! One query: from the request to a stream of moments.
+//! One count query: from the request to a stream of moments.
 //!
-//! A query is a job of the [pool](crate::pool) that all queries share: its first task is to plan, then come moments
-//! from the [cache](crate::cache), a message's worth at a time, then steps of the [backend](Backend)'s run, whose
-//! moments are [added up](crate::totals) over the requested ranges. It has a task only while its outbox has free space
-//! for the result, so a caller that reads slowly holds no thread. When the caller disconnects, or a limit ends the
-//! query, it leaves the pool, and its memory is freed with its last task.
+//! A query is a job of the [pool](crate::pool) that all queries share. Its first task plans; the next ones send moments
+//! from the [cache](crate::cache), a message's worth at a time. The others are steps of the [backend](Backend)'s run,
+//! whose moments are [summed](crate::totals) over the requested ranges. It has a task only while its outbox has free
+//! space for the result: a caller that reads slowly holds no thread. When the caller disconnects or a limit ends the
+//! query, it leaves the pool, and its last task frees its memory.
 
 use crate::blocking::{blocking, failed};
 use crate::cache::{Kind, MomentCache, identity};
@@ -43,25 +43,25 @@ use tracing::{Instrument, Span};
 
 type CountOutbox = Outbox<v1::CountReply>;
 
-/// What queries need of the server.
+/// Resources of the server that queries use.
 pub(crate) struct Counting {
     pub(crate) store: Store,
     pub(crate) queue: Arc<Queue>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) limits: Limits,
     pub(crate) cache: Arc<MomentCache>,
-    /// The backend.
+    /// Backend that counts.
     pub(crate) backend: Arc<dyn Backend<Snapshot>>,
-    /// The memory budget for plans and sums of queries in flight.
+    /// Memory budget for plans and sums of queries in flight.
     pub(crate) budget: Arc<MemoryBudget>,
 }
 
 impl Counting {
-    /// Admits the query and gives it to the pool; returns the stream of its replies.
+    /// Admits the query, submits it to the pool, and returns the stream of its replies.
     ///
     /// # Errors
     ///
-    /// Too many queries, a request that is malformed or beyond a limit.
+    /// Too many queries, a malformed request or one beyond a limit.
     pub(crate) async fn start(
         &self,
         caller: Caller,
@@ -72,7 +72,7 @@ impl Counting {
             .admit(&caller, ("Count", &request.name))
             .await?;
         let (access, limits) = (self.access_of(&caller), self.limits);
-        // The place is held until that has ended, even if the caller goes.
+        // The slot is held until this ends, even if the caller disconnects.
         let begin = move || Ok((CountSpec::new(&access, &limits, request)?, permit));
         let (spec, permit) = blocking(begin).await?;
         spec.record(&Span::current());
@@ -103,7 +103,7 @@ impl Counting {
         })
     }
 
-    /// What a caller may do with the datasets.
+    /// Returns a caller's access to datasets.
     pub(crate) fn access_of(&self, caller: &Caller) -> Access {
         self.store.access_of(&caller.namespace, caller.roles)
     }
@@ -116,15 +116,15 @@ impl Counting {
     }
 }
 
-/// A validated request.
+/// Validated request.
 struct CountSpec {
-    /// Of the namespace of who asks.
+    /// Identity of the caller's namespace.
     asker: Digest,
     snapshot: Arc<Snapshot>,
     itemsets: Itemsets,
     limbs: usize,
     shards: Shards,
-    /// Whether only moments without a factor of the mask are wanted.
+    /// `true` if only moments without a factor of the mask are wanted.
     scalars: bool,
 }
 
@@ -135,7 +135,7 @@ impl CountSpec {
             .snapshot_at(&request.name, root)
             .map_err(|error| status::of_store(&error))?;
         let length = request.length as usize;
-        // Scalars are cheap to compute, and verified answers need them: only the protocol's limit applies.
+        // Only the protocol's limit applies to scalars: they are cheap, and verified answers need them.
         let most = if request.scalars {
             max_itemsets(length)
         } else {
@@ -180,7 +180,7 @@ impl CountSpec {
         })
     }
 
-    /// The moments that are wanted, of those that the index has.
+    /// Returns the requested moments among those of the index.
     fn moments(&self, index: &MomentIndex) -> Range<usize> {
         if self.scalars {
             index.rank(0)
@@ -194,7 +194,7 @@ impl CountSpec {
         Packing::new(degree, self.limbs)
     }
 
-    /// Logs the request, by numbers.
+    /// Logs the size of the request.
     fn record(&self, span: &Span) {
         let dataset = self.snapshot.manifest().dataset;
         span.record("dataset", tracing::field::display(dataset));
@@ -204,66 +204,66 @@ impl CountSpec {
     }
 }
 
-/// A query in the pool.
+/// Query in the pool.
 pub(crate) struct CountQuery {
     client: Client,
     cache: Arc<MomentCache>,
     backend: Arc<dyn Backend<Snapshot>>,
-    /// Where it waits for time slices.
+    /// Queue that schedules it.
     queue: Weak<Queue>,
-    /// Until it is planned.
+    /// Request, until it is planned.
     unplanned: Mutex<Option<Unplanned>>,
     answer: OnceLock<Answer>,
-    /// What the answer takes. Declared and so dropped after it: it wakes those who wait for memory.
+    /// Memory of the answer. Declared, and so dropped, after it: releasing it wakes queries that wait for memory.
     memory: OnceLock<Reservation>,
     outbox: Arc<CountOutbox>,
-    /// When its first task began.
+    /// Start time of its first task.
     begun: OnceLock<Instant>,
-    /// Parent of what is logged: the call.
+    /// Span of the call, parent of its log lines.
     span: Span,
 }
 
-/// A validated request, and the memory without which planning is not worth trying.
+/// Validated request, with the memory below which planning is not attempted.
 struct Unplanned {
     spec: CountSpec,
-    /// Its place among those who wait for memory.
+    /// Position in the wait for memory.
     place: Place,
-    /// The memory that it waits for.
+    /// Bytes that it waits for.
     needed: u64,
 }
 
-/// A query that was planned.
+/// Planned query.
 struct Answer {
     kind: Kind,
     index: Arc<MomentIndex>,
     packing: Packing,
     ranges: Vec<Blocks>,
-    /// Ranges with moments from the cache that no task has claimed for sending.
+    /// Ranges with cached moments that no task has claimed for sending.
     known: Mutex<VecDeque<Known>>,
-    /// Moments that come from the cache, over all ranges.
+    /// Number of cached moments, over all ranges.
     known_moments: u64,
-    /// All other moments.
+    /// Run that counts all other moments.
     counted: Option<Counted>,
-    /// Unsent moments from the cache, plus one until the count is finished.
+    /// Unsent cached moments, plus one until the count is finished.
     left: AtomicU64,
-    /// Moments sent, over all ranges.
+    /// Number of moments sent, over all ranges.
     sent: AtomicU64,
 }
 
-/// Moments that the cache lacks.
+/// Run for the moments that the cache lacks.
 struct Counted {
     run: Box<dyn RunningJob>,
     totals: Totals,
 }
 
-/// Moments of one range from the cache.
+/// Cached moments of one range.
 struct Known {
     range: usize,
     moments: VecDeque<(usize, Bytes)>,
 }
 
 impl Known {
-    /// Takes the first of them, about as many as a message holds.
+    /// Takes the first moments, about as many as fit a message.
     fn take_some(&mut self) -> Self {
         let mut bytes = 0;
         let fits = |(_, packed): &&(usize, Bytes)| {
@@ -280,7 +280,7 @@ impl Known {
 }
 
 impl Answer {
-    /// The backend counts the unknown moments by the run that `count` makes of them.
+    /// Plans the answer; `count` creates the backend's run for the unknown moments.
     fn new(
         spec: &CountSpec,
         cache: &MomentCache,
@@ -337,7 +337,7 @@ impl Answer {
         !self.known().is_empty() || self.counted.as_ref().is_some_and(|it| it.run.has_task())
     }
 
-    /// Logs what was read here so far, if not everything is in memory.
+    /// Logs the reads so far, if not everything is in memory.
     fn record(&self, span: &Span) {
         if let Some(counted) = &self.counted
             && let Some(reads) = counted.run.reads()
@@ -352,7 +352,7 @@ impl Answer {
         self.known.lock()
     }
 
-    /// The next moments from the cache to send, one task's worth.
+    /// Takes the next cached moments to send, one task's worth.
     fn take_known(&self) -> Option<Known> {
         let mut known = self.known();
         let range = known.front_mut()?;
@@ -371,12 +371,12 @@ impl Answer {
         })
     }
 
-    /// Subtracts what was sent from what is left; returns whether that was the last.
+    /// Subtracts the moments sent from those left; returns true if none are left.
     fn is_last(&self, sent: u64) -> bool {
         self.left.fetch_sub(sent, Ordering::AcqRel) == sent
     }
 
-    /// Adds moments of a shard to their totals; sends and caches those that are complete.
+    /// Adds a shard's moments to their totals; sends and caches the complete ones.
     fn add(
         &self,
         totals: &Totals,
@@ -430,8 +430,8 @@ impl CountQuery {
         }
     }
 
-    /// The first task; the others have to wait for it. If other queries hold the memory, it is tried again when one has
-    /// ended.
+    /// Runs the first task, which all others wait for. If other queries hold the memory, it is retried when one of them
+    /// ends.
     fn plan(&self) -> ControlFlow<()> {
         let Some(Unplanned { spec, place, .. }) = self.unplanned.lock().take() else {
             return ControlFlow::Continue(());
@@ -467,7 +467,7 @@ impl CountQuery {
         }
     }
 
-    /// Whether planning may succeed now.
+    /// Returns true if planning may succeed now.
     fn may_plan(&self) -> bool {
         let unplanned = self.unplanned.lock();
         unplanned
@@ -494,7 +494,7 @@ impl CountQuery {
         Ok(Totals::new(&spec.shards, moduli, wanted, scalars))
     }
 
-    /// Has the backend count the unknown moments.
+    /// Starts the backend's run for the unknown moments.
     fn start(
         &self,
         spec: &CountSpec,
@@ -522,7 +522,7 @@ impl CountQuery {
         self.backend.start(job, &mut reserve).map_err(of_engine)
     }
 
-    /// The task after planning: cached moments, or else a step of the count.
+    /// Runs a task after planning: sends cached moments, else takes a step of the count.
     fn advance(&self, answer: &Answer, node: usize) -> ControlFlow<()> {
         let sent = if let Some(known) = answer.take_known() {
             answer.send_known(&self.outbox, &known)?;
@@ -546,7 +546,7 @@ impl CountQuery {
         }
     }
 
-    /// A step of the count.
+    /// Takes a step of the count.
     fn step_of(&self, answer: &Answer, node: usize) -> Result<Step, Status> {
         let Some(Counted { run, totals, .. }) = &answer.counted else {
             return Ok(Step::Exhausted);
@@ -556,7 +556,7 @@ impl CountQuery {
             .map_err(|error| status::of_engine(&error))
     }
 
-    /// Ends the stream; the query leaves the pool.
+    /// Ends the stream and leaves the pool.
     fn finish(&self, answer: &Answer) -> ControlFlow<()> {
         answer.record(&self.span);
         let begun = self.begun.get_or_init(Instant::now);
@@ -596,7 +596,7 @@ impl Job for CountQuery {
     }
 }
 
-/// Takes a query out of the pool.
+/// Removes a query from the pool.
 struct Removal {
     queue: Arc<Queue>,
     query: Weak<CountQuery>,
@@ -611,8 +611,8 @@ impl Removal {
     }
 }
 
-/// Holds the query's place until its caller has everything or is gone, and ends it by `end` at its limits or when somebody
-/// wants it ended. `advice` says how to ask for less.
+/// Holds the query's slot until its caller has everything or disconnects. Calls `end` when a limit is reached or the
+/// query is cancelled. `advice` says how to request less.
 pub(crate) async fn watch<R: Message>(
     outbox: Arc<Outbox<R>>,
     end: impl FnOnce(),
@@ -633,7 +633,7 @@ pub(crate) async fn watch<R: Message>(
     end();
 }
 
-/// The replies as the connection takes them. Dropping it ends the query.
+/// Stream of replies. Dropping it ends the query.
 pub(crate) struct Replies {
     outbox: Arc<CountOutbox>,
     removal: Removal,
@@ -655,7 +655,7 @@ impl Drop for Replies {
     fn drop(&mut self) {
         self.outbox.close();
         self.removal.remove();
-        // The line about the call comes next; a query that ended has said what it read.
+        // The call's line is logged next; a finished query has already logged its reads.
         if let Some(query) = self.removal.query.upgrade()
             && let Some(answer) = query.answer.get()
         {
@@ -675,7 +675,7 @@ mod tests {
     use std::thread;
     use tempfile::TempDir;
 
-    /// A backend whose runs' plans take that many bytes, and which counts nothing.
+    /// Backend whose plans take this many bytes, and which counts nothing.
     struct Planning(usize);
 
     impl Backend<Snapshot> for Planning {
@@ -699,7 +699,7 @@ mod tests {
         }
     }
 
-    /// A store with a small dataset.
+    /// Creates a store with a small dataset.
     fn stored(home: &TempDir) -> Store {
         let bundle = bundle(&home.path().join("rows"), &two_limbs(), &[2]);
         let store = Store::open(&home.path().join("store")).unwrap();
@@ -716,7 +716,7 @@ mod tests {
         store
     }
 
-    /// Makes queries of two columns, whose runs have nothing to do, and says what one takes in memory.
+    /// Returns a constructor of queries of two columns with empty runs, and the memory that one takes.
     fn planning(
         access: &Access,
     ) -> (
@@ -750,7 +750,7 @@ mod tests {
                 budget,
             )
         };
-        // What is wanted takes 8 bytes a moment in the plan, and as much in the sums.
+        // A requested moment takes 8 bytes in the plan and 8 in the sums.
         (query, index.bytes() + 16 * index.len() + plan)
     }
 
@@ -764,13 +764,13 @@ mod tests {
         let (first, second) = (query(&all, Weak::new()), query(&all, Weak::new()));
         assert!(first.plan().is_continue() && first.answer.get().is_some());
         assert_eq!(all.free(), 0);
-        // The other waits, and is planned once the first has gone.
+        // The second waits, and is planned once the first is dropped.
         assert!(second.plan().is_continue() && second.answer.get().is_none());
         assert!(!second.has_task());
         drop(first);
         assert!(second.has_task());
         assert!(second.plan().is_continue() && second.answer.get().is_some());
-        // One that never fits is refused, and takes nothing.
+        // One that never fits is refused and reserves nothing.
         let less = budget(bytes - 1);
         assert!(query(&less, Weak::new()).plan().is_break());
         assert_eq!(less.free(), bytes as u64 - 1);
@@ -838,7 +838,7 @@ mod tests {
                 some.moments.iter().map(|(moment, _)| *moment),
             ));
         }
-        // The fourth begins below a mebibyte.
+        // The fourth starts below a mebibyte.
         assert_eq!(taken, [vec![0, 1, 2, 3], vec![4, 5, 6, 7], vec![8]]);
     }
 }

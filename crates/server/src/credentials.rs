@@ -1,4 +1,4 @@
-//! What callers prove their names with: a token or a client certificate; and why one does not let them in.
+//! Credentials of callers (tokens and client certificates), and the reasons for refusing one.
 
 use oboro_format::Roles;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use time::{Date, OffsetDateTime};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-/// A kind of credential.
+/// Kind of credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Token,
@@ -15,7 +15,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Its name, which is that of its id in the log.
+    /// Returns its name, also that of the field with its id in the log.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Token => "token",
@@ -24,40 +24,40 @@ impl Kind {
     }
 }
 
-/// A token or certificate that a server accepts, or has accepted.
+/// Token or certificate that the server accepts, or has accepted.
 #[derive(Debug)]
 pub(crate) struct Credential {
     pub(crate) kind: Kind,
-    /// Of its caller.
+    /// Name of its caller.
     pub(crate) name: Arc<str>,
     pub(crate) roles: Roles,
-    /// For the log; it says nothing of a secret.
+    /// Id for the log, which reveals nothing of a secret.
     pub(crate) id: Arc<str>,
-    /// From when on it is valid no more.
+    /// First moment at which it is no longer valid, if it expires.
     pub(crate) expires: Option<OffsetDateTime>,
     pub(crate) end: End,
 }
 
-/// The end of a credential, which also what replaces it may bring.
+/// End of a credential, shared with its replacements.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct End {
-    /// Cancelled when it is valid no more: then calls in progress end.
+    /// Cancelled when it is no longer valid, which ends calls in progress.
     pub(crate) ended: CancellationToken,
-    /// Whether that was because its time was over.
+    /// `true` if it expired rather than being revoked.
     by_time: Arc<AtomicBool>,
 }
 
 impl Credential {
-    /// Its last day, if it has passed.
+    /// Returns its last day, if it has passed.
     pub(crate) fn expired(&self, now: OffsetDateTime) -> Option<Date> {
         let expires = self.expires.filter(|it| *it <= now)?;
         Some((expires - time::Duration::NANOSECOND).date())
     }
 
-    /// Itself.
+    /// Returns itself if it is valid.
     ///
     /// # Errors
-    /// It is valid no more.
+    /// An expired or revoked credential.
     pub(crate) fn valid(self: &Arc<Self>, now: OffsetDateTime) -> Result<Arc<Self>, Refusal> {
         let (kind, id) = (self.kind, Arc::clone(&self.id));
         if let Some(on) = self.expired(now) {
@@ -77,7 +77,7 @@ impl Credential {
         }
     }
 
-    /// What a call is told that ends because this credential has.
+    /// Returns the status of a call that ends with this credential.
     pub(crate) fn farewell(&self) -> Status {
         let kind = self.kind.name();
         let what = if self.end.by_time.load(Ordering::Acquire) {
@@ -91,28 +91,28 @@ impl Credential {
     }
 }
 
-/// Why a caller is not let in.
+/// Reasons for refusing a caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It presented nothing.
+    /// No credential.
     Missing,
-    /// What it presented cannot be a token.
+    /// Malformed token.
     Malformed,
-    /// A token that nobody has.
+    /// Unknown token.
     Unknown,
-    /// A certificate without a name that callers can have.
+    /// Certificate without a valid caller name.
     Unnamed { id: Arc<str> },
-    /// What was valid and is no more.
+    /// Credential that was valid until it was revoked.
     Revoked { kind: Kind, id: Arc<str> },
-    /// What was valid until the end of a day.
+    /// Credential that was valid until the end of a day.
     Expired { kind: Kind, id: Arc<str>, on: Date },
 }
 
 impl Refusal {
-    /// How many kinds there are.
+    /// Number of kinds.
     pub(crate) const KINDS: usize = 6;
 
-    /// Their names, by number.
+    /// Names of the kinds, by number.
     pub(crate) const NAMES: [&str; Self::KINDS] = [
         "missing",
         "malformed",
@@ -122,7 +122,7 @@ impl Refusal {
         "expired",
     ];
 
-    /// The number of its kind.
+    /// Returns the number of its kind.
     pub(crate) fn kind(&self) -> usize {
         match self {
             Self::Missing => 0,
@@ -134,7 +134,7 @@ impl Refusal {
         }
     }
 
-    /// For the log.
+    /// Returns the reason for the log.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Missing => "neither token nor certificate",
@@ -152,7 +152,7 @@ impl Refusal {
         }
     }
 
-    /// Of the credential, for the log.
+    /// Returns the id of the credential for the log.
     pub(crate) fn id(&self) -> Option<&str> {
         match self {
             Self::Missing | Self::Malformed | Self::Unknown => None,
@@ -160,7 +160,8 @@ impl Refusal {
         }
     }
 
-    /// What the caller is told where `wanted` says what would let it in: only who had a right one learns more than that.
+    /// Returns the status for the caller, where `wanted` describes a valid credential. Only callers that had one learn
+    /// more.
     pub(crate) fn status(&self, wanted: &str) -> Status {
         Status::unauthenticated(match self {
             Self::Expired { kind, on, .. } => format!(

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::num::NonZero;
 use thiserror::Error;
 
-/// A server that could not start or failed.
+/// Errors of a server that could not start or failed.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum ServeError {

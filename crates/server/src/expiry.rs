@@ -1,26 +1,26 @@
-//! Ends that come: the log names certificates and tokens some days before they expire, at once and then every day.
+//! Expiry of certificates and tokens: some days before, the log warns at once and then every day.
 
 mod watch;
 
 use time::{Duration, OffsetDateTime};
 pub(crate) use watch::Watch;
 
-/// How long before its end a server's certificate is named.
+/// Notice period for the server's certificate.
 pub(crate) const OF_SERVER: Duration = Duration::days(30);
-/// The same of tokens and of the authorities of client certificates.
+/// Notice period for tokens and the authorities of client certificates.
 pub(crate) const OF_CALLERS: Duration = Duration::days(14);
 
-/// Something that ends.
+/// Credential that expires.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ending {
-    /// What it is, and which one.
+    /// Kind and name.
     pub(crate) what: String,
-    /// From when on it is valid no more.
+    /// First moment at which it is no longer valid.
     pub(crate) at: OffsetDateTime,
 }
 
 impl Ending {
-    /// If it ends within `notice`, or has ended.
+    /// Returns it if it expires within `notice` or has expired.
     pub(crate) fn within(self, notice: Duration, now: OffsetDateTime) -> Option<Self> {
         (self.at - now <= notice).then_some(self)
     }

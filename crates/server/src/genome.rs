@@ -1,7 +1,7 @@
-//! Search in genomes: the calls of the service, and what may be asked.
+//! Genome search: the calls of the service and their validation.
 //!
-//! Neither a pattern nor what blinds an answer is ever logged or kept; names and positions are logged for
-//! debugging only.
+//! Neither a pattern nor what blinds an answer is ever logged or stored; names and positions are logged only for
+//! debugging.
 
 mod memory;
 mod search;
@@ -34,7 +34,7 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 use windows::Windows;
 
-/// What searches need of the server.
+/// Resources of the server that searches use.
 #[derive(Clone)]
 pub(crate) struct Genomes {
     shared: Arc<Shared>,
@@ -67,10 +67,10 @@ impl Genomes {
 }
 
 impl Genomes {
-    /// The collections that a caller may see, and what it searched in them. Blocks.
+    /// Returns the collections that a caller may see, with its searches in them. Blocks.
     ///
     /// # Errors
-    /// It may see none, or they cannot be listed.
+    /// The caller may see none, or they cannot be listed.
     pub(crate) fn seen(&self, caller: &Caller) -> Result<Vec<SeenCollection>, Status> {
         let shared = &self.shared;
         let access = shared.store.access_of(&caller.namespace, caller.roles);
@@ -99,25 +99,25 @@ impl Genomes {
         Ok(seen)
     }
 
-    /// How the cache of windows is used.
+    /// Returns the use of the cache of windows.
     pub(crate) fn windows(&self) -> CacheUse {
         self.shared.windows.used()
     }
 
-    /// The memory of searches in progress.
+    /// Returns the memory of searches in progress.
     pub(crate) fn searching(&self) -> &Shares {
         self.shared.memory.shares()
     }
 }
 
-/// A collection as one caller sees it.
+/// Collection as one caller sees it.
 pub(crate) struct SeenCollection {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) bytes: u64,
-    /// Its searches that are counted.
+    /// Number of the caller's counted searches.
     pub(crate) searches: Result<u64, GenomeError>,
-    /// The most of them.
+    /// Maximum of them.
     pub(crate) budget: Option<u64>,
 }
 
@@ -179,7 +179,7 @@ impl Genome for Genomes {
             .await?;
         let shared = Arc::clone(&self.shared);
         let client = caller.client.clone();
-        // The place is held until that has ended, even if the caller goes.
+        // The slot is held until this ends, even if the caller disconnects.
         let begin = move || Ok((shared.open(&caller, open)?, permit));
         let (search, permit) = blocking(begin).await?;
         let outbox = Arc::new(Outbox::new());
@@ -189,7 +189,7 @@ impl Genome for Genomes {
     }
 }
 
-/// The sites of a chromosome from site number `first` on, as many as a message holds.
+/// Returns the sites of a chromosome from site number `first` on, as many as a message holds.
 fn sites(panel: &HaplotypePanel, first: usize) -> v1::SitesReply {
     let chromosome = panel.site_at(first).chromosome;
     let mut before = 0;

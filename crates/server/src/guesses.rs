@@ -1,5 +1,4 @@
-//! Wrong tokens: whoever presents many waits longer for each refusal, by address. Nobody is locked out, for a right token
-//! never waits.
+//! Per-address backoff for failed token checks. Valid tokens are never delayed, which rules out lock-outs.
 
 use crate::connections::network;
 use parking_lot::Mutex;
@@ -7,21 +6,21 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Refused at once: who has the wrong file has a few tries.
+/// Number of refusals without delay, for a caller with the wrong file.
 const AT_ONCE: u32 = 10;
-/// From then on one refusal in this time.
+/// Time per refusal beyond that.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The longest that one waits.
+/// Maximum delay.
 const LONGEST: Duration = Duration::from_secs(10);
-/// Addresses that are remembered; above it those that would not wait are forgotten.
+/// Maximum number of remembered addresses; above it those without a delay are dropped.
 const ADDRESSES: usize = 1 << 16;
 
-/// When each address will have been refused at its pace.
+/// Time up to which each address has used its refusals.
 #[derive(Debug, Default)]
 pub(crate) struct Guesses(Mutex<HashMap<IpAddr, Instant>>);
 
 impl Guesses {
-    /// How long the refusal of a wrong token from this address is to wait.
+    /// Returns the delay for refusing an invalid token from this address.
     pub(crate) fn wait(&self, address: IpAddr, now: Instant) -> Duration {
         let mut paced = self.0.lock();
         if paced.len() >= ADDRESSES {
@@ -58,7 +57,7 @@ mod tests {
         }
         assert_eq!(guesses.wait(one, now), LONGEST);
         assert_eq!(guesses.wait(other, now), zero);
-        // After some time it has tries again.
+        // After some time, refusals are immediate again.
         let later = now + LONGEST + (AT_ONCE + 1) * INTERVAL;
         assert_eq!(guesses.wait(one, later), zero);
         let mapped = "::ffff:192.0.2.1".parse().unwrap();

@@ -1,4 +1,4 @@
-//! The standard health service, which anyone may call.
+//! Standard health service, which needs no credential.
 
 use crate::middleware::{Answer, Middleware, Next, holding};
 use crate::received::{Received, SMALL};
@@ -10,10 +10,10 @@ use tonic::codegen::http;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
-/// Watches at a time: each lasts until its caller ends it.
+/// Maximum number of concurrent watches: each lasts until its caller ends it.
 const MOST_WATCHES: usize = 1024;
 
-/// Limits how many watch at a time.
+/// Limit on concurrent watches.
 #[derive(Clone)]
 pub(crate) struct Watches(Arc<Semaphore>);
 
@@ -24,7 +24,7 @@ impl Default for Watches {
 }
 
 impl Watches {
-    /// How many there are.
+    /// Returns the number of watches.
     pub(crate) fn count(&self) -> usize {
         MOST_WATCHES - self.0.available_permits()
     }
@@ -48,7 +48,7 @@ impl Middleware for Watches {
     }
 }
 
-/// Tells watchers of these services, and whoever asks, that the server is about to stop.
+/// Reports these services as `NOT_SERVING`, to watchers and new callers, before the server stops.
 pub(crate) async fn say_not_serving(health: &HealthReporter, services: &[&str]) {
     for service in services {
         let stopping = ServingStatus::NotServing;
@@ -56,8 +56,7 @@ pub(crate) async fn say_not_serving(health: &HealthReporter, services: &[&str]) 
     }
 }
 
-/// Tells watchers of these services that nothing is served any more and ends their calls, which the server would
-/// otherwise wait for; whoever asks again is told the same.
+/// Reports these services as `NOT_SERVING` for good and ends the watches, for which the server would otherwise wait.
 pub(crate) async fn say_farewell(health: &mut HealthReporter, services: &[&str]) {
     say_not_serving(health, services).await;
     for service in services {

@@ -1,9 +1,9 @@
-//! The service that stores ciphertext and counts on it.
+//! Server that stores ciphertext and counts on it.
 //!
 //! It never holds a key: this crate does not depend on the one that has them. A server is a
-//! [`Store`](oboro_store::Store) behind gRPC; beyond loopback it insists on TLS and on tokens or client certificates.
-//! Clients share its threads fairly, within [`Limits`]. With a [`Dispatch`] that has [`Worker`]s on
-//! other machines count, it plans, checks and forwards.
+//! [`Store`](oboro_store::Store) behind gRPC; beyond loopback it requires TLS, and tokens or client certificates.
+//! Clients share its threads fairly, within [`Limits`]. With a [`Dispatch`], [`Worker`]s on other machines count, and
+//! the server plans, checks and forwards.
 
 mod audit;
 mod auth;

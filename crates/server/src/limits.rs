@@ -1,4 +1,4 @@
-//! Limits on what one caller, or all together, may ask of the server.
+//! Limits on what one caller, or all together, may request of the server.
 
 use crate::callers::Caller;
 use crate::clients::Client;
@@ -16,16 +16,16 @@ use tonic::Status;
 /// Limits on connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Connections at a time.
+    /// Maximum number of connections.
     pub all: usize,
-    /// The most of these from one address, of IPv6 from one network of 64 bits, until a caller is known; and the most of
-    /// one name.
+    /// Maximum number of unauthenticated connections from one address (for IPv6, from one /64 network), and of
+    /// connections of one name.
     pub per_address: usize,
-    /// Calls at a time on one connection.
+    /// Maximum number of concurrent calls on one connection.
     pub streams: u32,
-    /// From its acceptance to its first call.
+    /// Time from acceptance to the first call.
     pub handshake: Duration,
-    /// Without any call in progress.
+    /// Time without a call in progress.
     pub idle: Duration,
 }
 
@@ -41,28 +41,28 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// Limits of a server. A request beyond one is refused with a sentence that names it.
+/// Limits of a server. A request beyond one is refused with a message that names it.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Bytes of one message to the server.
+    /// Maximum bytes of one message to the server.
     pub message_bytes: usize,
-    /// Bytes that one dataset takes in the store.
+    /// Maximum bytes of one dataset in the store.
     pub dataset_bytes: u64,
-    /// Itemsets of one query; if the protocol allows fewer of their length, its limit applies.
+    /// Maximum number of itemsets in one query; the protocol's limit for their length applies if it is lower.
     pub itemsets: usize,
-    /// Queries in progress at a time.
+    /// Maximum number of concurrent queries.
     pub queries: usize,
-    /// The most of these of one client.
+    /// Maximum number of concurrent queries of one client.
     pub queries_per_client: usize,
-    /// From the admission of a query to the last byte of its answer.
+    /// Maximum time from the admission of a query to the last byte of its answer.
     pub query_time: Duration,
-    /// How long a call may wait for its turn before it is refused.
+    /// Maximum time that a call waits in the queue before it is refused.
     pub queue_time: Duration,
-    /// Calls that one client may make in a second, after a burst.
+    /// Sustained calls per second of one client, after a burst.
     pub calls_per_second: u32,
-    /// Bytes of one search in genomes, query and answers of all windows together.
+    /// Maximum bytes of one genome search: the query and the answers of all windows.
     pub search_bytes: u64,
-    /// How callers may keep connections.
+    /// Limits on connections.
     pub connections: ConnectionLimits,
 }
 
@@ -84,11 +84,10 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The range of the limit on messages: a chunk of a segment has to fit, and the protocol has no
-    /// larger messages.
+    /// Valid range of `message_bytes`: a chunk of a segment has to fit, and the protocol has no larger messages.
     pub const MESSAGE_BYTES: RangeInclusive<usize> = 2 * SEGMENT_CHUNK_BYTES..=MAX_MESSAGE_BYTES;
 
-    /// The most itemsets of a length in one query.
+    /// Returns the maximum number of itemsets of a length in one query.
     pub(crate) fn itemsets_of(&self, length: usize) -> usize {
         self.itemsets.min(max_itemsets(length))
     }
@@ -108,7 +107,7 @@ impl From<Limits> for v1::Limits {
     }
 }
 
-/// The places of queries: counts, fetches of columns, searches in genomes.
+/// Admission control for queries: counts, fetches of columns, genome searches.
 pub(crate) struct Admission {
     limits: Limits,
     places: Arc<Shares>,
@@ -127,16 +126,16 @@ impl Admission {
         }
     }
 
-    /// Those that have places.
+    /// Returns the admitted queries.
     pub(crate) fn queries(&self) -> &Queries {
         &self.queries
     }
 
-    /// Waits for the place of a query, given back when dropped; clients take turns. The query is listed by its call and
-    /// the name of what it is `about`.
+    /// Waits for a query slot, released when dropped; clients take turns. The query is listed by its call and the name
+    /// of what it is `about`.
     ///
     /// # Errors
-    /// There was none in time.
+    /// None became free in time.
     pub(crate) async fn admit(
         &self,
         caller: &Caller,
@@ -146,7 +145,7 @@ impl Admission {
         Ok(self.queries.begin(caller, about, place))
     }
 
-    /// The places.
+    /// Returns the slots.
     pub(crate) fn places(&self) -> &Shares {
         &self.places
     }
@@ -209,7 +208,7 @@ mod tests {
         places.remove(0);
         places.push(admit(&b).await);
         assert!(refusal(&a).await.contains("takes 3 at a time"));
-        // Whoever waits has a place as soon as there is one.
+        // A waiting client gets a slot as soon as one is free.
         let freed = places.remove(0);
         let (waited, ()) = tokio::join!(admit(&a), async { drop(freed) });
         drop((waited, places));

@@ -1,8 +1,8 @@
-//! Connections that end without losing their last bytes.
+//! Graceful close of connections, without losing the last bytes.
 //!
-//! A socket that is closed with unread bytes of the caller in it (a window update is enough) is
-//! reset, and whatever the caller has not received yet is lost. So after its last byte a connection
-//! shuts down its sending side, and waits until the caller has closed its side, too.
+//! Closing a socket with unread bytes in it (a window update is enough) resets it, and the caller loses what it has not
+//! received yet. After its last byte a connection therefore shuts down its sending side and waits until the caller has
+//! closed the other.
 
 use std::io;
 use std::pin::Pin;
@@ -12,10 +12,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// After this time the connection is closed even if the caller has not closed its side.
+/// Time after which the connection is closed even if the caller has not closed its side.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection that lingers when it is shut down.
+/// Connection that lingers when it is shut down.
 pub(crate) struct Lingering {
     stream: TcpStream,
     /// Set once all has been written.
@@ -84,7 +84,7 @@ impl AsyncWrite for Lingering {
             let mut buffer = ReadBuf::new(&mut scratch);
             match ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer)) {
                 Ok(()) if !buffer.filled().is_empty() => {}
-                // Closed or reset: nobody is left to wait for.
+                // Closed or reset: no peer is left to wait for.
                 _ => return Poll::Ready(Ok(())),
             }
         }

@@ -1,4 +1,4 @@
-//! The server: what answers calls, the socket that they come from, and the refusal to expose it unprotected.
+//! Server: its options, its socket and services, and the refusal to expose it unprotected.
 
 use crate::audit::Audit;
 use crate::auth::Authentication;
@@ -47,11 +47,10 @@ use tokio_stream::Stream;
 use tonic::server::NamedService;
 use tonic::service::Routes;
 
-/// How often it is seen whether the files of tokens and certificates have changed, if nobody calls.
+/// Interval at which the files of tokens and certificates are checked without calls.
 const REFRESH: Duration = Duration::from_secs(1);
 
-
-/// A server that listens, but does not answer yet.
+/// Server that listens but does not answer yet.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
@@ -59,7 +58,7 @@ pub struct Server {
     monitor: Option<Monitor>,
 }
 
-/// What answers calls, wherever they come from.
+/// Services and state of a server, independent of its transport.
 pub(crate) struct Answering {
     connections: Arc<Connections>,
     tls: Option<Arc<Certificates>>,
@@ -80,13 +79,13 @@ pub(crate) struct Answering {
 }
 
 impl Server {
-    /// Time that calls in progress get to finish after the server has stopped listening.
+    /// Time for calls in progress to finish after the server has stopped listening.
     pub const GRACE: Duration = Duration::from_secs(10);
 
-    /// Checks what can be checked without opening the socket or the store. Nothing is written.
+    /// Validates the options without opening the socket or the store. Nothing is written.
     ///
     /// # Errors
-    /// Those of [`bind`](Self::bind), except for what another process holds and what is wrong with what is stored.
+    /// Errors of [`bind`](Self::bind), except resources held by another process and damage of stored data.
     pub fn check(options: &Options) -> Result<(), ServeError> {
         check_protection(options)?;
         if let Some(audit) = &options.audit {
@@ -99,12 +98,11 @@ impl Server {
         Ok(())
     }
 
-    /// Opens the socket and the store. The store comes last, so that a refusal leaves none behind.
+    /// Opens the socket and the store. The store is opened last, to leave none behind on failure.
     ///
     /// # Errors
-    /// An address beyond loopback without TLS and tokens or client certificates, a certificate that cannot be used, a port
-    /// in use, too many threads, a store in use or unreadable, a budget of memory that leaves nothing for
-    /// ciphertext.
+    /// An address beyond loopback without TLS and tokens or client certificates, an unusable certificate, a port in
+    /// use, too many threads, a store in use or unreadable, a memory budget that leaves nothing for ciphertext.
     pub async fn bind(options: Options) -> Result<Self, ServeError> {
         let address = options.listen;
         check_protection(&options)?;
@@ -122,34 +120,34 @@ impl Server {
         })
     }
 
-    /// Has remote workers count: of queries, this server's threads then only plan and pass on.
+    /// Delegates counting to remote workers: this server's threads then only plan queries and forward results.
     pub fn counted_by(mut self, dispatch: Arc<dyn Dispatch>) -> Self {
         self.answering.backend = Arc::new(RemoteExecutor::new(dispatch));
         self
     }
 
-    /// Has `release` called when much memory became free and none of it is needed soon, to release it to the kernel. An
-    /// allocator that keeps free memory needs this.
+    /// Calls `release` when much memory became free and is not needed soon, to release it to the kernel. An allocator
+    /// that keeps free memory needs this.
     pub fn with_memory_release(mut self, release: fn()) -> Self {
         self.answering.release_memory = release;
         self
     }
 
-    /// Has calls and new connections answered for this long after the health service says `NOT_SERVING`, so that a load
-    /// balancer sends nobody here when the server stops listening. Zero unless given.
+    /// Keeps answering calls and new connections for this long after the health service reports `NOT_SERVING`, for load
+    /// balancers to drain. Zero by default.
     pub fn with_drain_delay(mut self, delay: Duration) -> Self {
         self.answering.drain_delay = delay;
         self
     }
 
-    /// When the counts of searches were copied into the backup that they were restored from, if searches are refused until
-    /// the operator accepts these. Blocks.
+    /// Returns the time of the backup that search counts were restored from, if searches are refused until the operator
+    /// accepts these counts. Blocks.
     pub fn restored_budgets(&self) -> Option<String> {
         let Answering { data, genome, .. } = &self.answering;
         genome.budget?;
         let homes = homes(data.home()).unwrap_or_default();
         let budgets = homes.iter().map(|it| Budgets::open(&data.home().join(it)));
-        // Counts that are damaged are reported when they are used.
+        // Damaged counts are reported when they are used.
         let restored = budgets.filter_map(|it| it.restored().ok()?).min()?;
         tracing::warn!(
             backup = restored,
@@ -158,39 +156,39 @@ impl Server {
         Some(restored)
     }
 
-    /// Where it listens.
+    /// Returns the address of the socket.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where operators look.
+    /// Options of the monitoring listener.
     pub fn monitor(&self) -> Option<SocketAddr> {
         self.monitor.as_ref()?.address().ok()
     }
 
-    /// Answers until `shutdown` completes and the drain delay is over; calls in flight then get some seconds to finish. The
-    /// health service says `SERVING`, without a token, until `shutdown` completes.
+    /// Serves until `shutdown` completes and the drain delay is over; calls in flight then get some seconds to finish.
+    /// The health service reports `SERVING`, without a token, until `shutdown` completes.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         let incoming = accepted(self.listener);
         self.answering.serve(incoming, self.monitor, shutdown).await;
     }
 }
 
-/// Opens the socket for operators.
+/// Opens the socket of the monitoring listener.
 async fn bind_monitor(monitor: MonitorOptions, options: &Options) -> Result<Monitor, ServeError> {
     let address = monitor.listen;
     let bound = Monitor::bind(monitor, options.tls.clone()).await;
     bound.map_err(|source| ServeError::Monitor { address, source })
 }
 
-/// Refuses to let strangers in.
+/// Refuses to listen beyond loopback without TLS and authentication.
 fn check_protection(options: &Options) -> Result<(), ServeError> {
     let names_clients = |tls: &Arc<Certificates>| tls.name_clients() || options.tokens.is_some();
     let is_protected = options.tls.as_ref().is_some_and(names_clients);
     if !options.listen.ip().is_loopback() && !is_protected {
         return Err(ServeError::Unprotected(options.listen));
     }
-    // Operators present tokens.
+    // The monitoring listener accepts only tokens.
     let is_protected = options.tls.is_some() && options.tokens.is_some();
     let monitor = options.monitor.map(|it| it.listen);
     if let Some(monitor) = monitor.filter(|it| *it == options.listen && it.port() != 0) {
@@ -203,12 +201,12 @@ fn check_protection(options: &Options) -> Result<(), ServeError> {
 }
 
 impl Answering {
-    /// Starts the threads that compute and opens the store, which comes last, so that a refusal leaves none behind. The
-    /// options about the socket are ignored.
+    /// Starts the compute threads and opens the store, last, to leave none behind on failure. Ignores the options about
+    /// the socket.
     ///
     /// # Errors
-    /// A certificate that cannot be used, too many threads, a store in use or unreadable, a budget of memory
-    /// that leaves nothing for ciphertext.
+    /// An unusable certificate, too many threads, a store in use or unreadable, a memory budget that leaves nothing for
+    /// ciphertext.
     pub(crate) fn open(options: Options) -> Result<Self, ServeError> {
         let memory = of_server(&options)?;
         let topology = Topology::of_this_machine();
@@ -256,12 +254,12 @@ impl Answering {
         })
     }
 
-    /// Access to the datasets of callers without a token.
+    /// Returns access to the datasets of callers without a token.
     pub(crate) fn access(&self) -> Access {
         self.store.access()
     }
 
-    /// Answers calls from `incoming` until `shutdown` completes, as [`Server::serve`] does.
+    /// Serves calls from `incoming` until `shutdown` completes, as [`Server::serve`] does.
     pub(crate) async fn serve(
         self,
         incoming: impl Stream<Item = io::Result<Accepted>>,
@@ -375,7 +373,7 @@ impl Answering {
             );
         };
         let expiring = expire(self.store.clone(), self.data.home());
-        // Calls of revoked tokens end even if nobody else calls.
+        // Calls of revoked tokens end even if no other call arrives.
         let mut watch = Watch::new(self.tls.clone(), self.tokens.clone());
         let watching = async {
             let mut ticks = tokio::time::interval(REFRESH);
@@ -401,8 +399,8 @@ impl Answering {
     }
 }
 
-/// What `open` returns with ciphertext placed on the nodes of a machine, loaded by as many threads as count, each
-/// pinned to the node of one of those.
+/// Runs `open` with ciphertext placed on the nodes of a machine. As many threads load it as count, pinned to the same
+/// nodes.
 pub(crate) fn placed<S>(
     topology: &Topology,
     threads: NonZero<usize>,
@@ -415,8 +413,7 @@ pub(crate) fn placed<S>(
     })
 }
 
-/// What `open` returns with ciphertext placed on these nodes. If the kernel or a container forbids that, nothing is
-/// placed.
+/// Runs `open` with ciphertext placed on these nodes, or anywhere if the kernel or a container forbids that.
 fn placed_on<S>(
     nodes: Vec<u32>,
     open: impl Fn(Placement) -> Result<S, StoreError>,
@@ -460,7 +457,7 @@ mod tests {
     use std::fs;
     use tempfile::TempDir;
 
-    /// A machine with `nodes` nodes of two cores each.
+    /// Creates a machine with `nodes` nodes of two cores each.
     fn machine(nodes: u32) -> Topology {
         let sys = TempDir::new().unwrap();
         for node in 0..nodes {

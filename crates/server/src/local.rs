@@ -1,4 +1,4 @@
-//! A server for the process that it is in: its calls come over streams in memory, from no socket.
+//! In-process server: its calls arrive over streams in memory instead of a socket.
 
 use crate::connections::Accepted;
 use crate::error::ServeError;
@@ -16,13 +16,12 @@ use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
-/// Nobody else waits for a connection.
+/// Timeout that is never reached: connections do not compete here.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Bytes buffered in either direction of a stream.
 const BUFFER: usize = 1 << 20;
 
-/// A server on its own threads. When it is dropped, calls in flight are cancelled, its threads end, and its data are at
-/// rest.
+/// Server on its own threads. Dropping it cancels calls in flight, ends its threads and syncs its data.
 pub struct Local {
     streams: mpsc::UnboundedSender<DuplexStream>,
     access: Access,
@@ -35,10 +34,10 @@ pub struct Local {
 pub struct Connector(mpsc::UnboundedSender<DuplexStream>);
 
 impl Local {
-    /// Starts a server. Nobody else can call it: `listen`, `tls` and `tokens` are not looked at.
+    /// Starts a server that only this process can call: `listen`, `tls` and `tokens` are ignored.
     ///
     /// # Errors
-    /// Too many threads, a store in use or unreadable, a budget of memory that leaves nothing for ciphertext.
+    /// Too many threads, a store in use or unreadable, a memory budget that leaves nothing for ciphertext.
     pub fn start(options: Options) -> Result<Self, ServeError> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -78,22 +77,22 @@ impl Local {
         })
     }
 
-    /// The connector to it.
+    /// Returns a connector to it.
     pub fn connector(&self) -> Connector {
         Connector(self.streams.clone())
     }
 
-    /// Access to its datasets.
+    /// Returns access to its datasets.
     pub fn access(&self) -> Access {
         self.access.clone()
     }
 }
 
 impl Connector {
-    /// Opens a stream, on which the server speaks as on a socket.
+    /// Opens a stream, which the server treats as a socket.
     ///
     /// # Errors
-    /// The server is gone.
+    /// The server has stopped.
     pub fn connect(&self) -> io::Result<DuplexStream> {
         let (near, far) = duplex(BUFFER);
         self.0.send(far).map_err(|_| {

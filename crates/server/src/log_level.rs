@@ -1,13 +1,13 @@
-//! Level of the log, from the environment.
+//! Log level, from the environment.
 
 use std::env::{self, VarError};
 use thiserror::Error;
 
-/// Variable of the environment with the level of the log.
+/// Environment variable with the log level.
 const VARIABLE: &str = "OBORO_LOG";
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// Value of `OBORO_LOG` that names no level.
+/// Error of an `OBORO_LOG` that names no level.
 #[derive(Debug, Error)]
 #[error(
     "{VARIABLE} is {given:?}, which is no level of the log; set it to error, warn, info, debug or trace, or to MODULE=LEVEL for one module, separated by commas"
@@ -16,11 +16,11 @@ pub struct LogLevelError {
     given: String,
 }
 
-/// Returns the directives of `OBORO_LOG` for a filter of the log, behind the default level `info`.
+/// Returns the directives of `OBORO_LOG` for a log filter, after the default level `info`.
 ///
 /// # Errors
-/// A directive that is neither a level nor `MODULE=LEVEL`: a filter would take its words for a module, and drop every other
-/// line.
+/// A directive that is neither a level nor `MODULE=LEVEL`: a filter would take it for a module and drop all other
+/// lines.
 pub fn log_directives() -> Result<String, LogLevelError> {
     match env::var(VARIABLE) {
         Ok(given) => directives(&given),

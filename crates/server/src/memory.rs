@@ -1,4 +1,4 @@
-//! The server's memory budget: what of it is left for ciphertext, and what queries in flight may take.
+//! Memory budget of the server: the part left for ciphertext, and the part that queries in flight may take.
 
 use crate::clients::Client;
 use crate::error::ServeError;
@@ -19,29 +19,29 @@ use tokio::time::Instant;
 use tonic::Status;
 
 const MIB: u64 = 1 << 20;
-/// The program itself: code, catalogue, connections.
+/// Bytes of the program itself: code, catalogue, connections.
 const PROGRAM: u64 = 24 * MIB;
-/// Headers of segments.
+/// Bytes of segment headers.
 const HEADERS: u64 = 8 * MIB;
-/// Plans of queries. They may also use what sums leave free, and the other way round.
+/// Bytes for plans of queries. Plans and sums may use what the other leaves free.
 const PLANS: u64 = 16 * MIB;
-/// The buffers of a thread that computes, and the replies that it is packing.
+/// Bytes of a compute thread: buffers, and replies being packed.
 const THREAD: u64 = 4 * MIB;
 
-/// What is left for ciphertext gives up one part in this many to sums of a server's answers, one to messages that it
-/// receives, and one to headers of segments.
+/// Fraction of the remaining memory that sums of answers, incoming messages and segment headers each take from
+/// ciphertext.
 const PARTS: u64 = 16;
-/// A worker's results likewise: all moments of a batch of shards at a time.
+/// Fraction for a worker's results: all moments of a batch of shards at a time.
 pub(crate) const RESULTS_PARTS: u64 = 2;
 /// Bytes for plans and sums of all queries together, and as much for messages, if no memory budget is set.
 const DEFAULT_BUDGET: u64 = 1 << 30;
-/// Messages that are received.
+/// Bytes of incoming messages.
 const MESSAGES: u64 = 16 * MIB;
 
-/// How long a query may be passed by others in the wait for memory.
+/// Time for which others may pass a query that waits for memory.
 const PASSED: Duration = Duration::from_secs(30);
 
-/// Divides what [`of_worker`] leaves: bytes for panels, and bytes for plans with results, which get one part in `parts`.
+/// Splits the memory left by [`of_worker`] into panels, and plans with results, which get one part in `parts`.
 pub(crate) fn split(left: Option<u64>, parts: u64) -> (Option<u64>, u64) {
     match left {
         Some(left) => (Some(left - left / parts), PLANS + left / parts),
@@ -49,16 +49,16 @@ pub(crate) fn split(left: Option<u64>, parts: u64) -> (Option<u64>, u64) {
     }
 }
 
-/// The bytes of a server.
+/// Memory of a server, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ServerMemory {
-    /// Panels; everything that is used stays in memory without a number.
+    /// Budget of panels; `None` keeps everything used in memory.
     pub(crate) panels: Option<u64>,
-    /// Plans and sums.
+    /// Budget of plans and sums.
     pub(crate) plans: u64,
-    /// Messages that are received.
+    /// Budget of incoming messages.
     pub(crate) messages: u64,
-    /// Headers of segments, which are without a limit without a number.
+    /// Budget of segment headers; `None` is unlimited.
     pub(crate) headers: Option<u64>,
 }
 
@@ -87,28 +87,27 @@ pub(crate) fn of_server(options: &Options) -> Result<ServerMemory, ServeError> {
     })
 }
 
-/// The memory budget of plans and sums, shared by all queries.
+/// Memory budget of plans and sums, shared by all queries.
 ///
-/// A query for which there is too little waits. Small ones may pass it, and others for [`PASSED`]; then those that take more
-/// than a small part of the budget are behind it. A client with queries in memory has no more than half of the budget while
-/// others wait.
+/// A query that does not fit waits. Small ones may always pass it, others for [`PASSED`]; after that, larger ones queue
+/// behind it. While others wait, a client with queries in memory gets at most half of the budget.
 pub(crate) struct MemoryBudget {
     bytes: u64,
-    /// A query that is planned with this much is in nobody's way.
+    /// Maximum bytes of a small query, which may pass others.
     small: u64,
     ledger: Mutex<Ledger>,
-    /// Held by the query that is reserving. Two at once could each fail for what the other has taken, again and again.
+    /// Held by the query that is reserving. Two at once could each fail because of the other, repeatedly.
     reserving: Mutex<()>,
     /// Called when [`could_reserve`](Place::could_reserve) may have become true.
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
-/// How much of the budget is used.
+/// Use of the budget.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BudgetUse {
     pub(crate) limit: u64,
     pub(crate) bytes: u64,
-    /// Queries that wait.
+    /// Number of waiting queries.
     pub(crate) waiting: usize,
 }
 
@@ -116,7 +115,7 @@ pub(crate) struct BudgetUse {
 struct Ledger {
     taken: u64,
     by_client: BTreeMap<Client, u64>,
-    /// Queries that wait, the first one first, and since when.
+    /// Waiting queries in order of arrival, with the start of the wait.
     waiting: BTreeMap<u64, (Client, Instant)>,
     next: u64,
 }
@@ -127,36 +126,36 @@ impl Ledger {
     }
 }
 
-/// A query that takes memory, or waits for it.
+/// Query that holds memory or waits for it.
 pub(crate) struct Place {
     budget: Arc<MemoryBudget>,
     client: Client,
     number: u64,
 }
 
-/// Memory taken by a query, returned to the budget when dropped.
+/// Memory reserved by a query, returned to the budget when dropped.
 pub(crate) struct Reservation {
     budget: Arc<MemoryBudget>,
-    /// Whose it is; of a worker nobody's.
+    /// Client that holds it; `None` for a worker.
     client: Option<Client>,
     bytes: u64,
-    /// The most that it may have for now.
+    /// Maximum that it may hold for now.
     most: u64,
-    /// If the last request failed for what others hold: what would have been needed in all.
+    /// Total bytes that would have been needed, if the last request failed because of others.
     needed: Option<u64>,
 }
 
-/// Why a query did not get its memory.
+/// Reasons why a query did not get its memory.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// Others hold it, or are before it. It needs this much at least.
+    /// Others hold it or are ahead; the query needs at least this much.
     Busy { needed: u64 },
-    /// It can never have it, or failed otherwise.
+    /// The query never fits, or planning failed for another reason.
     Failed(Status),
 }
 
 impl MemoryBudget {
-    /// A budget of which `queries` small ones together take a quarter.
+    /// Creates a budget of which `queries` small ones together take a quarter.
     pub(crate) fn new(bytes: u64, queries: usize, wake: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
             bytes,
@@ -167,7 +166,7 @@ impl MemoryBudget {
         }
     }
 
-    /// The place of a query of this client, behind those that there are.
+    /// Returns the position of a client's new query, behind all others.
     pub(crate) fn place(self: &Arc<Self>, client: &Client) -> Place {
         let mut ledger = self.ledger.lock();
         ledger.next += 1;
@@ -178,7 +177,7 @@ impl MemoryBudget {
         }
     }
 
-    /// A reservation of nothing, for a worker's own use.
+    /// Returns an empty reservation, for a worker's own use.
     pub(crate) fn reservation(self: &Arc<Self>) -> Reservation {
         Reservation {
             budget: Arc::clone(self),
@@ -189,7 +188,7 @@ impl MemoryBudget {
         }
     }
 
-    /// What is taken, and who waits.
+    /// Returns the use of the budget.
     pub(crate) fn used(&self) -> BudgetUse {
         let ledger = self.ledger.lock();
         BudgetUse {
@@ -199,7 +198,7 @@ impl MemoryBudget {
         }
     }
 
-    /// What nobody has.
+    /// Returns the free bytes.
     #[cfg(test)]
     pub(crate) fn free(&self) -> u64 {
         self.bytes - self.ledger.lock().taken
@@ -207,10 +206,10 @@ impl MemoryBudget {
 }
 
 impl Place {
-    /// Runs `plan`, which takes memory, unless another query is doing so. What it has taken is kept if it succeeds.
+    /// Runs `plan`, which reserves memory, unless another query is doing so. The memory is kept if `plan` succeeds.
     ///
     /// # Errors
-    /// That of `plan`. Nothing is taken then, and the query waits from now on if others were the reason.
+    /// The error of `plan`. Nothing is reserved then; if others were the reason, the query waits from now on.
     pub(crate) fn reserve<T>(
         &self,
         plan: impl FnOnce(&mut Reservation) -> Result<T, Status>,
@@ -244,14 +243,14 @@ impl Place {
         reserved
     }
 
-    /// Whether an attempt that needed `needed` bytes would now get further. Each attempt needs more than the one before,
-    /// which bounds their number.
+    /// Returns true if an attempt that needed `needed` bytes would now get further. Each attempt needs more than the
+    /// one before, which bounds their number.
     pub(crate) fn could_reserve(&self, needed: u64) -> bool {
         let allowance = self.allowance(&self.budget.ledger.lock());
         !self.budget.reserving.is_locked() && needed <= allowance
     }
 
-    /// The most that this query may take now.
+    /// Returns the maximum that this query may reserve now.
     fn allowance(&self, ledger: &Ledger) -> u64 {
         let (budget, own) = (&self.budget, ledger.of(&self.client));
         let mut most = budget.bytes - ledger.taken;
@@ -263,7 +262,7 @@ impl Place {
             most = most.min((budget.bytes / 2).saturating_sub(own));
         }
         let was_passed = |(client, since): &(Client, Instant)| {
-            // Whoever waits for what it holds itself is in nobody's way.
+            // A query that waits for its own client's memory blocks no other.
             since.elapsed() >= PASSED && ledger.of(client) == 0
         };
         let mut before = ledger.waiting.range(..self.number).map(|(_, it)| it);
@@ -284,15 +283,15 @@ impl Drop for Place {
 }
 
 impl Reservation {
-    /// Whether the last request would have been granted if others held nothing.
+    /// Returns true if the last request would have been granted without the queries of others.
     pub(crate) fn is_busy(&self) -> bool {
         self.needed.is_some()
     }
 
-    /// Takes this many more bytes.
+    /// Reserves this many more bytes.
     ///
     /// # Errors
-    /// More than the budget, or than may be had now. What was taken before stays.
+    /// More than the budget, or than is available now. Earlier reservations stay.
     pub(crate) fn take(&mut self, bytes: u64) -> Result<(), Status> {
         let budget = &*self.budget;
         let mut ledger = budget.ledger.lock();
@@ -341,7 +340,7 @@ impl Drop for Reservation {
     }
 }
 
-/// The bytes for ciphertext, sums and long messages if the process is to hold no more than `memory`.
+/// Returns the bytes for ciphertext, sums and long messages if the process is limited to `memory`.
 ///
 /// # Errors
 /// Nothing would be left.
@@ -368,7 +367,7 @@ fn for_ciphertext(memory: u64, options: &Options) -> Result<u64, ServeError> {
     }
 }
 
-/// The same for a process that only counts.
+/// As [`for_ciphertext`], for a process that only counts.
 ///
 /// # Errors
 ///
@@ -389,8 +388,8 @@ pub(crate) fn of_worker(
     }
 }
 
-/// The memory of genome searches: cached windows, as much again for searches in flight, and memory freed but not yet
-/// released. 0 if there are no genomes.
+/// Returns the memory of genome searches: cached windows, as much again for searches in flight, and memory freed but
+/// not yet released. 0 without genomes.
 fn genomes_bytes(options: &Options) -> u64 {
     let home = options.data.home();
     let is_empty = |of: &Path| {
@@ -414,7 +413,7 @@ mod tests {
         Client::Named(name.into())
     }
 
-    /// A budget for four queries at a time.
+    /// Creates a budget for four concurrent queries.
     fn budget(bytes: u64) -> Arc<MemoryBudget> {
         Arc::new(MemoryBudget::new(bytes, 4, || ()))
     }
@@ -424,7 +423,7 @@ mod tests {
         taken.map(|((), reservation)| reservation)
     }
 
-    /// What a query that has to wait needs.
+    /// Returns the bytes that a waiting query needs.
     fn waits(place: &Place, parts: &[u64]) -> u64 {
         match take(place, parts) {
             Err(Refusal::Busy { needed }) => needed,
@@ -445,7 +444,7 @@ mod tests {
         let budget = Arc::new(MemoryBudget::new(100, 4, wake));
         let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| budget.place(&client(name)));
         let first = take(&a, &[40, 20]).unwrap();
-        // It waits until it would get as far, and what it could take is free meanwhile.
+        // It waits until it would get as far; what it could take is free meanwhile.
         assert_eq!(waits(&b, &[30, 30]), 60);
         let second = take(&c, &[40]).unwrap();
         assert!(!b.could_reserve(60));
@@ -488,7 +487,7 @@ mod tests {
         let second = take(&b, &[110]).unwrap();
         drop(take(&c, &[20]).unwrap());
         drop((second, small));
-        // Who waits for its own is in nobody's way.
+        // A query that waits for its own client's memory blocks no other.
         let [own, more] = [(), ()].map(|()| budget.place(&client("f")));
         let later = budget.place(&client("g"));
         let own = take(&own, &[100]).unwrap();
@@ -498,7 +497,7 @@ mod tests {
         drop(own);
         assert!(later.could_reserve(10) && !later.could_reserve(11));
         assert!(more.could_reserve(100));
-        // Nor is who has left.
+        // Nor does one that was dropped.
         drop(more);
         assert!(later.could_reserve(160));
     }
@@ -515,7 +514,7 @@ mod tests {
         drop(second);
         let other = take(&b1, &[50]).unwrap();
         assert!(a3.could_reserve(10));
-        // One that holds nothing may have more than half, so two such do not wait for each other.
+        // A client that holds nothing may have more than half, which keeps two of them from waiting for each other.
         drop((first, other));
         assert!(b2.could_reserve(100) && a3.could_reserve(100));
     }

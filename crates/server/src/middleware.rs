@@ -1,5 +1,5 @@
-//! What is done around the calls of a service, and what is observed of the bodies of requests and answers: the traits of the
-//! HTTP libraries, implemented once for all of it.
+//! Middleware around the calls of a service, and observers of request and answer bodies: implements the traits of the
+//! HTTP libraries once for all of it.
 
 use http_body::{Frame, SizeHint};
 use std::convert::Infallible;
@@ -10,18 +10,18 @@ use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Bytes, Service, StdError, http};
 use tonic::server::NamedService;
 
-/// An answer to come.
+/// Future answer.
 pub(crate) type Answer = BoxFuture<http::Response<Body>, Infallible>;
 
-/// The service behind a middleware, ready for one request.
+/// Service behind a middleware, ready for one request.
 pub(crate) type Next = Box<dyn FnOnce(http::Request<Body>) -> Answer + Send>;
 
-/// What is done around each call of a service.
+/// Middleware around each call of a service.
 pub(crate) trait Middleware: Clone + Send + 'static {
     fn handle(&self, request: http::Request<Body>, next: Next) -> Answer;
 }
 
-/// A service behind a middleware.
+/// Service behind a middleware.
 #[derive(Clone)]
 pub(crate) struct Behind<M, S> {
     middleware: M,
@@ -61,7 +61,7 @@ where
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Answer {
-        // The clone stays behind: this one is ready.
+        // Leave the clone behind: the original is ready.
         let clone = self.service.clone();
         let mut service = std::mem::replace(&mut self.service, clone);
         let next = move |request| -> Answer {
@@ -72,24 +72,24 @@ where
     }
 }
 
-/// Sees what passes through a body, and is dropped with it.
+/// Observer of the frames of a body, dropped with it.
 pub(crate) trait Observer: Send + Unpin + 'static {
-    /// The next frame, or the error in its place; may add to what it says.
+    /// Receives the next frame, or the error in its place, and may modify it.
     fn observe(&mut self, frame: &mut Result<Frame<Bytes>, Status>);
 }
 
-/// A body that is observed.
+/// Observed body.
 struct Observed<O> {
     body: Body,
     observer: O,
 }
 
-/// A body of which the observer sees each frame.
+/// Wraps a body to pass each frame to the observer.
 pub(crate) fn observed(body: Body, observer: impl Observer) -> Body {
     Body::new(Observed { body, observer })
 }
 
-/// A body that holds something until it is dropped.
+/// Wraps a body to hold a guard until it is dropped.
 pub(crate) fn holding<G: Send + Unpin + 'static>(body: Body, guard: G) -> Body {
     observed(body, Guard { _guard: guard })
 }

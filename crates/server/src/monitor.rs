@@ -1,8 +1,8 @@
-//! What operators see from outside: metrics, probes and a page, on a listener of their own.
+//! Monitoring: metrics, probes and a status page, on a separate listener.
 //!
-//! It answers HTTP/1.1 to few callers at a time, one request a connection: whoever reaches it can slow down others who look,
-//! and no call. On loopback probes and metrics need no token; beyond it there is TLS, and only `/livez` and `/readyz` answer
-//! to everyone.
+//! The listener answers HTTP/1.1, one request per connection, to few callers at a time: a flood slows down viewers, but
+//! no call. On loopback, probes and metrics need no token. Beyond it TLS is required, and only `/livez` and `/readyz`
+//! are public.
 
 mod exposition;
 mod families;
@@ -43,18 +43,18 @@ use tokio::time::{interval, sleep, timeout};
 use tonic::codegen::http::uri::Authority;
 use tonic::codegen::http::{HeaderMap, HeaderValue, StatusCode, header};
 
-/// Pages load the style, and nothing else from anywhere.
+/// Content security policy: pages load the style, and nothing else from anywhere.
 const POLICY: &str = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-/// From a connection's acceptance to its end.
+/// Maximum duration of a connection.
 const LONGEST: Duration = Duration::from_secs(30);
-/// How long a caller may take to send the headers of a request.
+/// Maximum time for sending the headers of a request.
 const HEADERS: Duration = Duration::from_secs(5);
-/// The pause after the system could not accept a connection.
+/// Pause after the system failed to accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often it is seen how much each namespace stores.
+/// Interval at which the storage of each namespace is measured.
 const STORED: Duration = Duration::from_secs(60);
 
-/// The socket on which operators look.
+/// Socket of the monitoring listener.
 pub(crate) struct Monitor {
     listener: TcpListener,
     tls: Option<Arc<Certificates>>,
@@ -63,10 +63,10 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Opens the socket; beyond loopback it has TLS.
+    /// Opens the socket, with TLS beyond loopback.
     ///
     /// # Errors
-    /// An address that is in use, or is not this machine's.
+    /// An address in use, or of another machine.
     pub(crate) async fn bind(
         options: MonitorOptions,
         tls: Option<Arc<Certificates>>,
@@ -82,12 +82,12 @@ impl Monitor {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address of the socket.
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers. Does not end.
+    /// Serves requests; never returns.
     pub(crate) async fn serve(self, sources: Arc<Sources>) {
         let seen = Arc::new(Seen {
             metrics: Mutex::new(Metrics::new(&sources)),
@@ -152,7 +152,7 @@ impl Monitor {
 async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
     let answered = http1::Builder::new()
         .timer(TokioTimer::new())
-        // Its time is that of one request.
+        // The time limit is that of one request.
         .keep_alive(false)
         .header_read_timeout(HEADERS)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
@@ -162,7 +162,7 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
     }
 }
 
-/// Notes how much is stored, from time to time. Does not end.
+/// Measures the storage in use periodically; never returns.
 async fn watch_stored(sources: &Arc<Sources>) {
     let mut ticks = interval(STORED);
     loop {
@@ -174,7 +174,7 @@ async fn watch_stored(sources: &Arc<Sources>) {
     }
 }
 
-/// Notes what is used, from time to time. Does not end.
+/// Samples the resources in use periodically; never returns.
 async fn watch_use(sources: &Sources) {
     let mut ticks = interval(Duration::from_secs(SAMPLE.into()));
     loop {
@@ -183,7 +183,7 @@ async fn watch_use(sources: &Sources) {
     }
 }
 
-/// Refuses browsers that were led here under another name, and has them load and keep nothing, whatever a page holds.
+/// Rejects requests for other host names (DNS rebinding), and adds headers against loading and caching.
 async fn check_host_and_harden(
     State(seen): State<Arc<Seen>>,
     request: Request,
@@ -194,7 +194,7 @@ async fn check_host_and_harden(
     }
     let host = request.headers().get(header::HOST);
     let host = host.and_then(|it| it.to_str().ok());
-    // Without TLS a name of the web can be made to mean this machine.
+    // Without TLS, a domain name can be made to resolve to this machine.
     if seen.is_near && !host.is_some_and(is_of_this_machine) {
         let told = "use localhost or a loopback address\n";
         return (StatusCode::MISDIRECTED_REQUEST, told).into_response();
@@ -212,7 +212,7 @@ async fn check_host_and_harden(
     answer
 }
 
-/// Whether a host, with or without a port, is loopback.
+/// Returns true if a host, with or without a port, is loopback.
 fn is_of_this_machine(host: &str) -> bool {
     let authority: Option<Authority> = host.parse().ok();
     authority.is_some_and(|it| {
@@ -222,8 +222,8 @@ fn is_of_this_machine(host: &str) -> bool {
     })
 }
 
-/// `/readyz`: 200 if all conditions hold, else 503; a line for each. `?exclude=NAME`, any number of times or with commas,
-/// leaves conditions out.
+/// Serves `/readyz`: 200 if all conditions hold, else 503, with a line for each. `?exclude=NAME`, repeated or separated
+/// by commas, skips conditions.
 async fn readyz(State(seen): State<Arc<Seen>>, RawQuery(asked): RawQuery) -> Response {
     let asked = asked
         .unwrap_or_default()
@@ -254,7 +254,7 @@ async fn readyz(State(seen): State<Arc<Seen>>, RawQuery(asked): RawQuery) -> Res
     (status, text).into_response()
 }
 
-/// `/metrics`
+/// Serves `/metrics`.
 async fn metrics_page(
     State(seen): State<Arc<Seen>>,
     Extension(Peer(peer)): Extension<Peer>,

@@ -10,59 +10,59 @@ use std::net::SocketAddr;
 use std::num::NonZero;
 use std::sync::Arc;
 
-/// How to serve.
+/// Options of a server.
 #[derive(Clone)]
 pub struct Options {
-    /// Where datasets are stored.
+    /// Location of the datasets.
     pub data: Location,
-    /// The address to listen on; port 0 takes any free one.
+    /// Address to listen on; port 0 picks a free one.
     pub listen: SocketAddr,
-    /// Certificate chain and private key, and the authorities of client certificates.
+    /// Certificate chain, private key and the authorities of client certificates.
     pub tls: Option<Arc<Certificates>>,
-    /// The tokens of which callers must present one.
+    /// Tokens, of which callers must present one.
     pub tokens: Option<Arc<Tokens>>,
-    /// Threads that compute, for all queries together.
+    /// Number of compute threads, shared by all queries.
     pub threads: NonZero<usize>,
-    /// What callers may ask.
+    /// Limits on calls.
     pub limits: Limits,
-    /// What is kept, and for how long.
+    /// Retention policy of the store.
     pub policy: Policy,
-    /// Bytes of moments kept for later queries.
+    /// Bytes of moments cached for later queries.
     pub moment_cache: u64,
-    /// Bytes that the process may hold in memory: datasets that exceed the budget are read from disk when needed.
-    /// Without it, everything that was used stays in memory.
+    /// Memory budget of the process in bytes: datasets beyond it are read from disk when needed. Without it, everything
+    /// used stays in memory.
     pub memory: Option<u64>,
-    /// What may be asked about genomes.
+    /// Limits on genome searches.
     pub genome: GenomeOptions,
-    /// How the threads that compute are pinned.
+    /// Pinning of the compute threads.
     pub pin: Option<Pin>,
-    /// Where operators look at metrics, and whether these tell of each namespace.
+    /// Listener for metrics, with or without those by namespace.
     pub monitor: Option<MonitorOptions>,
-    /// Where it is written who did what to which dataset.
+    /// Location and retention of the audit log.
     pub audit: Option<AuditOptions>,
 }
 
 /// Where operators look.
 #[derive(Debug, Clone, Copy)]
 pub struct MonitorOptions {
-    /// The address to listen on; port 0 takes any free one.
+    /// Address to listen on; port 0 picks a free one.
     pub listen: SocketAddr,
-    /// Whether there are metrics by namespace.
+    /// `true` to include metrics by namespace.
     pub by_namespace: bool,
 }
 
-/// Where a thread may run.
+/// CPUs that a thread may run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pin {
-    /// On one core of one node: for a server that has its cores to itself.
+    /// One core of one node: for a server that has its cores to itself.
     Core,
-    /// On any core of one node; anywhere if there is only one node.
+    /// Any core of one node; anywhere if the machine has a single node.
     Node,
 }
 
 impl Pin {
-    /// Cores if there are several nodes and a thread for each core. With one node pinning gains nothing; with fewer
-    /// threads, servers side by side would all choose the same cores and leave the rest idle.
+    /// Returns the default: cores if the machine has several nodes and each core a thread. With one node pinning gains
+    /// nothing; with fewer threads, servers side by side would all choose the same cores and leave the rest idle.
     pub(crate) fn usual(topology: &Topology, threads: NonZero<usize>) -> Self {
         let nodes = topology.nodes();
         let cores: usize = nodes.iter().map(|node| node.cores.len()).sum();
@@ -89,17 +89,17 @@ impl Pin {
     }
 }
 
-/// The operator's limits on genome searches.
+/// Operator's limits on genome searches.
 #[derive(Debug, Clone)]
 pub struct GenomeOptions {
-    /// Whether callers may learn how many rows match, rather than whether there is one.
+    /// `true` if callers may learn the number of matching rows rather than only its being nonzero.
     pub counts: bool,
-    /// Searches of each client in each collection; every window counts.
+    /// Budget of searches for each client and collection; every window counts as one.
     pub budget: Option<u64>,
-    /// The most bases of a reference that is searched.
+    /// Maximum number of bases of a searched reference.
     pub reference_limit: u64,
     /// Bytes of prepared windows kept for later searches. Searches in flight may take as much again; one that needs
-    /// more gets both budgets for itself.
+    /// more gets both budgets exclusively.
     pub cache: u64,
 }
 

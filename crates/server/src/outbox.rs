@@ -1,8 +1,7 @@
-//! Replies to one caller, buffered between the threads that compute and the connection.
+//! Replies to one caller, buffered between compute threads and the connection.
 //!
-//! Nothing blocks here: threads check for free space before they start a task, and the connection
-//! is woken when there is something to take. So a buffer holds at most [`CAPACITY`] plus what tasks
-//! started before it was full produce.
+//! Nothing blocks here: threads check for free space before they start a task, and the connection is woken when a reply
+//! is available. A buffer therefore holds at most [`CAPACITY`] plus the output of tasks started before it was full.
 
 use parking_lot::{Mutex, MutexGuard};
 use prost::Message;
@@ -13,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 use tonic::Status;
 
-/// Above this many bytes of replies no task of the query starts.
+/// Bytes of replies above which no task of the query starts.
 pub(crate) const CAPACITY: usize = 4 << 20;
 
 /// Replies of one kind to one caller.
@@ -29,13 +28,13 @@ struct State<R> {
     reader: Option<Waker>,
 }
 
-/// What follows the replies.
+/// End of the replies.
 enum Ending {
-    /// Possibly more of them.
+    /// More may follow.
     Open,
-    /// The proper end, or an error.
+    /// The regular end, or an error.
     Ended(Option<Status>),
-    /// The caller is gone, or has everything.
+    /// The caller has disconnected, or has everything.
     Closed,
 }
 
@@ -56,7 +55,7 @@ impl<R: Message> Outbox<R> {
         self.bytes.load(Ordering::Acquire) < CAPACITY
     }
 
-    /// Adds a reply; breaks if nobody would receive it.
+    /// Adds a reply; breaks if the caller would not receive it.
     pub(crate) fn push(&self, reply: impl Into<R>) -> ControlFlow<()> {
         let reply = reply.into();
         let mut state = self.state.lock();
@@ -69,7 +68,7 @@ impl<R: Message> Outbox<R> {
         ControlFlow::Continue(())
     }
 
-    /// No more replies follow.
+    /// Ends the replies.
     pub(crate) fn finish(&self) {
         let mut state = self.state.lock();
         if matches!(state.ending, Ending::Open) {
@@ -78,7 +77,7 @@ impl<R: Message> Outbox<R> {
         }
     }
 
-    /// Ends with an error that replaces what was not taken yet.
+    /// Ends with an error that replaces the replies not taken yet.
     pub(crate) fn fail(&self, status: Status) {
         let mut state = self.state.lock();
         if !matches!(state.ending, Ending::Closed) {
@@ -88,7 +87,7 @@ impl<R: Message> Outbox<R> {
         }
     }
 
-    /// Nobody takes anything any more.
+    /// Closes the receiving side and drops the replies.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.replies = VecDeque::new();
@@ -96,8 +95,7 @@ impl<R: Message> Outbox<R> {
         self.closed.notify_one();
     }
 
-    /// The next reply, when there is one; `None` after the last. Also returns whether this freed
-    /// space.
+    /// Polls for the next reply, `None` after the last. Also returns `true` if this freed space.
     pub(crate) fn poll_next(
         &self,
         context: &mut Context<'_>,
@@ -122,7 +120,7 @@ impl<R: Message> Outbox<R> {
         (Poll::Ready(last), false)
     }
 
-    /// Completes once the caller is gone or has everything.
+    /// Completes once the caller has disconnected or has everything.
     pub(crate) async fn closed(&self) {
         self.closed.notified().await;
     }

@@ -1,4 +1,4 @@
-//! The wire form of moments: residues in messages.
+//! Wire form of moments: residues in messages.
 
 use oboro_engine::{Moments, Plan};
 use oboro_protocol::{moments_messages, v1};
@@ -6,7 +6,7 @@ use oboro_ring::moment::MomentIndex;
 use oboro_ring::pack::{moment_packed_len, pack, unpack, unpacked_len};
 use std::ops::ControlFlow;
 
-/// Packs the moments of one question.
+/// Packer of the moments of one query.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Packing {
     degree: usize,
@@ -22,19 +22,19 @@ impl Packing {
         self.limbs
     }
 
-    /// The bytes of a packed moment with this power of the mask.
+    /// Returns the bytes of a packed moment with this power of the mask.
     pub(crate) fn packed_len(self, power: usize) -> usize {
         moment_packed_len(self.degree, self.limbs, power)
     }
 
-    /// The bytes of all packed moments of a plan over one shard.
+    /// Returns the bytes of all packed moments of a plan over one shard.
     pub(crate) fn shard_bytes(self, plan: &Plan) -> u64 {
         let index = plan.index();
         let moments = plan.moments().iter().map(|&moment| index.get(moment).0);
         moments.map(|power| self.packed_len(power) as u64).sum()
     }
 
-    /// Packs moments of one range, or shard: `each` gets every one of them, `send` the messages that hold them.
+    /// Packs moments of one range or shard: `each` receives every moment, `send` the messages.
     pub(crate) fn pack(
         self,
         index: &MomentIndex,
@@ -63,7 +63,7 @@ impl Packing {
         run.end(&mut send)
     }
 
-    /// The residues of packed moments with one power of the mask, all of the right length.
+    /// Returns the residues of packed moments with one power of the mask, all of the right length.
     pub(crate) fn unpack(self, power: usize, packed: &[u8]) -> Vec<u32> {
         let mut residues = vec![0; unpacked_len(packed.len())];
         unpack(packed, &mut residues);
@@ -79,7 +79,7 @@ impl Packing {
         }
     }
 
-    /// Puts packed moments of one range, ascending, into messages.
+    /// Joins packed moments of one range, ascending, into messages.
     pub(crate) fn put_together<'m>(
         index: &MomentIndex,
         range: u64,

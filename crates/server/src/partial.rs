@@ -1,5 +1,5 @@
-//! The messages between a server and the workers that count for it: internal state of one program, of the same version
-//! at both ends, not part of the protocol with owners.
+//! Messages between a server and its workers: internal to one version of the program, not part of the protocol with
+//! owners.
 
 use oboro_engine::Plan;
 use oboro_protocol::{column_numbers, v1};
@@ -8,33 +8,33 @@ use prost::Message;
 use std::fmt::Display;
 use tonic::{Code, Status};
 
-/// What workers compute of every shard that they are given.
+/// Task of a worker, computed for every shard that it is assigned.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Task {
-    /// The dataset.
+    /// Name of the dataset.
     #[prost(string, tag = "1")]
     pub(crate) name: String,
     #[prost(uint32, tag = "2")]
     pub(crate) limbs: u32,
-    /// Of each itemset.
+    /// Length of each itemset.
     #[prost(uint32, tag = "3")]
     pub(crate) length: u32,
-    /// Those of itemset after itemset.
+    /// Columns of all itemsets, concatenated.
     #[prost(uint32, repeated, tag = "4")]
     pub(crate) columns: Vec<u32>,
-    /// The moments to leave out, because the server has them: pairs of the first and the end.
+    /// Moments to skip because the server has them: pairs of start and end.
     #[prost(uint64, repeated, tag = "5")]
     known: Vec<u64>,
-    /// The runs of blocks: pairs of the first and the end.
+    /// Runs of blocks: pairs of start and end.
     #[prost(uint64, repeated, tag = "6")]
     shards: Vec<u64>,
-    /// The namespace of the dataset.
+    /// Namespace of the dataset.
     #[prost(string, tag = "7")]
     pub(crate) namespace: String,
 }
 
 impl Task {
-    /// A plan over shards of a dataset.
+    /// Creates the task of a plan over shards of a dataset.
     pub(crate) fn new(namespace: &str, name: &str, plan: &Plan, shards: &[Blocks]) -> Self {
         let index = plan.index();
         let itemsets = index.rank(0).map(|moment| index.get(moment).1);
@@ -53,7 +53,7 @@ impl Task {
         }
     }
 
-    /// The runs of blocks to count.
+    /// Returns the runs of blocks to count.
     pub(crate) fn shards(&self) -> Vec<Blocks> {
         let (shards, _) = self.shards.as_chunks::<2>();
         shards
@@ -62,7 +62,7 @@ impl Task {
             .collect()
     }
 
-    /// The moments that are wanted, ascending.
+    /// Returns the requested moments, ascending.
     pub(crate) fn wanted(&self, moments: usize) -> Vec<usize> {
         let known = |moment: u64| {
             let (gaps, _) = self.known.as_chunks::<2>();
@@ -73,13 +73,13 @@ impl Task {
     }
 }
 
-/// A worker's result for some neighbouring shards.
+/// Worker's result for adjacent shards.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Partial {
-    /// All wanted moments of each of the shards, which take the field of an owner's ranges.
+    /// All requested moments of each shard; the shard takes the field of an owner's range.
     #[prost(message, repeated, tag = "1")]
     pub(crate) moments: Vec<v1::Moments>,
-    /// Or the error.
+    /// Error instead of moments.
     #[prost(message, optional, tag = "2")]
     pub(crate) failure: Option<Failure>,
 }
@@ -100,24 +100,24 @@ impl Partial {
     }
 }
 
-/// The most characters of what a worker has an owner told.
+/// Maximum characters of a worker's message that an owner sees.
 const MOST_TOLD: usize = 1024;
 
-/// A count that could not be done.
+/// Failed count.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Failure {
     #[prost(int32, tag = "1")]
     code: i32,
-    /// For the owner.
+    /// Message for the owner.
     #[prost(string, tag = "2")]
     told: String,
-    /// For the server's log.
+    /// Message for the server's log.
     #[prost(string, tag = "3")]
     detail: String,
 }
 
 impl Failure {
-    /// What an owner is told, and the error itself.
+    /// Creates a failure from the owner's status and the error itself.
     pub(crate) fn new(status: &Status, error: &dyn Display) -> Self {
         Self {
             code: status.code() as i32,
@@ -126,16 +126,16 @@ impl Failure {
         }
     }
 
-    /// Logs a worker's failure, and returns what an owner is told.
+    /// Logs a worker's failure and returns the owner's status.
     pub(crate) fn log(self, worker: &str) -> Status {
         tracing::error!(worker, error = self.detail, "a worker failed");
         match Code::from_i32(self.code) {
-            // Which would end the query as if it were complete, or say nothing.
+            // These would end the query as if it were complete, or without a reason.
             Code::Ok | Code::Unknown => Status::internal(format!(
                 "worker {worker} reported a failure without a cause; ask again, or ask the operator to look at its log"
             )),
             code => {
-                // A sentence; what is longer is no answer of ours.
+                // Truncated: our messages are one sentence.
                 let told: String = self.told.chars().take(MOST_TOLD).collect();
                 Status::new(code, told)
             }

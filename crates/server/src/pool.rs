@@ -1,7 +1,7 @@
-//! The threads that compute, shared by all queries.
+//! Compute threads, shared by all queries.
 //!
-//! A free thread takes the [next time slice](Queue), does one task of its job and asks again. If no
-//! job is ready, threads sleep until one may be. Each is pinned to its CPUs.
+//! A free thread takes the [next time slice](Queue), runs one task of its job and repeats. If no job is ready, threads
+//! sleep until one may be. Each is pinned to its CPUs.
 
 use crate::clients::Client;
 use crate::metering::Meter;
@@ -17,19 +17,19 @@ use std::{io, mem};
 /// Jobs of all clients.
 pub(crate) type Queue = queue::Queue<Client, dyn Job>;
 
-/// Work for the threads, a task at a time, on several threads at once.
+/// Work for the threads, in tasks that several threads run concurrently.
 pub(crate) trait Job: Send + Sync + 'static {
-    /// Whether a step would find a task to do. Whoever makes it true [wakes](Queue::wake) the queue.
+    /// Returns true if a step would find a task. Code that makes it true must [wake](Queue::wake) the queue.
     fn has_task(&self) -> bool;
 
-    /// Does a task; breaks after the last.
+    /// Runs a task; breaks after the last.
     fn step(&self, workspace: &mut Workspace) -> ControlFlow<()>;
 
-    /// A step has panicked; none follows.
+    /// Called when a step has panicked; no other step follows.
     fn panicked(&self);
 }
 
-/// The node that a thread runs on, and its buffers.
+/// Node and buffers of a thread.
 pub(crate) struct Workspace {
     pub(crate) node: usize,
     pub(crate) genome: oboro_genome_server::Workspace,
@@ -44,16 +44,16 @@ impl Workspace {
     }
 }
 
-/// The threads; dropping them lets running tasks end and drops the others.
+/// Thread pool; dropping it finishes running tasks and drops the others.
 pub(crate) struct Pool {
     queue: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Pool {
-    /// Starts a thread for each CPU assignment; `meter` is told for whom they computed.
+    /// Starts a thread for each CPU assignment; `meter` records the compute time of clients.
     pub(crate) fn start(assignments: Vec<CpuAssignment>, meter: &Arc<Meter>) -> io::Result<Self> {
-        // Threads that were started are ended if one cannot be.
+        // Dropping the pool ends the threads already started if one cannot be.
         let mut pool = Self {
             queue: Arc::default(),
             threads: Vec::new(),
@@ -67,7 +67,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// How many there are.
+    /// Returns the number of threads.
     pub(crate) fn threads(&self) -> usize {
         self.threads.len()
     }
@@ -114,7 +114,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// Has this many tasks, each of which reports that it was done.
+    /// Job of this many tasks, each of which reports its completion.
     struct Ticking {
         tasks: AtomicUsize,
         panics: bool,

@@ -1,5 +1,5 @@
-//! The queries in progress: counts, fetches of columns, searches. Their owners see and end them, and so do operators those of
-//! all.
+//! Registry of the queries in progress: counts, fetches of columns, genome searches. Owners see and end their own,
+//! operators those of all.
 
 use crate::callers::Caller;
 use crate::shares::Share;
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tracing::Span;
 
-/// The queries in progress, by number.
+/// Queries in progress, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Queries(Mutex<State>);
 
@@ -32,7 +32,7 @@ struct Running {
     ended: CancellationToken,
 }
 
-/// A query in progress: it has a place, and is listed, until this is dropped.
+/// Query in progress, which holds a slot and is listed until dropped.
 #[derive(Debug)]
 pub(crate) struct Query {
     queries: Arc<Queries>,
@@ -42,7 +42,8 @@ pub(crate) struct Query {
 }
 
 impl State {
-    /// Random number that no query in progress has: consecutive ones would tell how many queries others make.
+    /// Returns a random number that no query in progress has: consecutive ones would reveal how many queries others
+    /// make.
     fn unused_number(&self) -> u64 {
         let fallback = self.running.keys().last().map_or(1, |it| it + 1);
         let random = || getrandom::u32().map_or(fallback, u64::from);
@@ -56,7 +57,7 @@ impl State {
 }
 
 impl Queries {
-    /// Lists a query that has a place: the call, and the name of what it is about.
+    /// Registers a query that has a slot, by its call and the name of its dataset or collection.
     pub(crate) fn begin(
         self: &Arc<Self>,
         caller: &Caller,
@@ -83,10 +84,10 @@ impl Queries {
         }
     }
 
-    /// The queries that a caller may end.
+    /// Lists the queries that a caller may end.
     ///
     /// # Errors
-    /// It may end none.
+    /// The caller may end none.
     pub(crate) fn list(&self, caller: &Caller) -> Result<Vec<v1::QueryInfo>, Status> {
         check(caller)?;
         let state = self.0.lock();
@@ -97,7 +98,7 @@ impl Queries {
             number,
             caller: it.namespace.to_string(),
             call: it.call.to_owned(),
-            // Operators need not know what owners call their data.
+            // Operators need not know the names of owners' data.
             name: if it.namespace == caller.namespace {
                 it.name.clone()
             } else {
@@ -108,10 +109,10 @@ impl Queries {
         Ok(seen.into_iter().map(info).collect())
     }
 
-    /// Ends a query; its caller is told.
+    /// Ends a query and informs its caller.
     ///
     /// # Errors
-    /// The caller may end none, or there is none of this number that it may end.
+    /// The caller may end none, or no query with this number.
     pub(crate) fn end(&self, caller: &Caller, number: u64) -> Result<(), Status> {
         check(caller)?;
         let state = self.0.lock();
@@ -137,14 +138,14 @@ fn check(caller: &Caller) -> Result<(), Status> {
 }
 
 impl Running {
-    /// Whether a caller may see and end it.
+    /// Returns true if a caller may see and end it.
     fn is_of(&self, caller: &Caller) -> bool {
         caller.roles.has(Role::Operate) || self.namespace == caller.namespace
     }
 }
 
 impl Query {
-    /// Completes once somebody has ended the query.
+    /// Completes once the query is ended by an owner or operator.
     pub(crate) async fn ended(&self) -> Status {
         self.ended.cancelled().await;
         Status::failed_precondition(format!(
@@ -190,7 +191,7 @@ mod tests {
             seen(&operator),
             [(first, String::new()), (second, String::new())]
         );
-        // That of another is as absent as one that never was.
+        // A query of another owner looks like a missing one.
         let never = 1 << 40;
         let refusals = [second, never].map(|number| queries.end(&alice, number).unwrap_err());
         let [foreign, absent] = refusals.map(|it| (it.code(), it.message().to_owned()));

@@ -1,12 +1,12 @@
-//! Lines of the log that strangers cause: once in a while, with how often it has happened since.
+//! Rate-limits log lines that unauthenticated peers can trigger and counts the suppressed ones.
 
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// The time between two lines.
+/// Minimum time between two lines.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// What is told rarely, however often it happens.
+/// Throttle of one kind of log line.
 #[derive(Debug, Default)]
 pub(crate) struct Rarely(Mutex<State>);
 
@@ -18,7 +18,7 @@ struct State {
 }
 
 impl Rarely {
-    /// Has it told, with how often it has happened since it was told last, unless that was just now.
+    /// Counts an event and logs it, with the number of events since the last line, unless that was just now.
     pub(crate) fn tell(&self, tell: impl FnOnce(u64)) {
         let mut state = self.0.lock();
         state.times += 1;
@@ -29,7 +29,7 @@ impl Rarely {
         }
     }
 
-    /// How often it has happened.
+    /// Returns the number of events.
     pub(crate) fn in_all(&self) -> u64 {
         self.0.lock().in_all
     }

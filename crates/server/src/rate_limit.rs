@@ -1,4 +1,4 @@
-//! Calls a second of each client: a burst, and then one for each interval.
+//! Rate limit on the calls of each client: a burst, then one call per interval.
 
 use crate::clients::Client;
 use parking_lot::Mutex;
@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A client that has been quiet may make the calls of this time at once.
+/// Burst, as the time in which its calls would become available.
 const BURST: Duration = Duration::from_secs(5);
-/// Clients that are remembered before those are forgotten that have their whole burst again.
+/// Number of clients remembered before those with a full burst are dropped.
 const FEW: usize = 1024;
 
-/// The calls that clients may still make.
+/// Rate limiter of calls.
 #[derive(Debug)]
 pub(crate) struct RateLimit {
     interval: Duration,
@@ -20,7 +20,7 @@ pub(crate) struct RateLimit {
 
 #[derive(Debug, Default)]
 struct State {
-    /// When each has its whole burst again.
+    /// Time when each client will have its full burst again.
     full_at: BTreeMap<Client, Instant>,
     forget_at: usize,
 }
@@ -36,7 +36,7 @@ impl RateLimit {
     /// Counts a call of this client.
     ///
     /// # Errors
-    /// It has made too many; after this time it may make one more.
+    /// An exceeded rate limit, as the time until the next call is allowed.
     pub(crate) fn count(&self, client: &Client) -> Result<(), Duration> {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -65,7 +65,7 @@ mod tests {
         Client::Named(name.into())
     }
 
-    /// How many calls in a row are let in.
+    /// Returns the number of consecutive calls that are allowed.
     fn burst(quotas: &RateLimit, client: &Client) -> usize {
         (0..).take_while(|_| quotas.count(client).is_ok()).count()
     }
@@ -75,7 +75,7 @@ mod tests {
         let (quotas, a) = (RateLimit::new(10), client("a"));
         assert_eq!(burst(&quotas, &a), 50);
         assert_eq!(quotas.count(&a), Err(Duration::from_millis(100)));
-        // Others do not notice.
+        // Other clients are unaffected.
         assert_eq!(burst(&quotas, &client("b")), 50);
         advance(Duration::from_millis(1000)).await;
         assert_eq!(burst(&quotas, &a), 10);
@@ -92,7 +92,7 @@ mod tests {
         advance(Duration::from_secs(1)).await;
         quotas.count(&client("new")).unwrap();
         assert_eq!(quotas.state.lock().full_at.len(), 1);
-        // Whoever has calls to answer for is not.
+        // Clients without a full burst are remembered.
         let busy = client("busy");
         assert_eq!(burst(&quotas, &busy), 5);
         for number in 0..2 * FEW {

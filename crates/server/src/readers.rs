@@ -1,8 +1,8 @@
-//! Callers that do not take their answers.
+//! Slow readers: ends the calls of callers that do not read their answers.
 //!
-//! Each call runs in a task of its own; the body of its answer notes when the connection waits for the caller. A caller for
-//! which it waits too long has its call ended and the stream reset, which frees all that the answer holds. So has one whose
-//! credential has ended: it gets a moment to take the status, and no more.
+//! Each call runs in its own task; the body of its answer records when the connection waits for the caller. If that
+//! takes too long, the call ends and the stream is reset, which frees all that the answer holds. A caller whose
+//! credential has ended gets a moment to read the status.
 
 use crate::rarely::Rarely;
 use crate::received::{PACE, PATIENCE};
@@ -20,26 +20,25 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Bytes;
 
-/// Pieces in which answers are given to the connection, which holds no more than one of each that the caller has not made
-/// room for.
+/// Size of the pieces of an answer that the connection receives, which holds at most one unsent piece of each.
 const PIECE: usize = 64 << 10;
 
-/// Time that a caller whose credential has ended gets to take the last status.
+/// Time to read the last status after the caller's credential has ended.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 tokio::task_local! {
-    /// The reader of the call that the present task runs.
+    /// Reader of the call that the current task runs.
     static READER: Arc<Reader>;
 }
 
-/// Runs calls until they have ended or their callers are not waited for any more.
+/// Executor that runs calls until they end or their callers time out.
 #[derive(Clone)]
 pub(crate) struct Attended {
     stopped: Arc<Rarely>,
 }
 
 impl Attended {
-    /// Has `stopped` tell of callers that are not waited for any more.
+    /// Creates an executor that logs timeouts to `stopped`.
     pub(crate) fn telling(stopped: &Arc<Rarely>) -> Self {
         let stopped = Arc::clone(stopped);
         Self { stopped }
@@ -67,7 +66,7 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Attended {
     }
 }
 
-/// How the other end takes an answer.
+/// Progress of the peer in reading an answer.
 #[derive(Debug, Default)]
 struct Reader {
     reading: Mutex<Reading>,
@@ -77,7 +76,7 @@ struct Reader {
     known: Notify,
 }
 
-/// Has the call that this task runs end soon after `ended` is cancelled, whether or not its caller takes the answer.
+/// Ends the current task's call soon after `ended` is cancelled, even if its caller does not read the answer.
 pub(crate) fn end_with(ended: &CancellationToken) {
     let _ = READER.try_with(|reader| {
         let _ = reader.credential.set(ended.clone());
@@ -89,12 +88,12 @@ pub(crate) fn end_with(ended: &CancellationToken) {
 struct Reading {
     bytes: u64,
     waited: Duration,
-    /// Since when the connection has something that the caller does not take.
+    /// Time since when the connection holds data that the caller does not read.
     since: Option<Instant>,
 }
 
 impl Reader {
-    /// The caller has made room for what it was given.
+    /// Records that the caller has read what it was sent.
     fn took(&self) {
         let mut reading = self.reading.lock();
         if let Some(since) = reading.since.take() {
@@ -120,8 +119,8 @@ impl Reader {
         sleep(FAREWELL).await;
     }
 
-    /// Completes once the caller has been waited for too long: a minute for a piece, or as much in all besides the time that
-    /// the bytes take over a poor connection.
+    /// Completes once the caller has stalled for too long: a minute for a piece, or in total beyond the time that the
+    /// bytes take over a slow connection.
     async fn has_stopped(&self) {
         loop {
             let until = self.reading.lock().until();
@@ -134,7 +133,7 @@ impl Reader {
 }
 
 impl Reading {
-    /// Until when nothing has to be decided.
+    /// Returns the earliest time at which the caller may have timed out.
     fn until(&self) -> Instant {
         let Some(since) = self.since else {
             return Instant::now() + PATIENCE;
@@ -148,17 +147,17 @@ impl Reading {
     }
 }
 
-/// An answer in pieces, whose reader is attended to.
+/// Answer in pieces, whose reader is tracked.
 pub(crate) struct Answered {
     body: Body,
-    /// What was not given to the connection yet, in a piece of at most this many bytes.
+    /// Bytes not given to the connection yet, in pieces of at most `piece` bytes.
     rest: Bytes,
     piece: usize,
     reader: Arc<Reader>,
 }
 
 impl Answered {
-    /// The answer of the call that this task runs; `is_near` if it stays in this process.
+    /// Creates the answer of the current task's call; `is_near` if it stays in this process.
     pub(crate) fn new(body: Body, is_near: bool) -> Self {
         Self {
             body,
@@ -229,7 +228,7 @@ mod tests {
         Some(frame.unwrap().into_data().unwrap().len())
     }
 
-    /// Runs a call as a connection does; returns when it ended, and whether it ended by itself.
+    /// Runs a call as a connection does; returns its end time, and `true` if it ended by itself.
     async fn run<F: Future<Output = ()> + Send + 'static>(
         call: impl FnOnce() -> F + Send + 'static,
     ) -> (u64, bool) {
@@ -308,7 +307,7 @@ mod tests {
         let slow = || async {
             let chunks = body(vec![1; 10]);
             let mut answer = Answered::new(chunks, false);
-            // The server has nothing to say for an hour, which is not the caller's fault.
+            // The server sends nothing for an hour, which does not count against the caller.
             sleep(3600 * SECOND).await;
             while next(&mut answer).await.is_some() {}
         };

@@ -1,10 +1,9 @@
-//! What is received of a call: messages no longer than calls of its kind need, no slower than a poor connection, and within
-//! the memory that all messages have together.
+//! Incoming messages of a call: bounded in length, minimum speed, and total memory.
 //!
-//! A message says how long it is before it comes. Nothing of it is let in until that much is the caller's; what the connection
-//! has received by then stays in its window, and the caller sends no more. The memory is held until the next message is asked
-//! for, and that of the last one until the call has been answered. So a call never holds one message while it waits for the
-//! memory of another.
+//! A message begins with its length. Its content is not read until that much memory is granted; what has already
+//! arrived stays in the connection's window, and the caller sends no more. The memory is held until the next message is
+//! requested, that of the last one until the call is answered. A call therefore never holds one message while it waits
+//! for the memory of another.
 
 use crate::clients::Client;
 use crate::limits::Limits;
@@ -22,21 +21,21 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Bytes};
 
-/// Bytes before each message: whether it is compressed, and its length.
+/// Bytes before each message: compression flag and length.
 const PREFIX: usize = 5;
-/// The longest message of a call that carries names and numbers.
+/// Maximum message length of a call that carries names and numbers.
 pub(crate) const SMALL: usize = 64 << 10;
-/// How long the server waits for the next bytes of a caller, and for a caller to take the next bytes; and in all, besides the
-/// time that these bytes take at [`PACE`].
+/// Timeout for the next bytes of a caller, in either direction; also the allowance in total, beyond the time that the
+/// bytes take at [`PACE`].
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes a second of the slowest caller.
+/// Minimum speed of a caller, in bytes per second.
 pub(crate) const PACE: u64 = 16 << 10;
-/// A manifest, what is decoded of it, and the answer take up to this many times the bytes of the message.
+/// Memory of a manifest, its decoded form and the answer, in multiples of the message length.
 const MANIFEST: u64 = 12;
-/// Numbers of columns and ranges, which may have a byte or two each in the message.
+/// Memory of column numbers and ranges, which may take one or two bytes each in the message.
 const NUMBERS: u64 = 8;
 
-/// The longest message of this call.
+/// Returns the maximum message length of this call.
 pub(crate) fn longest(call: &str, limits: &Limits) -> usize {
     match call {
         // A manifest, bytes of a segment, itemsets, columns, an encrypted query or a part of it.
@@ -47,7 +46,7 @@ pub(crate) fn longest(call: &str, limits: &Limits) -> usize {
     }
 }
 
-/// What a byte of a message of this call takes in memory.
+/// Returns the memory of a message of this call, per byte of its length.
 fn factor(call: &str) -> u64 {
     match call {
         "BeginUpload" => MANIFEST,
@@ -56,20 +55,20 @@ fn factor(call: &str) -> u64 {
     }
 }
 
-/// The memory of the messages of one call, one at a time.
+/// Memory of the messages of one call, one at a time.
 #[derive(Clone)]
 pub(crate) struct Account {
     messages: Arc<Shares>,
     client: Client,
-    /// Bytes that a byte of a message takes.
+    /// Memory per byte of a message.
     factor: u64,
-    /// The longest wait for it.
+    /// Maximum wait.
     most: Duration,
     held: Arc<Mutex<Option<Share>>>,
 }
 
 impl Account {
-    /// That of a call of this client, out of the memory of all `messages`.
+    /// Creates the account of a client's call, on the memory of all `messages`.
     pub(crate) fn new(messages: &Arc<Shares>, client: &Client, call: &str, most: Duration) -> Self {
         Self {
             messages: Arc::clone(messages),
@@ -80,7 +79,7 @@ impl Account {
         }
     }
 
-    /// Waits for the memory of a message, which takes the place of the one before.
+    /// Waits for the memory of a message, which replaces the previous one.
     fn reserve(&self, bytes: usize) -> BoxFuture<(), Status> {
         drop(self.held.lock().take());
         let this = self.clone();
@@ -104,30 +103,30 @@ impl Account {
     }
 }
 
-/// The body of a call as it is received.
+/// Body of a call as it is received.
 pub(crate) struct Received {
     body: Body,
-    /// The longest that the next message may be, and those after it.
+    /// Maximum lengths of the next message and of later ones.
     longest: usize,
     later: usize,
-    /// Unless the messages are small.
+    /// Memory account, unless the messages are small.
     account: Option<Account>,
     reserving: Option<BoxFuture<(), Status>>,
-    /// What was received, but not let in.
+    /// Bytes received but not passed on.
     rest: Bytes,
-    /// How much of that belongs to a prefix whose message has its memory.
+    /// Bytes of these that belong to a prefix whose message has its memory.
     settled: usize,
-    /// Of the message that is received: what is there of its prefix, and how many bytes are to come.
+    /// Prefix bytes and missing bytes of the current message.
     prefix: Vec<u8>,
     missing: usize,
     bytes: u64,
     waited: Duration,
-    /// Since when the server waits for the caller, and until when it does.
+    /// Start and timeout of the wait for the caller.
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl Received {
-    /// The messages of a call of up to `longest` bytes each.
+    /// Wraps a body with messages of up to `longest` bytes each.
     pub(crate) fn new(body: Body, longest: usize, account: Option<Account>) -> Self {
         Self {
             body,
@@ -145,7 +144,8 @@ impl Received {
         }
     }
 
-    /// The messages of this call: the first of a search says what is searched, in few bytes of which much may be made.
+    /// Wraps the body of this call. A search's first message names what is searched and is short, for much may be
+    /// derived from it.
     pub(crate) fn of_call(
         body: Body,
         call: &str,
@@ -160,8 +160,8 @@ impl Received {
         }
     }
 
-    /// Follows the lengths of messages in what is to be let in; returns how much of it may be now. It ends before a message
-    /// that is to have its memory first, and where a message ends.
+    /// Parses message lengths in the pending bytes; returns how many of them may be passed on now. Stops before a
+    /// message that needs memory first, and at the end of a message.
     fn check(&mut self) -> Result<usize, Status> {
         let mut at = std::mem::take(&mut self.settled);
         while at < self.rest.len() {
@@ -194,13 +194,13 @@ impl Received {
         Ok(at)
     }
 
-    /// How much longer the server waits.
+    /// Returns the remaining timeout.
     fn patience(&self) -> Duration {
         let bytes = Duration::from_secs(self.bytes / PACE);
         (PATIENCE + bytes).saturating_sub(self.waited).min(PATIENCE)
     }
 
-    /// The next frame of the caller, unless it takes too long.
+    /// Polls for the caller's next frame, or times out.
     fn poll_caller(
         &mut self,
         context: &mut Context<'_>,
@@ -228,7 +228,7 @@ impl Received {
     }
 }
 
-/// A message that is longer than those of its call may be.
+/// Returns the error for a message longer than its call allows.
 fn too_long(bytes: usize, longest: usize) -> Status {
     let remedy = if longest == SMALL {
         "send less at once".to_owned()
@@ -307,7 +307,7 @@ mod tests {
         message
     }
 
-    /// A body with a limit of 100 bytes, and what sends it.
+    /// Returns a body with a limit of 100 bytes, and its sender.
     fn received() -> (mpsc::UnboundedSender<Vec<u8>>, Received) {
         let (sender, chunks) = mpsc::unbounded_channel::<Vec<u8>>();
         let frames = UnboundedReceiverStream::new(chunks);
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(refusal.code(), Code::DeadlineExceeded);
         assert_eq!(begun.elapsed().as_secs(), PATIENCE.as_secs());
 
-        // Fast bytes buy no silence.
+        // Fast bytes do not extend the timeout for silence.
         let (sender, mut body) = received();
         body.longest = 64 << 20;
         sender.send(message(64 << 20)[..60 << 20].to_vec()).unwrap();
@@ -369,7 +369,7 @@ mod tests {
         next(&mut body).await.unwrap().unwrap_err();
         assert_eq!(begun.elapsed().as_secs(), PATIENCE.as_secs());
 
-        // A byte every second.
+        // One byte per second.
         let (sender, mut body) = received();
         let begun = Instant::now();
         let trickling = tokio::spawn(async move {
@@ -409,7 +409,7 @@ mod tests {
         Client::Named(name.into())
     }
 
-    /// The body of a call of a client, and what sends it.
+    /// Returns the body of a client's call, and its sender.
     fn accounted(
         messages: &Arc<Shares>,
         name: &str,
@@ -434,7 +434,7 @@ mod tests {
             let mut passed = Vec::new();
             while let Some(data) = next(&mut body).await {
                 passed.extend_from_slice(&data.unwrap());
-                // A message is held from its prefix on, until more is asked for.
+                // A message's memory is held from its prefix until the next read.
                 let held = match passed.len() {
                     0..5 => 0,
                     5..45 => 30,
@@ -460,7 +460,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn callers_wait_for_memory_in_turns_and_who_stops_gives_it_back() {
         let messages = Shares::new(Rule::Bytes { all: 150 });
-        // Announces a message, and stops in the middle of it.
+        // Announces a message and stalls in the middle of it.
         let (first, mut stopped, _) = accounted(&messages, "a", "SendSegment");
         first.send(message(100)[..50].to_vec()).unwrap();
         assert_eq!(next(&mut stopped).await.unwrap().unwrap().len(), 50);
@@ -470,12 +470,12 @@ mod tests {
         let refusal = next(&mut waiting).await.unwrap().unwrap_err();
         assert_eq!(refusal.code(), Code::ResourceExhausted);
         assert!(refusal.metadata().contains_key(RETRY_AFTER_KEY));
-        // A small message of another goes in meanwhile.
+        // A small message of another client passes meanwhile.
         let (third, mut small, _) = accounted(&messages, "c", "SendSegment");
         third.send(message(20)).unwrap();
         assert_eq!(next(&mut small).await.unwrap().unwrap().len(), 25);
         drop(small);
-        // The deadline of the one that stopped ends it.
+        // The deadline of the stalled one ends it.
         assert_eq!(
             next(&mut stopped).await.unwrap().unwrap_err().code(),
             Code::DeadlineExceeded

@@ -1,6 +1,6 @@
-//! Recovery copies on their way to owners.
+//! Sends recovery copies to owners.
 //!
-//! A chunk at a time is read on a blocking thread, once the caller has taken the one before: a caller that reads slowly holds
+//! One chunk at a time is read on a blocking thread, once the caller has taken the previous one: a slow reader holds
 //! none.
 
 use crate::blocking::blocking;
@@ -12,10 +12,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use tracing::Instrument;
 
-/// The messages of a copy.
+/// Messages of a copy.
 pub(crate) type Copy = ReceiverStream<Result<v1::RecoveryChunk, Status>>;
 
-/// The stream of a copy, which was checked.
+/// Returns the stream of a checked copy.
 pub(crate) fn stream(copy: Recovery) -> Copy {
     let (sender, messages) = mpsc::channel(1);
     tokio::spawn(send(copy, sender).in_current_span());

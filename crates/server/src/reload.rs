@@ -1,4 +1,4 @@
-//! Values that are read from files, and read again whenever those have changed.
+//! Values loaded from files, and reloaded when these change.
 
 use crate::rarely::Rarely;
 use oboro_format::files::Identity;
@@ -7,15 +7,15 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Why files cannot be used.
+/// Error of files that cannot be used.
 pub(crate) trait LoadError: fmt::Display {
-    /// Whether the same files may be readable the next time.
+    /// Returns true if the unchanged files may be readable the next time.
     fn is_transient(&self) -> bool;
 }
 
-/// What files say, as it was read last.
+/// Value loaded from files, as last read.
 pub(crate) struct Reloaded<T> {
-    /// For the log.
+    /// Description for the log.
     what: &'static str,
     paths: Vec<PathBuf>,
     current: RwLock<Current<T>>,
@@ -23,12 +23,12 @@ pub(crate) struct Reloaded<T> {
 }
 
 struct Current<T> {
-    /// The files that were read last, whether they could be used or not.
+    /// Identities of the files last read, usable or not.
     seen: Vec<Option<Identity>>,
     value: Arc<T>,
 }
 
-/// What was replaced, and by what.
+/// Replaced value and its replacement.
 pub(crate) struct Replaced<T> {
     pub(crate) before: Arc<T>,
     pub(crate) now: Arc<T>,
@@ -43,13 +43,13 @@ impl<T> fmt::Debug for Reloaded<T> {
 }
 
 impl<T> Reloaded<T> {
-    /// What `read` makes of the files.
+    /// Loads a value from the files with `read`.
     pub(crate) fn open<E>(
         what: &'static str,
         paths: Vec<PathBuf>,
         read: impl FnOnce(&[PathBuf]) -> Result<T, E>,
     ) -> Result<Self, E> {
-        // Looked at before they are read: what is changed meanwhile is read again.
+        // Taken before reading, which catches changes in between.
         let seen = seen(&paths);
         let value = Arc::new(read(&paths)?);
         Ok(Self {
@@ -60,12 +60,12 @@ impl<T> Reloaded<T> {
         })
     }
 
-    /// What was read last.
+    /// Returns the last value.
     pub(crate) fn current(&self) -> Arc<T> {
         Arc::clone(&self.current.read().value)
     }
 
-    /// Reads the files again if one has changed. If they cannot be used, the log says so and everything stays as it was.
+    /// Reloads the files if one has changed. If they cannot be used, logs that and keeps the value.
     pub(crate) fn refresh<E: LoadError>(
         &self,
         read: impl FnOnce(&[PathBuf], &T) -> Result<T, E>,

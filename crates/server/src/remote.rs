@@ -1,10 +1,8 @@
-//! The backend whose jobs remote workers count: shards are handed to a [`Dispatch`], and results are taken as if they
-//! had been counted here.
+//! Backend whose jobs remote workers count: shards go to a [`Dispatch`], results are treated as if counted locally.
 //!
-//! Results of different shards arrive in any order and are summed here. A worker returns exactly the shards that it was
-//! given, each once; of a shard that several workers were given, the first result counts. Results are queued until the
-//! server's own threads check and sum them. Limits, fair shares among clients and the cache of moments remain the
-//! server's.
+//! Results of shards arrive in any order and are summed here. A worker returns exactly its assigned shards, each once;
+//! of a shard assigned to several workers, the first result counts. Results are queued until the server's threads check
+//! and sum them. Limits, fair sharing among clients and the cache of moments remain with the server.
 
 use crate::packing::Packing;
 use crate::partial::{Partial, Task};
@@ -23,16 +21,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tonic::Status;
 
-/// Bytes of queued results above which workers had better keep further ones.
+/// Bytes of queued results above which workers should hold back further ones.
 const RESULT_BYTES: usize = 4 << 20;
 
 /// Distributes work to workers.
 pub trait Dispatch: Send + Sync {
-    /// Starts a job. Called on a thread of the server that must not block.
+    /// Starts a job. Must not block the calling thread, which belongs to the server.
     fn start(&self, job: RemoteJob);
 }
 
-/// The backend.
+/// Backend that delegates to remote workers.
 pub(crate) struct RemoteExecutor {
     dispatch: Arc<dyn Dispatch>,
 }
@@ -49,7 +47,7 @@ impl Backend<Snapshot> for RemoteExecutor {
         job: Job<Snapshot>,
         reserve: &mut Reserve<'_>,
     ) -> Result<Box<dyn RunningJob>, EngineError> {
-        // The encoded task repeats the itemsets of the index, so its size bounds both.
+        // The encoded task repeats the itemsets of the index, so this size bounds both.
         let of_shards = job.shards.len() * size_of::<Option<Arc<str>>>();
         reserve(job.plan.index().bytes() + of_shards)?;
         let snapshot = &job.source;
@@ -78,8 +76,8 @@ impl Backend<Snapshot> for RemoteExecutor {
     }
 }
 
-/// A job to be counted over its shards, and the receiver of the results. Dropped before every shard was delivered, it
-/// ends the query with an error.
+/// Job to be counted over its shards, and receiver of the results. Dropping it before every shard was delivered fails
+/// the query.
 pub struct RemoteJob {
     manifest: Vec<u8>,
     task: Vec<u8>,
@@ -87,47 +85,48 @@ pub struct RemoteJob {
 }
 
 impl RemoteJob {
-    /// The version of the dataset, for [`Worker::count`](crate::Worker::count).
+    /// Returns the version of the dataset, for [`Worker::count`](crate::Worker::count).
     pub fn manifest(&self) -> &[u8] {
         &self.manifest
     }
 
-    /// What to compute, likewise.
+    /// Returns the task, for [`Worker::count`](crate::Worker::count).
     pub fn task(&self) -> &[u8] {
         &self.task
     }
 
-    /// The number of shards, counted from 0, all of which are to be counted.
+    /// Returns the number of shards, all of which are to be counted; they are numbered from 0.
     pub fn shards(&self) -> u64 {
         self.results.shards as u64
     }
 
-    /// The approximate bytes of each shard in a result, a lower bound.
+    /// Returns a lower bound of the bytes of each shard in a result, approximately.
     pub fn shard_bytes(&self) -> u64 {
         self.results.shard_bytes
     }
 
-    /// Takes the result of [`Worker::count`](crate::Worker::count) for the shards that a worker was given; its name is
-    /// for errors. Shards that another worker has delivered are ignored. A failure or an invalid result ends the query;
-    /// a result is also invalid if it has other shards, or one that the same worker has delivered before.
+    /// Accepts the result of [`Worker::count`](crate::Worker::count) for a worker's assigned shards; `worker` is for
+    /// errors. Ignores shards that another worker has delivered. A failure or an invalid result ends the query. A
+    /// result is also invalid if it has other shards, or one that the same worker has already delivered.
     pub fn deliver(&self, worker: &str, given: Range<u64>, partial: Bytes) {
         self.results.deliver(worker, given, partial);
         (self.results.wake)();
     }
 
-    /// Ends the query with an error that the caller is told; `detail` is for the log.
+    /// Ends the query with an error: `told` is for the caller, `detail` for the log.
     pub fn fail(&self, told: &str, detail: &str) {
         tracing::error!(detail, "a remote count failed");
         self.results.fail(Status::unavailable(told));
         (self.results.wake)();
     }
 
-    /// Whether shards are missing and somebody waits for them. Otherwise workers may stop.
+    /// Returns true if shards are missing and still needed. Otherwise workers may stop.
     pub fn is_wanted(&self) -> bool {
         !self.results.cancelled.load(Ordering::Acquire) && self.results.is_incomplete()
     }
 
-    /// Whether the queue has free space for results: while a caller reads slowly, workers had better keep them.
+    /// Returns true if the queue has free space. Otherwise the caller reads slowly and workers should hold back
+    /// results.
     pub fn has_capacity(&self) -> bool {
         self.results.state.lock().bytes < RESULT_BYTES
     }
@@ -144,7 +143,7 @@ impl Drop for RemoteJob {
     }
 }
 
-/// The run that the server's threads advance.
+/// Run that the server's threads advance.
 struct RemoteRun(Arc<Results>);
 
 impl RunningJob for RemoteRun {
@@ -164,7 +163,7 @@ impl Drop for RemoteRun {
     }
 }
 
-/// The state of a job's results.
+/// State of a job's results.
 struct Results {
     shards: usize,
     plan: Arc<Plan>,
@@ -172,33 +171,33 @@ struct Results {
     moduli: Box<[Modulus]>,
     shard_bytes: u64,
     wake: Wake,
-    /// Nobody waits any more.
+    /// `true` once the results are no longer needed.
     cancelled: AtomicBool,
     state: Mutex<State>,
 }
 
 struct State {
-    /// The worker that has delivered each shard.
+    /// Worker that delivered each shard.
     delivered: Box<[Option<Arc<str>>]>,
     missing: usize,
     waiting: VecDeque<Delivered>,
     /// Bytes of the queue.
     bytes: usize,
-    /// Shards not taken yet.
+    /// Number of shards not taken yet.
     left: usize,
     failure: Option<Status>,
-    /// No step does anything any more: one has failed, or its caller has stopped.
+    /// `true` once a step has failed or its caller has stopped; further steps do nothing.
     stopped: bool,
 }
 
-/// The moments of a shard as a worker delivered them.
+/// Moments of a shard, as delivered by a worker.
 struct Delivered {
     worker: Arc<str>,
     messages: Vec<v1::Moments>,
 }
 
 impl Results {
-    /// Waits for `shards` shards, with all moments of the plan.
+    /// Creates the state for `shards` shards, with all moments of the plan.
     fn new(
         shards: usize,
         plan: Arc<Plan>,
@@ -279,13 +278,13 @@ impl Results {
         Ok(())
     }
 
-    /// Whether a step would do something now.
+    /// Returns true if a step would have an effect now.
     fn has_task(&self) -> bool {
         let state = self.state.lock();
         !state.stopped && (state.failure.is_some() || !state.waiting.is_empty())
     }
 
-    /// No moments follow, and queued results are dropped.
+    /// Stops the run and drops queued results.
     fn stop(&self) {
         let mut state = self.state.lock();
         state.stopped = true;
@@ -297,7 +296,7 @@ impl Results {
     ///
     /// # Errors
     ///
-    /// A worker that failed, or whose result is invalid.
+    /// A worker that failed or returned an invalid result.
     fn step(&self, sink: &mut Sink<'_>) -> Result<Step, Status> {
         let Delivered { worker, messages } = {
             let mut state = self.state.lock();
@@ -345,14 +344,14 @@ impl Results {
         })
     }
 
-    /// Whether the residues of this many moments, each limb after limb, are below their moduli.
+    /// Returns true if the residues of this many moments, limb by limb, are below their moduli.
     fn are_reduced(&self, residues: &[u32], moments: usize) -> bool {
         let limbs = residues.chunks_exact(residues.len() / (moments * self.moduli.len()));
         let mut limbs = limbs.zip(self.moduli.iter().cycle());
         limbs.all(|(residues, q)| vector::largest(residues) < q.value())
     }
 
-    /// The messages of one shard, ascending, if they have exactly the wanted moments.
+    /// Returns the messages of one shard, ascending, after checking that they have exactly the requested moments.
     fn check(
         &self,
         worker: &str,
@@ -387,7 +386,7 @@ fn bytes(messages: &[v1::Moments]) -> usize {
     messages.iter().map(|message| message.residues.len()).sum()
 }
 
-/// A result that no worker of this version returns.
+/// Logs and returns the error for a result that no worker of this version returns.
 fn malformed(worker: &str, problem: &str) -> Status {
     tracing::error!(worker, problem, "the result of a worker is malformed");
     Status::internal(format!(
@@ -404,13 +403,13 @@ mod tests {
     use std::ops::ControlFlow;
     use tonic::Code;
 
-    /// A question of one pair over two shards; all but the first of its moments are wanted.
+    /// Query of one pair over two shards; all but its first moment are requested.
     struct Setting {
         index: Arc<MomentIndex>,
         results: Arc<Results>,
     }
 
-    /// A shard, a moment and the number of its residues.
+    /// Shard, moment and number of its residues.
     type Given = (usize, usize, usize);
 
     impl Setting {
@@ -427,7 +426,7 @@ mod tests {
             }
         }
 
-        /// A worker's result for a shard, the moments in no order.
+        /// Returns a worker's result for a shard, with unordered moments.
         fn shard(&self, shard: u64) -> Vec<v1::Moments> {
             let one = |moment: usize| {
                 let packing = self.results.packing;
@@ -437,7 +436,7 @@ mod tests {
             (1..self.index.len()).rev().flat_map(one).collect()
         }
 
-        /// From a worker that was given just these shards.
+        /// Delivers from a worker with exactly these shards.
         fn deliver(&self, worker: &str, moments: Vec<v1::Moments>) {
             let shards = moments.iter().map(|it| it.range);
             let first = shards.clone().min().unwrap();
@@ -454,7 +453,7 @@ mod tests {
             self.results.deliver(worker, given, partial.into());
         }
 
-        /// Does a step.
+        /// Takes a step.
         fn step(&self) -> (Result<Step, Status>, Vec<Given>) {
             let mut given = Vec::new();
             let step = self.results.step(&mut |moments| {
@@ -468,7 +467,7 @@ mod tests {
             (step, given)
         }
 
-        /// How a result of worker "w" for these shards ends the query.
+        /// Checks that a result of worker "w" for these shards fails the query.
         fn refusal(&self, given: Range<u64>, moments: Vec<v1::Moments>) {
             self.deliver_given("w", given, moments);
             self.refuses("worker w ");
@@ -542,7 +541,7 @@ mod tests {
             let shards = shards.collect();
             (setting, shards)
         };
-        // Too few, too many, other moments, one that is not in the question.
+        // Too few, too many, other moments, one outside the query.
         let others: [(Range<u64>, &[u64]); 6] = [
             (0..2, &[0]),
             (0..2, &[]),
@@ -578,7 +577,7 @@ mod tests {
         assert!(setting.step().0.is_ok());
     }
 
-    /// A failure, a refused result, and a caller that stopped: results that had arrived by then are not passed on.
+    /// After a failure, a refused result or a stopped caller, results that had arrived are not passed on.
     #[test]
     fn no_moments_follow_the_end() {
         let is_over = |setting: &Setting| {

@@ -1,5 +1,5 @@
-//! Retention: removes what was deleted long enough ago, and uploads that stand still. A clock that has jumped ahead removes
-//! nothing for a day, so that an operator can set it right before anything is lost.
+//! Retention: purges deleted datasets after their period, and stalled uploads. After a jump of the clock nothing is
+//! purged for a day, in which an operator can correct it.
 
 use oboro_format::FormatError;
 use oboro_format::files::{Durability, io_error, replace};
@@ -13,26 +13,25 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::time::{Instant, interval};
 
-/// Interval between two looks.
+/// Interval between purges.
 const INTERVAL: Duration = Duration::from_secs(600);
-/// Largest jump of the clock that is believed at once. A server that was stopped for longer waits as well.
+/// Largest jump of the clock that is accepted. A server that was stopped for longer also waits.
 const LARGEST_JUMP: Duration = Duration::from_secs(24 * 60 * 60);
-/// Time of running after a jump, during which nothing is removed.
+/// Uptime after a jump during which nothing is purged.
 const HOLD: Duration = Duration::from_secs(24 * 60 * 60);
-/// Name of the file, in the directory of the store, with the last time at which the clock was believed: seconds since the
-/// beginning of 1970, in decimal.
+/// File in the store's directory with the last accepted time: seconds since 1970 (UTC), in decimal.
 const FILE: &str = "clock";
 
-/// Clock of the system, compared with the time that passes while the server runs and with the end of the last run.
+/// System clock, compared with the monotonic clock and with the end of the last run.
 struct Clock {
     path: PathBuf,
-    /// Last time that was believed, and when that was.
+    /// Last accepted time, and the monotonic time at which it was read.
     seen: Option<(i64, Instant)>,
     held_until: Option<Instant>,
 }
 
 impl Clock {
-    /// Reads when the clock of this store was last believed.
+    /// Reads the last accepted time of this store.
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -50,7 +49,7 @@ impl Clock {
         })
     }
 
-    /// Whether what is due at `now` may be removed; `now` is in seconds since the beginning of 1970.
+    /// Returns true if data due at `now`, in seconds since 1970, may be purged.
     fn is_believed(&mut self, now: i64, at: Instant) -> bool {
         if let Some(until) = self.held_until {
             if at < until {
@@ -58,7 +57,7 @@ impl Clock {
             }
             self.held_until = None;
         } else {
-            // Without a file it is unknown when the store was last served.
+            // Without a file, the last run of the store is unknown.
             let expected = self.seen.map_or(0, |(seen, since)| {
                 seen.saturating_add((at - since).as_secs().cast_signed())
             });
@@ -79,7 +78,7 @@ impl Clock {
         true
     }
 
-    /// Records the time that was believed last, for the next run.
+    /// Records the last accepted time for the next run.
     ///
     /// # Errors
     /// A disk that fails.
@@ -91,7 +90,7 @@ impl Clock {
     }
 }
 
-/// Removes what is due, once in a while.
+/// Purges data that are due, periodically.
 pub(crate) async fn expire(store: Store, home: &Path) {
     let clock = match Clock::open(home, Instant::now()) {
         Ok(clock) => Arc::new(Mutex::new(clock)),
@@ -110,7 +109,7 @@ pub(crate) async fn expire(store: Store, home: &Path) {
     }
 }
 
-/// Removes what is due now, unless the clock has jumped.
+/// Purges data that are due now, unless the clock has jumped.
 fn look(store: &Store, clock: &mut Clock, now: i64) {
     if !clock.is_believed(now, Instant::now()) {
         return;
@@ -160,15 +159,15 @@ mod tests {
         // The clock jumps while the server runs.
         assert!(!clock.is_believed(NOW + 5 * DAY, after(begun, 1)));
         clock.record().unwrap();
-        // A restart believes it no earlier.
+        // A restart accepts it no earlier.
         let mut clock = open();
         let years = 3650 * DAY;
         assert!(!clock.is_believed(NOW + years, begun));
         assert!(!clock.is_believed(NOW + years, begun + Duration::from_secs(3600)));
-        // It was set right.
+        // The clock was corrected.
         let mut clock = open();
         assert!(clock.is_believed(NOW + 3 * DAY, begun));
-        // A server that runs for a day with it believes it.
+        // A server that runs for a day with it accepts it.
         let mut clock = open();
         assert!(!clock.is_believed(NOW + years, begun));
         assert!(clock.is_believed(NOW + years + DAY, after(begun, 1)));

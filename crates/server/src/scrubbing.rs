@@ -1,8 +1,8 @@
-//! A scrub of all that is stored for a caller, in the background.
+//! Background scrub of all data stored for a caller.
 //!
-//! One part at a time is read and checked on a blocking thread, so it takes neither a permit of the
-//! query limit nor a compute thread. It throttles itself to the caller's rate, which scrubs that run at once share, waits for
-//! a caller that is slow, and ends when that one is gone.
+//! One part at a time is read and checked on a blocking thread: a scrub takes neither a query slot nor a compute
+//! thread. It throttles itself to the caller's rate, which concurrent scrubs share. Replies apply backpressure, and the
+//! scrub ends when its caller disconnects.
 
 use crate::blocking::blocking;
 use crate::clients::Client;
@@ -23,28 +23,28 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use tracing::Instrument;
 
-/// The most replies that wait for the caller.
+/// Maximum number of queued replies.
 const WAITING: usize = 16;
-/// Scrubs at a time, one of each client.
+/// Concurrent scrubs, one per client.
 const PLACES: Rule = Rule::Places {
     all: 4,
     per_client: 1,
 };
-/// The least bytes per second: with less, a few callers' scrubs would keep all others from theirs.
+/// Minimum rate in bytes per second: slower scrubs of a few callers would hold all slots for too long.
 const LEAST_RATE: u64 = 1 << 20;
-/// The number of progress reports, approximately.
+/// Approximate number of progress reports.
 const TELLINGS: u64 = 256;
 
-/// The events of a scrub, in order.
+/// Events of a scrub, in order.
 pub(crate) type Replies = ReceiverStream<Result<v1::ScrubReply, Status>>;
 
-/// Lets a few callers at a time scrub.
+/// Runs a limited number of scrubs.
 pub(crate) struct Scrubbing {
     places: Arc<Shares>,
     scrubs: Arc<Scrubs>,
 }
 
-/// What scrubs have found since the server started.
+/// Results of scrubs since the server started.
 #[derive(Debug, Default)]
 pub(crate) struct Scrubs(Mutex<Found>);
 
@@ -54,22 +54,22 @@ struct Found {
     last: BTreeMap<Arc<str>, LastScrub>,
 }
 
-/// The last scrub of a namespace that came to its end.
+/// Last completed scrub of a namespace.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LastScrub {
     pub(crate) ended: OffsetDateTime,
     pub(crate) bytes: u64,
-    /// Parts that are damaged.
+    /// Number of damaged parts.
     pub(crate) damaged: u64,
 }
 
 impl Scrubs {
-    /// Damage that was found, as often as it was.
+    /// Returns the number of times that damage was found.
     pub(crate) fn damaged(&self) -> u64 {
         self.0.lock().damaged
     }
 
-    /// The last scrub of each namespace.
+    /// Returns the last scrub of each namespace.
     pub(crate) fn last(&self) -> BTreeMap<Arc<str>, LastScrub> {
         self.0.lock().last.clone()
     }
@@ -85,7 +85,7 @@ impl Scrubs {
 }
 
 impl Scrubbing {
-    /// Has `scrubs` know what is found.
+    /// Creates the service, which records results in `scrubs`.
     pub(crate) fn new(scrubs: &Arc<Scrubs>) -> Self {
         Self {
             places: Shares::new(PLACES),
@@ -93,11 +93,11 @@ impl Scrubbing {
         }
     }
 
-    /// Starts a scrub of one dataset, or of all that the caller has; returns the stream of what is found.
+    /// Starts a scrub of one dataset, or of all the caller's data; returns the stream of its events.
     ///
     /// # Errors
     ///
-    /// A rate that is too low, too many scrubs in progress, no such dataset, a catalogue that cannot be read.
+    /// A rate that is too low, too many scrubs in progress, a missing dataset, an unreadable catalogue.
     pub(crate) async fn start(
         &self,
         client: &Client,
@@ -120,10 +120,10 @@ impl Scrubbing {
             })
         })?;
         let name = (!request.name.is_empty()).then_some(request.name);
-        // That of one dataset tells nothing of the others.
+        // A scrub of one dataset says nothing of the others.
         let namespace = name.is_none().then(|| Arc::clone(access.namespace()));
         let found = (Arc::clone(&self.scrubs), namespace);
-        // The place is held until that has ended, even if the caller goes.
+        // The slot is held until this ends, even if the caller disconnects.
         let (scrub, place) = blocking(move || {
             let scrub = WholeScrub::of_server(&access, name.as_deref());
             Ok((scrub.map_err(|error| of_whole(&error))?, place))
@@ -146,14 +146,14 @@ fn of_whole(error: &WholeError) -> Status {
     }
 }
 
-/// The pace of a scrub that shares the disk with others.
+/// Pace of a scrub that shares the disk with others.
 struct Shared {
     pace: Pace,
     place: Share,
 }
 
 impl Shared {
-    /// How long to sleep after a part of `bytes`: as if all scrubs that run had read as much.
+    /// Returns the pause after a part of `bytes`: as if every running scrub had read as much.
     fn rest(&mut self, bytes: u64) -> Duration {
         self.pace.rest(bytes.saturating_mul(self.place.of_all()))
     }
@@ -169,7 +169,7 @@ async fn end_with_caller(
 ) {
     let work = async {
         let end = run(&sender, scrub, &mut pace, &found).await?;
-        // Whoever is told of the end may start the next one.
+        // Release the slot before the end is sent: the caller may start the next scrub immediately.
         drop(pace);
         send(&sender, end).await
     };
@@ -179,7 +179,7 @@ async fn end_with_caller(
     }
 }
 
-/// The caller is gone.
+/// Error of a caller that has disconnected.
 struct Gone;
 
 async fn send(sender: &Sender, reply: Result<Reply, Status>) -> Result<(), Gone> {

@@ -1,4 +1,4 @@
-//! The calls of `proto/oboro.proto`, each a few lines over the store.
+//! Calls of `proto/oboro.proto`, each a few lines over the store.
 //!
 //! The store blocks, so every call to it runs on a blocking thread.
 
@@ -31,7 +31,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// `writes` hears of what fails, `scrubs` of what is damaged.
+    /// Creates the service; failed writes are reported to `writes`, damage to `scrubs`.
     pub(crate) fn new(
         counting: Counting,
         writes: Arc<Writes>,
@@ -46,7 +46,7 @@ impl Service {
         }
     }
 
-    /// Refuses datasets beyond the limit. An invalid manifest is for the store to refuse.
+    /// Refuses datasets beyond the limit. The store refuses invalid manifests.
     fn check_size(&self, manifest: &Manifest) -> Result<(), Status> {
         let (bytes, most) = (manifest.segment_bytes(), self.counting.limits.dataset_bytes);
         if bytes <= most {
@@ -57,7 +57,7 @@ impl Service {
         )))
     }
 
-    /// Runs `work` on the datasets, away from the threads that serve connections.
+    /// Runs `work` on the datasets, on a blocking thread.
     async fn with_access<T: Send + 'static>(
         &self,
         caller: &Caller,
@@ -76,7 +76,7 @@ impl Service {
         .await
     }
 
-    /// The same for work on a dataset that is known once it is done.
+    /// As [`with_access`](Self::with_access), for work that returns the dataset it was done on.
     async fn with_dataset(
         &self,
         caller: &Caller,
@@ -85,7 +85,7 @@ impl Service {
         let subject = caller.subject.clone();
         let worked = self.with_access(caller, move |access| {
             let dataset = work(access)?;
-            // Also where nobody waits for it any more.
+            // Recorded here as well, for a caller that has disconnected.
             subject.set_dataset(dataset);
             Ok(dataset)
         });
@@ -127,7 +127,7 @@ impl Service {
         Ok(Response::new(v1::GrantReply { roles }))
     }
 
-    /// Runs disk-bound work, likewise.
+    /// Runs work that writes to disk, on a blocking thread, and reports its failures.
     async fn storing<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
@@ -247,7 +247,7 @@ impl Mining for Service {
             .with_access(&caller, move |access| {
                 let access = of_upload(access, &name)?;
                 let published = access.publish(dataset, root)?;
-                // The memory of the upload's chunks is of no use to the queries that follow.
+                // Queries that follow do not use the memory of the upload's chunks.
                 release_memory();
                 Ok((published, identity(access.namespace(), dataset)))
             })
@@ -524,7 +524,7 @@ impl Mining for Service {
     }
 }
 
-/// The handle for an upload; it has a name where it may be in another's namespace.
+/// Returns the access for an upload; a name is given if it may be in another namespace.
 fn of_upload(access: &Access, name: &str) -> Result<Access, StoreError> {
     match name {
         "" => Ok(access.clone()),
@@ -532,7 +532,7 @@ fn of_upload(access: &Access, name: &str) -> Result<Access, StoreError> {
     }
 }
 
-/// Logs what is damaged, and words it for the caller.
+/// Logs damaged datasets and returns the messages for the caller.
 fn told(listing: &Listing) -> Vec<String> {
     let damaged = listing.damaged.iter();
     damaged
@@ -570,7 +570,7 @@ fn usage(usage: Usage) -> v1::Usage {
     }
 }
 
-/// Logs the dataset that the call is about.
+/// Logs the dataset of the call.
 fn record(caller: &Caller, dataset: DatasetId) {
     caller.subject.set_dataset(dataset);
     Span::current().record("dataset", field::display(dataset));

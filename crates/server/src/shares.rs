@@ -1,8 +1,7 @@
-//! What clients share: places for calls, or bytes.
+//! Fair sharing across clients, of call slots or bytes.
 //!
-//! Whoever cannot have its part at once waits behind the clients that wait already, and clients take turns. So a client gets
-//! its next part after at most one of each other client, however many these ask for. A large part that waits may be passed by
-//! what fits beside it, but not for ever.
+//! Clients that must wait take turns: each gets its next share after at most one of every other client, however many
+//! these request. Smaller requests may pass a large one that waits, for a limited time.
 
 use crate::clients::Client;
 use parking_lot::Mutex;
@@ -12,17 +11,17 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// How long a part that does not fit may be passed by others.
+/// Time for which a request that does not fit may be passed by others.
 pub(crate) const PASSED: Duration = Duration::from_secs(30);
-/// The most parts for which one client waits.
+/// Maximum number of waiting requests of one client.
 const MOST_WAITING: usize = 256;
 
-/// How much one client may hold.
+/// Limit on the share of one client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rule {
-    /// Places, of which one client has no more than `per_client`; the last quarter is for clients that have none.
+    /// Call slots, at most `per_client` for one client; the last quarter is reserved for clients without a slot.
     Places { all: u64, per_client: u64 },
-    /// Bytes, of which one client has no more than half of what the others leave, but always one part.
+    /// Bytes, for one client at most half of those that others leave, but always one request.
     Bytes { all: u64 },
 }
 
@@ -33,7 +32,7 @@ impl Rule {
         }
     }
 
-    /// Whether a client that holds `held` of what is `taken` may have `amount` more.
+    /// Returns true if a client that holds `held` may get `amount` more while `taken` is in use.
     fn allows(self, held: u64, taken: u64, amount: u64) -> bool {
         let free = self.all() - taken;
         amount <= free
@@ -47,7 +46,7 @@ impl Rule {
     }
 }
 
-/// Something that clients share.
+/// Resource shared by clients.
 #[derive(Debug)]
 pub(crate) struct Shares {
     rule: Rule,
@@ -58,9 +57,9 @@ pub(crate) struct Shares {
 struct State {
     taken: u64,
     held: BTreeMap<Client, u64>,
-    /// Never empty for a client that has an entry.
+    /// Queues by client, never empty.
     waiting: BTreeMap<Client, VecDeque<Waiter>>,
-    /// The clients that wait, the next one first.
+    /// Waiting clients, in the order of their turns.
     turns: VecDeque<Client>,
     next: u64,
 }
@@ -73,7 +72,7 @@ struct Waiter {
     granted: oneshot::Sender<Share>,
 }
 
-/// What one client has, given back when dropped.
+/// Share of one client, returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     shares: Arc<Shares>,
@@ -81,12 +80,12 @@ pub(crate) struct Share {
     amount: u64,
 }
 
-/// Why nothing is given, however long one waits.
+/// Reasons why a request is never granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Never {
-    /// There is less in all.
+    /// Amount beyond the total.
     TooMuch,
-    /// The client waits for too much already.
+    /// Too many waiting requests of the client.
     TooMany,
 }
 
@@ -98,30 +97,30 @@ impl Shares {
         })
     }
 
-    /// All that there is.
+    /// Returns the total.
     pub(crate) fn all(&self) -> u64 {
         self.rule.all()
     }
 
-    /// What is taken at the moment.
+    /// Returns the amount in use.
     pub(crate) fn taken(&self) -> u64 {
         self.state.lock().taken
     }
 
-    /// How many parts are waited for.
+    /// Returns the number of waiting requests.
     pub(crate) fn waiting(&self) -> usize {
         self.state.lock().waiting.values().map(VecDeque::len).sum()
     }
 
-    /// What this client has.
+    /// Returns the amount that this client holds.
     pub(crate) fn held(&self, client: &Client) -> u64 {
         self.state.lock().of(client)
     }
 
-    /// Waits for this client's turn and for this much to be free.
+    /// Waits for this client's turn and until this much is free.
     ///
     /// # Errors
-    /// It will never be, or the client waits for too much already.
+    /// The request exceeds the total, or the client has too many waiting requests.
     pub(crate) async fn take(
         self: &Arc<Self>,
         client: &Client,
@@ -158,7 +157,7 @@ impl Shares {
         Ok(receiver.await.expect("who waits is served or leaves"))
     }
 
-    /// Takes it if it can be had at once and nobody waits.
+    /// Grants the request if it fits immediately and no client waits.
     pub(crate) fn try_take(self: &Arc<Self>, client: &Client, amount: u64) -> Option<Share> {
         let mut state = self.state.lock();
         let allowed = self
@@ -177,7 +176,7 @@ impl Shares {
         }
     }
 
-    /// Gives what is free to those who wait.
+    /// Grants free amounts to waiting clients.
     fn serve(self: &Arc<Self>) {
         let mut given = Vec::new();
         let mut state = self.state.lock();
@@ -199,7 +198,7 @@ impl Shares {
                 continue;
             }
             passed.push_back(client);
-            // Who waits for what it holds itself is in nobody's way.
+            // A client that waits for its own share blocks no other.
             if held == 0 && since.elapsed() >= PASSED {
                 break;
             }
@@ -207,7 +206,7 @@ impl Shares {
         passed.append(&mut state.turns);
         state.turns = passed;
         drop(state);
-        // The share of one that has just left is given back.
+        // A cancelled request returns its share here.
         for (granted, share) in given {
             let _ = granted.send(share);
         }
@@ -215,7 +214,7 @@ impl Shares {
 }
 
 impl Share {
-    /// What is taken of all, this included.
+    /// Returns the amount in use by all clients, including this share.
     pub(crate) fn of_all(&self) -> u64 {
         self.shares.taken()
     }
@@ -242,7 +241,7 @@ impl Drop for Share {
     }
 }
 
-/// A place in the queue, left when dropped.
+/// Position in the queue, given up when dropped.
 struct Waiting {
     shares: Arc<Shares>,
     client: Client,
@@ -304,7 +303,7 @@ mod tests {
             held.extend((0..4).map(|_| now(&shares, name, 1).unwrap()));
             assert!(now(&shares, name, 1).is_none());
         }
-        // Four places are left: four more clients have one each, and no second one.
+        // Four slots are left: four more clients get one each, and no second one.
         for name in ["d", "e", "f", "g"] {
             held.push(now(&shares, name, 1).unwrap());
             assert!(now(&shares, name, 1).is_none());
@@ -326,7 +325,7 @@ mod tests {
         held.push(now(&shares, "a", 100).unwrap());
         held.push(now(&shares, "b", 250).unwrap());
         assert!(now(&shares, "b", 1).is_none());
-        // One part is always allowed, where it fits.
+        // One request is always granted if it fits.
         held.push(now(&shares, "c", 250).unwrap());
         assert!(now(&shares, "d", 1).is_none());
         held.remove(0);
@@ -397,7 +396,7 @@ mod tests {
         let mut behind = pin!(shares.take(&c, 1));
         assert!(poll(&mut behind).is_none());
         assert!(shares.try_take(&client("d"), 1).is_none());
-        // It was served, and left without looking.
+        // Granted, and dropped before it was polled.
         drop(held);
         drop(left);
         assert_eq!(poll(&mut behind).unwrap().unwrap().client, c);

@@ -1,5 +1,4 @@
-//! Errors for the caller: a code for programs, a sentence for people. Only the log tells where the
-//! server keeps its files.
+//! Errors for callers: a code for programs, a sentence for people. Only the log has paths of the server's files.
 
 use oboro_engine::EngineError;
 use oboro_format::ErrorKind;
@@ -10,15 +9,15 @@ use std::time::Duration;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
-/// When one who found all places taken may try again.
+/// Retry delay for a caller that found all slots taken.
 pub(crate) const RETRY_SOON: Duration = Duration::from_secs(1);
 
-/// The refusal of what may be asked again in the same way after this time: nothing of it was done.
+/// Returns a retryable refusal for lack of capacity, before any of the work was done.
 pub(crate) fn busy(told: impl Into<String>, after: Duration) -> Status {
     for_now(Code::ResourceExhausted, told, after)
 }
 
-/// The same where the reason is not that others ask too much.
+/// Returns a retryable refusal for a reason other than load.
 pub(crate) fn unavailable(told: impl Into<String>, after: Duration) -> Status {
     for_now(Code::Unavailable, told, after)
 }
@@ -41,7 +40,7 @@ pub(crate) fn of_genome(error: &GenomeError) -> Status {
     of_kind(error.kind(), error, told_of_genome(error))
 }
 
-/// The message for callers.
+/// Returns the message for callers.
 pub(crate) fn told_of_genome(error: &GenomeError) -> String {
     match error {
         GenomeError::Files(error) => error.without_paths(),
@@ -49,7 +48,7 @@ pub(crate) fn told_of_genome(error: &GenomeError) -> String {
     }
 }
 
-/// What callers are told of an error of this kind.
+/// Returns the status code for an error of this kind.
 pub(crate) fn code_of(kind: ErrorKind) -> Code {
     match kind {
         ErrorKind::NotFound => Code::NotFound,
@@ -68,7 +67,7 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
 
 fn of_kind(kind: ErrorKind, error: &dyn std::fmt::Display, told: String) -> Status {
     let code = code_of(kind);
-    // That an owner has its quota is no failure of the server.
+    // An exhausted quota is no failure of the server.
     if kind != ErrorKind::Quota
         && matches!(
             code,

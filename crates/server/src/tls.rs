@@ -1,4 +1,4 @@
-//! TLS: the server's certificate, read again whenever its files change, and whether clients are asked for theirs.
+//! TLS: the server's certificate, reloaded when its files change, and the verification of client certificates.
 
 use crate::certificate::Certificate;
 use crate::client_certificates::{ClientCertificates, Presented};
@@ -23,7 +23,7 @@ use time::OffsetDateTime;
 use tokio_rustls::TlsAcceptor;
 use zeroize::Zeroizing;
 
-/// A certificate chain and its key, in two files, and the authorities of client certificates in a third.
+/// Certificate chain and key, in two files, with the authorities of client certificates in a third.
 pub struct Certificates {
     own: Arc<OwnCertificate>,
     clients: Option<Arc<ClientCertificates>>,
@@ -55,11 +55,11 @@ impl fmt::Debug for Certificates {
 }
 
 impl Certificates {
-    /// Reads a chain and its key, in PEM, and if there are to be client certificates those of their authorities.
+    /// Reads a chain and its key in PEM, and the authorities of client certificates, if any.
     ///
     /// # Errors
-    /// Files that cannot be read, hold something else or do not belong together; a certificate that has expired; a key
-    /// that others may read; authorities that others may change.
+    /// Files that are unreadable, malformed or do not belong together; an expired certificate; a key that others may
+    /// read; authorities that others may change.
     pub fn open(
         certificate: &Path,
         key: &Path,
@@ -93,24 +93,24 @@ impl Certificates {
         })
     }
 
-    /// Whether clients prove their names with certificates.
+    /// Returns true if clients may authenticate with certificates.
     pub(crate) fn name_clients(&self) -> bool {
         self.clients.is_some()
     }
 
-    /// Reads files again that have changed; connections that exist are not touched. If they cannot be used, the log
-    /// says so and everything stays as it was.
+    /// Reloads files that have changed; open connections are not affected. If the files cannot be used, logs that and
+    /// keeps the previous certificates.
     pub fn refresh(&self) {
         self.own.0.refresh(|paths, _| Chain::read(paths));
         self.clients.iter().for_each(|it| it.refresh());
     }
 
-    /// Ends the calls of client certificates that have expired.
+    /// Ends the calls of expired client certificates.
     pub(crate) fn end_expired(&self, now: OffsetDateTime) {
         self.clients.iter().for_each(|it| it.end_expired(now));
     }
 
-    /// What ends soon, or has ended.
+    /// Returns the certificates that expire soon or have expired.
     pub(crate) fn endings(&self, now: OffsetDateTime) -> Vec<Ending> {
         let own = self.own.0.current().ending.clone();
         let clients = self.clients.iter().flat_map(|it| it.endings(now));
@@ -120,27 +120,27 @@ impl Certificates {
             .collect()
     }
 
-    /// When the server's certificate expires.
+    /// Returns the expiry of the server's certificate.
     pub(crate) fn expiry(&self) -> OffsetDateTime {
         self.own.0.current().ending.at
     }
 
-    /// Accepts connections that speak HTTP/1.1 with the present certificate.
+    /// Returns an acceptor of HTTP/1.1 connections, with the current certificate.
     pub(crate) fn http1_acceptor(&self) -> TlsAcceptor {
         let mut config = ServerConfig::clone(&self.config);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Arc::new(config).into()
     }
 
-    /// Accepts connections with the present certificate.
+    /// Returns an acceptor of connections, with the current certificate.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         Arc::clone(&self.config).into()
     }
 
-    /// Notes the certificate of a connection, if it has shown one.
+    /// Registers the certificate of a connection, if the peer presented one.
     ///
     /// # Errors
-    /// It is not accepted, or not any more.
+    /// A certificate that is not, or no longer, accepted.
     pub(crate) fn present(
         &self,
         chain: Option<&[CertificateDer<'_>]>,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 use time::Date;
 
-/// A certificate or key that cannot be used.
+/// Errors of a certificate or key that cannot be used.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum TlsError {
@@ -45,7 +45,7 @@ pub enum TlsError {
 
 impl LoadError for TlsError {
     fn is_transient(&self) -> bool {
-        // What cannot be read now may be readable in a second.
+        // An I/O error may be transient.
         matches!(self, Self::Format(_))
     }
 }

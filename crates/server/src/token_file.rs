@@ -1,6 +1,6 @@
-//! The file of tokens, which `oboro token` keeps: of each its hash, whose it is, what it allows and its last day.
+//! Token file, which `oboro token` maintains: hash, name, roles and last day of each token.
 //!
-//! A token has 256 random bits, so a plain hash of it helps nobody to find it.
+//! A token has 256 random bits, so a plain hash is safe against guessing.
 
 use crate::trusted::{Untrusted, check_owner, check_writers};
 use oboro_format::files::{
@@ -19,30 +19,30 @@ use time::macros::format_description;
 use time::{Date, OffsetDateTime};
 use zeroize::Zeroizing;
 
-/// What every token begins with: programs that look for leaked secrets find it.
+/// Prefix of every token, by which scanners for leaked secrets find it.
 pub(crate) const PREFIX: &str = "oboro_";
 const HASH: &str = "blake3:";
-/// Digits of an id.
+/// Number of digits of an id.
 const ID_DIGITS: usize = 8;
 const ROLES: &str = "roles=";
 const UNTIL: &str = "until=";
-/// What a line is.
+/// Format of a line.
 const LINE: &str = "NAME blake3:HASH [roles=ROLE,ROLE] [until=DATE]";
 
-/// A line of a token file.
+/// Line of a token file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// Whose it is.
+    /// Name of its holder.
     pub name: String,
-    /// Of its characters.
+    /// Hash of the token's characters.
     pub(crate) hash: Digest,
-    /// What it allows.
+    /// Roles that it grants.
     pub roles: Roles,
-    /// The last day on which it is valid, in UTC.
+    /// Last day on which it is valid, in UTC.
     pub until: Option<Date>,
 }
 
-/// A token file that cannot be used or changed. What may be a secret is not repeated.
+/// Errors of a token file that cannot be used or changed. Messages do not repeat possible secrets.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum TokenError {
@@ -74,7 +74,7 @@ pub enum TokenError {
     Randomness(getrandom::Error),
 }
 
-/// A line that is no token.
+/// Error of a malformed line.
 #[derive(Debug, Error)]
 #[error("line {line} {problem}")]
 pub struct LineError {
@@ -83,10 +83,10 @@ pub struct LineError {
 }
 
 impl Token {
-    /// The tokens of a file's text, where empty lines and lines that start with `#` are ignored.
+    /// Parses the tokens of a file's text; empty lines and lines that start with `#` are ignored.
     ///
     /// # Errors
-    /// A line that is no token, a token that stands on two.
+    /// A malformed line, a token that occurs twice.
     pub fn parse_all(text: &str) -> Result<Vec<Self>, LineError> {
         let (mut tokens, mut hashes) = (Vec::new(), HashSet::new());
         let lines = (1..).zip(text.lines().map(str::trim));
@@ -101,12 +101,12 @@ impl Token {
         Ok(tokens)
     }
 
-    /// Shows which one it is and says nothing of it: the first digits of its hash.
+    /// Returns a public identifier: the first digits of the hash.
     pub fn id(&self) -> String {
         self.hash.to_string()[..ID_DIGITS].to_owned()
     }
 
-    /// Whether it is valid no more.
+    /// Returns true if it is no longer valid.
     pub fn is_expired(&self) -> bool {
         self.is_expired_on(today())
     }
@@ -162,10 +162,10 @@ impl fmt::Display for Token {
     }
 }
 
-/// Reads a date as it stands in a token file, `2027-03-31`.
+/// Parses a date in the form used in a token file, `2027-03-31`.
 ///
 /// # Errors
-/// Anything else.
+/// Any other form.
 pub fn parse_date(text: &str) -> Result<Date, TokenError> {
     Date::parse(text, format_description!("[year]-[month]-[day]"))
         .map_err(|_| TokenError::Date { given: text.into() })
@@ -175,7 +175,7 @@ pub(crate) fn today() -> Date {
     OffsetDateTime::now_utc().date()
 }
 
-/// Refuses what is no name of a caller.
+/// Refuses an invalid caller name.
 pub(crate) fn check_name(name: &str) -> Result<(), TokenError> {
     if is_caller(name) {
         return Ok(());
@@ -183,36 +183,36 @@ pub(crate) fn check_name(name: &str) -> Result<(), TokenError> {
     Err(TokenError::Name)
 }
 
-/// A token file, which only its owner may change.
+/// Token file, which only its owner may change.
 #[derive(Debug, Clone)]
 pub struct TokenFile {
     path: PathBuf,
 }
 
 impl TokenFile {
-    /// The file at this path, which need not exist.
+    /// Refers to the file at this path, which need not exist.
     pub fn at(path: &Path) -> Self {
         Self { path: path.into() }
     }
 
-    /// Its path.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its tokens.
+    /// Reads its tokens.
     ///
     /// # Errors
-    /// No such file, one that others may write, a line that is no token, a token that stands on two.
+    /// A missing file, one that others may write, a malformed line, a token that occurs twice.
     pub fn tokens(&self) -> Result<Vec<Token>, TokenError> {
         self.read(&mut self.open()?, false)
             .map(|(_, tokens)| tokens)
     }
 
-    /// Its tokens, for a server to accept.
+    /// Reads its tokens, for a server to accept.
     ///
     /// # Errors
-    /// As [`tokens`](Self::tokens), or a file of another user than this process's and root, who may change it at any time.
+    /// As [`tokens`](Self::tokens), or a file owned by a user other than root and that of this process.
     pub(crate) fn trusted(&self) -> Result<Vec<Token>, TokenError> {
         let mut file = self.open()?;
         let metadata = file.metadata().map_err(io_error("look at", &self.path))?;
@@ -222,7 +222,7 @@ impl TokenFile {
 
     fn open(&self) -> Result<File, TokenError> {
         let failed = |error| io_error("open the token file", &self.path)(error);
-        // Opening a pipe would wait for whoever writes to it.
+        // Opening a pipe would block.
         if !fs::metadata(&self.path).map_err(failed)?.is_file() {
             let path = self.path.clone();
             return Err(TokenError::NoFile { path });
@@ -241,7 +241,7 @@ impl TokenFile {
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(failed)?;
         if text.is_empty() && !may_be_empty {
-            // Whoever copies a file there empties it first.
+            // A program that copies a file into place truncates it first.
             return Err(TokenError::Nothing { path: path() });
         }
         let tokens = Token::parse_all(&text).map_err(|source| TokenError::Line {
@@ -251,8 +251,8 @@ impl TokenFile {
         Ok((text, tokens))
     }
 
-    /// Makes a token, and writes its hash here; the file is created if there is none. What callers present is returned
-    /// once, and kept nowhere.
+    /// Creates a token and appends its hash, creating the file if necessary. Returns the secret, which is stored
+    /// nowhere.
     ///
     /// # Errors
     /// An invalid name, a file that cannot be used or written, no randomness.
@@ -291,10 +291,10 @@ impl TokenFile {
         Ok((token, secret))
     }
 
-    /// Removes the tokens with this name, or, if there are none, the one with this id; which they were.
+    /// Removes and returns the tokens with this name or, if none has it, the one with this id.
     ///
     /// # Errors
-    /// None with it, a file that cannot be used or written.
+    /// No such token, a file that cannot be used or written.
     pub fn revoke(&self, which: &str) -> Result<Vec<Token>, TokenError> {
         let mut revoked = Vec::new();
         let is_name = self.tokens()?.iter().any(|it| it.name == which);
@@ -323,13 +323,13 @@ impl TokenFile {
         Ok(revoked)
     }
 
-    /// Replaces the text of a valid file, a new one if it may be; nobody else changes it meanwhile.
+    /// Replaces the text of a valid file under a lock, starting from an empty text if it is new and may be.
     fn change(
         &self,
         may_be_new: bool,
         change: impl FnOnce(String) -> Result<String, TokenError>,
     ) -> Result<(), TokenError> {
-        // A link stays, and what it leads to is changed.
+        // Follow a symbolic link, and change its target.
         let path = if_there(&self.path, "look at", self.path.canonicalize())?;
         let resolved = Self::at(path.as_deref().unwrap_or(&self.path));
         let mut file = resolved.lock(may_be_new)?;
@@ -345,7 +345,7 @@ impl TokenFile {
         Ok(sync_directory(parent(&resolved.path))?)
     }
 
-    /// Opens the file that has the name, once nobody else has it locked; if there is none, and it may be new, an empty one.
+    /// Opens and locks the file, waiting for other processes; creates an empty one if it is missing and may be new.
     fn lock(&self, may_be_new: bool) -> Result<File, TokenError> {
         loop {
             let mut options = OpenOptions::new();
@@ -358,7 +358,7 @@ impl TokenFile {
             let file = opened.map_err(io_error("open the token file", &self.path))?;
             file.lock().map_err(io_error("lock", &self.path))?;
             let locked = Identity::of_file(&file).map_err(io_error("look at", &self.path))?;
-            // Whoever had it may have replaced it.
+            // Another process may have replaced it before the lock was acquired.
             if Identity::of(&self.path)? == Some(locked) {
                 return Ok(file);
             }
@@ -452,7 +452,7 @@ mod tests {
         }
         let error = Tokens::open(path).unwrap_err().to_string();
         assert!(error.contains("(chown 0 "), "{error}");
-        // The administrator may still keep it.
+        // The administrator may still change it.
         setting.file.add("bob", Roles::OWNER, None).unwrap();
         assert_eq!(fs::metadata(path).unwrap().uid(), 12_345);
         chown(path, Some(0), None).unwrap();
@@ -489,7 +489,7 @@ mod tests {
         ] {
             let error = setting.refusal(text);
             assert!(error.contains(phrase), "{text:?}: {error}");
-            // A file that cannot be used is not changed either.
+            // An invalid file is not changed either.
             if !text.is_empty() && phrase != "holds no token" {
                 setting.file.add("carol", Roles::OWNER, None).unwrap_err();
                 assert_eq!(fs::read_to_string(&setting.file.path).unwrap(), *text);

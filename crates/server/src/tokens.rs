@@ -1,6 +1,6 @@
-//! The tokens that a server accepts: those of a file, which is read again whenever it has changed.
+//! Tokens that a server accepts: those of a file, reloaded when it changes.
 //!
-//! Looking hashes up in a table tells nobody by the time it takes how much of one is right.
+//! Lookup is by hash, so its timing does not reveal how much of a token is right.
 
 use crate::credentials::{Credential, End, Kind, Refusal};
 use crate::expiry::{Ending, OF_CALLERS};
@@ -12,10 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 use time::{Date, OffsetDateTime};
 
-/// Revoked tokens that are remembered to name the reason of a refusal in the log.
+/// Maximum number of remembered revoked tokens, which the log names as the reason of a refusal.
 const MOST_REVOKED: usize = 4096;
 
-/// The tokens that a server accepts now.
+/// Tokens that a server currently accepts.
 #[derive(Debug)]
 pub struct Tokens {
     file: TokenFile,
@@ -25,7 +25,7 @@ pub struct Tokens {
 #[derive(Debug, Default)]
 struct Accepted {
     by_hash: HashMap<Digest, Arc<Credential>>,
-    /// The ids of those that were accepted since the server started, and are no more.
+    /// Ids of tokens revoked since the server started.
     revoked: HashMap<Digest, Arc<str>>,
 }
 
@@ -36,10 +36,11 @@ impl LoadError for TokenError {
 }
 
 impl Tokens {
-    /// Accepts the tokens in a file, as it is at any time.
+    /// Accepts the tokens in a file, which is reloaded when it changes.
     ///
     /// # Errors
-    /// As [`TokenFile::tokens`], or a file of another user than this process's and root, or no token at all.
+    /// As [`TokenFile::tokens`], or a file owned by a user other than root and that of this process, or no token at
+    /// all.
     pub fn open(path: &Path) -> Result<Self, TokenError> {
         let file = TokenFile::at(path);
         let accepted = Reloaded::open("the token file", vec![path.into()], |_| {
@@ -52,7 +53,7 @@ impl Tokens {
         Ok(Self { file, accepted })
     }
 
-    /// Reads the file again if it has changed. If it cannot be used, the log says so and the tokens stay as they were.
+    /// Reloads the file if it has changed. If it cannot be used, logs that and keeps the previous tokens.
     pub fn refresh(&self) {
         let replaced = self
             .accepted
@@ -68,7 +69,7 @@ impl Tokens {
         }
     }
 
-    /// What `secret` proves, if it is valid now.
+    /// Returns the credential of `secret`, if it is valid now.
     pub(crate) fn credential(
         &self,
         secret: &str,
@@ -90,7 +91,7 @@ impl Tokens {
         }))
     }
 
-    /// Ends the calls of tokens that have expired.
+    /// Ends the calls of expired tokens.
     pub(crate) fn end_expired(&self, now: OffsetDateTime) {
         let accepted = self.accepted.current();
         for credential in accepted.by_hash.values() {
@@ -98,7 +99,7 @@ impl Tokens {
         }
     }
 
-    /// Those that end soon.
+    /// Returns the tokens that expire soon.
     pub(crate) fn endings(&self, now: OffsetDateTime) -> Vec<Ending> {
         let accepted = self.accepted.current();
         let ending = |it: &Arc<Credential>| {
@@ -113,7 +114,7 @@ impl Tokens {
 }
 
 impl Accepted {
-    /// What is accepted after these. The calls of a token go on if it stays and allows no less.
+    /// Returns the successor of these tokens. The calls of a token continue if it stays and grants no less.
     fn replaced_by(&self, tokens: Vec<Token>) -> Self {
         let accept = |token: Token| {
             let mut credential = Credential {
@@ -144,12 +145,12 @@ impl Accepted {
     }
 }
 
-/// Whether who calls with the one before may go on with what replaces it.
+/// Returns true if calls of the credential `before` may continue with `now`.
 fn keeps(now: &Credential, before: &Credential) -> bool {
     now.name == before.name && now.roles & before.roles == before.roles
 }
 
-/// When a day has passed, in UTC; `None` if none comes after it.
+/// Returns the end of a day in UTC; `None` for the last representable day.
 fn end_of(day: Date) -> Option<OffsetDateTime> {
     Some(day.next_day()?.midnight().assume_utc())
 }
@@ -214,7 +215,7 @@ mod tests {
         }
         let hash = alice.hash.to_string();
         assert_eq!(name(&tokens, &hash), None);
-        // Nothing else is left there.
+        // Nothing else is left in the directory.
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!(name(&tokens, &a), None);
         assert!(bearer.end.ended.is_cancelled());
         let bearer = tokens.credential(&b, now()).unwrap();
-        // What cannot be used changes nothing.
+        // An invalid file changes nothing.
         let text = fs::read(file.path()).unwrap();
         fs::write(file.path(), "bob secret\n").unwrap();
         assert_eq!(name(&tokens, &b).unwrap(), "bob");
@@ -246,7 +247,7 @@ mod tests {
         fs::write(file.path(), text).unwrap();
         assert_eq!(name(&tokens, &b).unwrap(), "bob");
         assert!(!bearer.end.ended.is_cancelled());
-        // The last one may go, too.
+        // The last one may be revoked, too.
         file.revoke("bob").unwrap();
         assert_eq!(name(&tokens, &b), None);
         assert!(bearer.end.ended.is_cancelled());
@@ -283,7 +284,7 @@ mod tests {
         assert_eq!(refusal, Refusal::Expired { kind, id, on: last });
         let told = refusal.status("wanted");
         assert!(told.message().contains("2099-03-31"), "{told}");
-        // A later day gives it back.
+        // A later day makes it valid again.
         let text = fs::read_to_string(file.path()).unwrap();
         fs::write(file.path(), text.replace("2099-03-31", "2199-03-31")).unwrap();
         assert!(tokens.credential(&secret, after).is_ok());
@@ -333,7 +334,7 @@ mod tests {
         let revoked = refusal(&secret);
         let (kind, id) = (Kind::Token, token.id().into());
         assert_eq!(revoked, Refusal::Revoked { kind, id });
-        // The caller does not learn it.
+        // The caller does not learn the reason.
         assert_eq!(revoked.status("wanted").message(), "wanted");
         assert_eq!(refusal(&other).status("wanted").message(), "wanted");
     }

@@ -1,7 +1,7 @@
 //! Sums moments over shards into moments over ranges.
 //!
-//! A question names ranges of blocks, and its answer has the moments over each: the sums over the range's shards, which
-//! are counted one by one. Sums leave as soon as they are complete: scalars together with the last shard, each
+//! A query names ranges of blocks, and its answer has the moments over each: the sums over the range's shards, which
+//! are counted one by one. Sums are sent as soon as they are complete: scalars together with the last shard, each
 //! polynomial by itself.
 
 use oboro_engine::{Moments, shards};
@@ -9,7 +9,7 @@ use oboro_ring::{Blocks, Modulus, vector};
 use parking_lot::Mutex;
 use std::ops::{ControlFlow, Range};
 
-/// The ranges of a question, cut into shards.
+/// Ranges of a query, cut into shards.
 #[derive(Debug, Clone)]
 pub(crate) struct Shards {
     pub(crate) ranges: Vec<Blocks>,
@@ -17,21 +17,21 @@ pub(crate) struct Shards {
 }
 
 impl Shards {
-    /// With at most `most` blocks each.
+    /// Cuts ranges into shards of at most `most` blocks.
     pub(crate) fn new(ranges: Vec<Blocks>, most: u64) -> Self {
         let shards = shards(&ranges, most);
         Self { ranges, shards }
     }
 
-    /// The bytes that sums of `residues` residues, in `polynomials` polynomials besides the scalars, take in all ranges
-    /// that are more than one shard.
+    /// Returns the bytes for sums of `residues` residues, in `polynomials` polynomials besides the scalars, over all
+    /// ranges of more than one shard.
     pub(crate) fn sum_bytes(&self, residues: usize, polynomials: usize) -> u64 {
         let of_range = residues * size_of::<u32>() + polynomials * size_of::<Mutex<Sum>>();
         let added_up = self.owned().filter(|shards| shards.len() > 1).count();
         added_up as u64 * of_range as u64
     }
 
-    /// The shards of each range. They are ascending, and none crosses an edge of a range.
+    /// Returns the shards of each range. They are ascending, and none crosses a range boundary.
     fn owned(&self) -> impl Iterator<Item = Range<usize>> {
         self.ranges.iter().map(|range| {
             let first = self.shards.partition_point(|it| it.start < range.start);
@@ -45,30 +45,30 @@ impl Shards {
 pub(crate) struct Totals {
     moduli: Vec<Modulus>,
     ranges: Vec<Total>,
-    /// The moments that are wanted, ascending; scalars first.
+    /// Requested moments, ascending; scalars first.
     wanted: Vec<usize>,
     scalars: usize,
 }
 
-/// Of one range.
+/// Sums of one range.
 struct Total {
     shards: Range<usize>,
     scalars: Mutex<Sum>,
-    /// Empty if there is one shard, whose moments are the range's.
+    /// Sums of the polynomials; empty for a single shard, whose moments are the range's.
     polynomials: Vec<Mutex<Sum>>,
 }
 
-/// The sum of some moments.
+/// Sum of moments.
 #[derive(Default)]
 struct Sum {
-    /// Empty until the first was added.
+    /// Residues; empty until the first moment is added.
     residues: Vec<u32>,
-    /// The number of moments added.
+    /// Number of moments added.
     added: usize,
 }
 
 impl Totals {
-    /// Of the `wanted` moments modulo these limbs, of which the first `scalars` are scalars.
+    /// Creates sums of the `wanted` moments modulo these limbs, of which the first `scalars` are scalars.
     pub(crate) fn new(
         shards: &Shards,
         moduli: &[Modulus],
@@ -94,7 +94,7 @@ impl Totals {
         }
     }
 
-    /// Adds moments of a shard. `done` takes those that are complete, with the index of their range for a shard.
+    /// Adds moments of a shard. Passes complete ones to `done`, with the index of their range in place of the shard.
     pub(crate) fn add(
         &self,
         mut moments: Moments<'_>,
@@ -208,7 +208,7 @@ mod tests {
         assert!(shards.owned().eq([0..3, 0..1, 3..4]));
         assert_eq!(shards.sum_bytes(10, 1), 40 + size_of::<Mutex<Sum>>() as u64);
         let totals = Totals::new(&shards, &q, vec![1, 4, 7], 2);
-        // Only the first range is added up.
+        // Only the first range is summed.
         assert!(
             totals
                 .ranges

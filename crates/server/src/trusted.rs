@@ -1,4 +1,4 @@
-//! Files that say who may call: whoever can change one can let himself in.
+//! Checks on files that grant access: other users must not be able to change them.
 
 use oboro_format::FormatError;
 use oboro_format::files::io_error;
@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// A file that others may change.
+/// Errors of a file that other users may change.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum Untrusted {
@@ -36,7 +36,7 @@ pub(crate) fn check_writers(path: &Path, metadata: &Metadata) -> Result<(), Untr
     Err(Untrusted::Writable { path: path.into() })
 }
 
-/// Refuses a file of another user than this process's and root.
+/// Refuses a file owned by a user other than root and that of this process.
 pub(crate) fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), Untrusted> {
     let (owner, user) = (metadata.uid(), geteuid().as_raw());
     if owner == user || owner == 0 {
@@ -46,7 +46,7 @@ pub(crate) fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), Untrus
     Err(Untrusted::Owner { path, owner, user })
 }
 
-/// A whole file; `None` for what is none: opening a pipe would wait for whoever writes to it.
+/// Reads a file; returns `None` unless it is a regular file, for opening a pipe would block.
 pub(crate) fn read_plain(
     path: &Path,
     action: &'static str,

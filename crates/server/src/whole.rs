@@ -1,5 +1,5 @@
-//! All that a data directory holds, checked or copied together: the store, and collections of genomes with the counts of
-//! searches, in the directory itself and in each of its namespaces.
+//! Checks and backups of a whole data directory: the store, and genome collections with search counts, in the directory
+//! itself and in each namespace.
 
 use oboro_format::files::ensure_directories;
 use oboro_format::{Damage, FormatError, Scrubbed};
@@ -9,13 +9,13 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// The directories below `data` that have what a data directory has, relative to it: itself, and each namespace.
+/// Returns the homes in `data`, relative to it: the directory itself and each namespace.
 pub(crate) fn homes(data: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let namespaces = namespaces_in(data)?.into_iter();
     Ok(namespaces.map(|it| home_of(Path::new(""), &it)).collect())
 }
 
-/// An error of the store or of the collections.
+/// Errors of the store or of the collections.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum WholeError {
@@ -31,26 +31,26 @@ impl From<FormatError> for WholeError {
     }
 }
 
-/// A check in progress of all that a data directory holds.
+/// Check in progress of a whole data directory.
 pub struct WholeScrub {
     store: Scrub,
     collections: VecDeque<CollectionScrub>,
-    /// What the collections before these amount to.
+    /// Result of the collections checked before.
     before: Scrubbed,
     total_bytes: u64,
 }
 
 impl WholeScrub {
-    /// Starts to check a data directory that no server has open. Nothing in it is changed.
+    /// Starts to check a data directory that no server has open, without changing it.
     ///
     /// # Errors
-    /// Those of [`Scrub::of_directory`]; collections that cannot be listed.
+    /// Errors of [`Scrub::of_directory`]; collections that cannot be listed.
     pub fn of_directory(data: &Path) -> Result<Self, WholeError> {
         let homes = homes(data)?.into_iter().map(|home| data.join(home));
         Self::new(Scrub::of_directory(data)?, homes)
     }
 
-    /// Starts to check one dataset of a server, or all that the caller has there.
+    /// Starts to check one dataset of a server, or all the caller's data.
     pub(crate) fn of_server(access: &Access, name: Option<&str>) -> Result<Self, WholeError> {
         let own = name.is_none().then(|| access.home());
         Self::new(access.scrub(name)?, own)
@@ -69,12 +69,12 @@ impl WholeScrub {
         })
     }
 
-    /// Bytes to read.
+    /// Returns the bytes to read.
     pub fn total_bytes(&self) -> u64 {
         self.store.total_bytes() + self.total_bytes
     }
 
-    /// What has been checked so far.
+    /// Returns the result so far.
     pub fn scrubbed(&self) -> Scrubbed {
         let present = self.collections.front().map(CollectionScrub::scrubbed);
         [self.before, present.unwrap_or_default()]
@@ -82,7 +82,7 @@ impl WholeScrub {
             .fold(self.store.scrubbed(), sum)
     }
 
-    /// Checks the next part; the bytes that were read for it and the damage that was found, `None` after the last.
+    /// Checks the next part. Returns the bytes read and the damage found, `None` after the last.
     ///
     /// # Errors
     /// Errors other than damage: files that may not be opened, too many open files.
@@ -112,23 +112,22 @@ fn sum(one: Scrubbed, other: Scrubbed) -> Scrubbed {
     }
 }
 
-/// The size of a backup.
+/// Size of a backup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WholeBackup {
-    /// Of the store.
+    /// Size of the store.
     pub store: BackedUp,
-    /// Collections of genomes.
+    /// Number of genome collections.
     pub collections: u64,
-    /// Bytes of all.
+    /// Total bytes.
     pub bytes: u64,
 }
 
-/// Copies what a data directory holds to `target`, which must not exist: published datasets, collections of genomes, and
-/// the counts of searches, marked as those of now. Everything is checked. `progress` is told the bytes copied and the
-/// total.
+/// Copies a data directory to `target`, which must not exist: published datasets, genome collections and search counts,
+/// which are marked with the current time. Checks everything. `progress` receives the bytes copied and the total.
 ///
 /// # Errors
-/// Those of [`oboro_store::backup`]; collections or counts that are damaged: then there is no backup.
+/// Errors of [`oboro_store::backup`]; damaged collections or counts, for which no backup is left.
 pub fn backup(
     data: &Path,
     target: &Path,

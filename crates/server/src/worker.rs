@@ -1,4 +1,4 @@
-//! Counts for a server, on storage that both reach: the shards of a question that it is given.
+//! Worker: counts assigned shards of a query for a server, on storage that both reach.
 
 use crate::error::ServeError;
 use crate::listen::placed;
@@ -22,41 +22,41 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use tonic::Status;
 
-/// Tasks whose plan is kept: several calls belong to one task.
+/// Number of tasks whose plan is cached: several calls belong to one task.
 const PLANNED: usize = 4;
 
-/// Counts what servers with the same storage request. Calls from several threads are answered one after another.
+/// Counts for servers with the same storage. Calls from several threads are served one after another.
 pub struct Worker {
     store: SharedStore,
     assignments: Vec<CpuAssignment>,
     distances: Distances,
     /// Held while counting: each count uses all threads and most of the memory for results.
     counting: Mutex<()>,
-    /// The memory of plans and results.
+    /// Memory of plans and results.
     budget: Arc<MemoryBudget>,
-    /// The most recently used last.
+    /// Cached plans, the most recently used last.
     planned: Mutex<VecDeque<Arc<Planned>>>,
 }
 
-/// A question about one version of a dataset.
+/// Planned query on one version of a dataset.
 struct Planned {
     question: Question,
     snapshot: Arc<Snapshot>,
     index: Arc<MomentIndex>,
     packing: Packing,
     shards: Vec<Blocks>,
-    /// The bytes of the moments of each shard.
+    /// Bytes of the moments of each shard.
     shard_bytes: u64,
     tiles: Arc<Tiles>,
     _memory: Reservation,
 }
 
-/// The digests of manifest and task.
+/// Digests of manifest and task.
 type Question = (Digest, Digest);
 
 impl Worker {
-    /// A worker with `threads` threads on the storage of a server: the same directory, or the same objects with a cache
-    /// of its own. With `memory` the process stays within that many bytes.
+    /// Opens a worker with `threads` threads on the storage of a server: the same directory, or the same objects with a
+    /// cache of its own. With `memory` the process stays within that many bytes.
     ///
     /// # Errors
     /// Memory that leaves nothing for ciphertext, a cache in use, an invalid URL.
@@ -79,14 +79,14 @@ impl Worker {
         })
     }
 
-    /// The moments of some shards for a server's [`RemoteJob`](crate::RemoteJob), or an error, encoded for
+    /// Returns the moments of some shards for a server's [`RemoteJob`](crate::RemoteJob), or an error, encoded for
     /// [`RemoteJob::deliver`](crate::RemoteJob::deliver).
     pub fn count(&self, manifest: &[u8], task: &[u8], shards: Range<u64>) -> Vec<u8> {
         self.moments(manifest, task, shards)
             .unwrap_or_else(|failure| Partial::of_failure(failure).encode_to_vec())
     }
 
-    /// The moments, encoded as a [`Partial`].
+    /// Returns the moments, encoded as a [`Partial`].
     fn moments(
         &self,
         manifest: &[u8],
@@ -104,9 +104,9 @@ impl Worker {
         let count = count.map_err(|error| of_engine(&error))?;
         let mut memory = self.budget.reservation();
         let moments = planned.shard_bytes.saturating_mul((end - first) as u64);
-        // And what messages have besides.
+        // Plus the overhead of messages.
         let bytes = moments.saturating_add(moments / 64 + 4096);
-        // Our caller copies it.
+        // The caller copies the result.
         let taken = self.take(&mut memory, bytes.saturating_mul(2));
         taken.map_err(told)?;
         let counted = Mutex::new(Vec::with_capacity(bytes as usize));
@@ -117,7 +117,7 @@ impl Worker {
                 moments,
                 |_, _| {},
                 |message| {
-                    // One after another they are the encoding of one with all moments.
+                    // Concatenated, they are the encoding of one message with all moments.
                     let partial = Partial::of_moments(message);
                     let encoded = partial.encode(&mut *counted.lock());
                     encoded.expect("a vector grows");
@@ -147,7 +147,7 @@ impl Worker {
         Ok(planned)
     }
 
-    /// A plan made before, now the most recently used one.
+    /// Returns a cached plan, now the most recently used one.
     fn kept(&self, question: Question) -> Option<Arc<Planned>> {
         let mut all = self.planned.lock();
         let index = all.iter().position(|it| it.question == question)?;
@@ -156,7 +156,7 @@ impl Worker {
         Some(kept)
     }
 
-    /// Takes memory, for which kept plans are dropped, the least recently used first.
+    /// Reserves memory, dropping cached plans if necessary, the least recently used first.
     fn take(&self, memory: &mut Reservation, bytes: u64) -> Result<(), Status> {
         while let Err(status) = memory.take(bytes) {
             if !memory.is_busy() || self.planned.lock().pop_front().is_none() {

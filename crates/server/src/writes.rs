@@ -1,7 +1,7 @@
-//! Whether the disk of the store takes writes: what the health service says of it, and how it is found out again.
+//! Tracks whether the store's disk accepts writes, and probes until it recovers.
 //!
-//! Questions about published data need no write, so they are answered meanwhile; what writes tries, and fails with the
-//! cause. A failed write has the disk tried with a small file, and again every few seconds until it takes one.
+//! Queries on published data need no write and are answered meanwhile; calls that write fail with the cause. After a
+//! failed write the disk is probed with a small file, then every few seconds until a probe succeeds.
 
 use crate::blocking::blocking;
 use oboro_format::files::try_writing;
@@ -13,20 +13,20 @@ use tokio::sync::watch;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
-/// The name under which the health service tells it.
+/// Service name under which the health service reports it.
 pub(crate) const WRITES: &str = "oboro.v1.Mining/writes";
 
-/// The time until a disk that took no write is tried again.
+/// Delay until a disk that failed a write is probed again.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Whether writes into a directory succeed, as far as it is known.
+/// Write state of a directory, as last observed.
 pub(crate) struct Writes {
     home: PathBuf,
     succeed: watch::Sender<bool>,
 }
 
 impl Writes {
-    /// Of the data directory `home`: they succeed until one fails.
+    /// Creates the state of the data directory `home`; writes are assumed to succeed until one fails.
     pub(crate) fn new(home: &Path) -> Self {
         Self {
             home: home.into(),
@@ -34,18 +34,18 @@ impl Writes {
         }
     }
 
-    /// Whether they do.
+    /// Returns true if writes succeed.
     pub(crate) fn succeed(&self) -> bool {
         *self.succeed.borrow()
     }
 
-    /// A call failed in this way: if it may have been the disk, looks whether that takes writes. Blocks.
+    /// Probes the disk after a failed call, unless the kind of failure rules the disk out. Blocks.
     pub(crate) fn after(&self, failure: ErrorKind) {
         let may_be_the_disk = matches!(
             failure,
             ErrorKind::DiskFull | ErrorKind::Unavailable | ErrorKind::Internal
         );
-        // Else it is looked at in turn.
+        // Otherwise `report` probes it.
         if may_be_the_disk && self.succeed() {
             self.look();
         }
@@ -69,7 +69,7 @@ impl Writes {
         }
     }
 
-    /// Has the health service say what is known, and looks again while writes fail. Does not end.
+    /// Reports the state to the health service, and probes while writes fail; never returns.
     pub(crate) async fn report(self: Arc<Self>, health: HealthReporter) {
         let mut succeed = self.succeed.subscribe();
         loop {
@@ -80,12 +80,12 @@ impl Writes {
             };
             health.set_service_status(WRITES, status).await;
             if status == ServingStatus::Serving {
-                // The sender lives as long as this does.
+                // The sender lives as long as `self`.
                 let _ = succeed.changed().await;
             } else {
                 tokio::time::sleep(AGAIN).await;
                 let writes = Arc::clone(&self);
-                // If that fails, it is tried again the next time.
+                // A failed probe is repeated the next time.
                 let _ = blocking(move || {
                     writes.look();
                     Ok(())

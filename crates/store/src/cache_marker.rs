@@ -5,10 +5,10 @@ use crate::layout::CATALOGUE;
 use oboro_format::files::{Durability, exists, read_if_there, replace};
 use std::path::Path;
 
-/// The file that names the objects of which a directory is the cache.
+/// File that names the objects of which a directory is the cache.
 const MARKER: &str = "objects";
 
-/// The URL of the objects of which a directory is the cache.
+/// Returns the URL of the objects of which a directory is the cache.
 fn marked(directory: &Path) -> Result<Option<String>, StoreError> {
     let url = read_if_there(&directory.join(MARKER))?;
     Ok(url.map(|it| String::from_utf8_lossy(&it).into_owned()))
@@ -26,7 +26,7 @@ pub(crate) fn check_is_no_cache(directory: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Refuses a directory that is a store of its own, or the cache of other objects than those at `url`.
+/// Refuses a directory that is itself a store, or the cache of other objects than those at `url`.
 pub(crate) fn check_is_cache(directory: &Path, url: &str) -> Result<(), StoreError> {
     match marked(directory)? {
         Some(marked) if marked == url => Ok(()),
@@ -44,7 +44,7 @@ pub(crate) fn check_is_cache(directory: &Path, url: &str) -> Result<(), StoreErr
     }
 }
 
-/// Makes a directory the cache of the objects at `url`, which it may be already.
+/// Makes a directory the cache of the objects at `url`, which it may already be.
 pub(crate) fn mark(directory: &Path, url: &str) -> Result<(), StoreError> {
     check_is_cache(directory, url)?;
     if marked(directory)?.is_none() {

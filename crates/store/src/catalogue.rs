@@ -1,9 +1,9 @@
-//! The catalogue: which datasets a store holds, in SQLite.
+//! Catalogue: the datasets of a store, in SQLite.
 //!
-//! A dataset or an upload exists when its row does; files without a row are leftovers.
-//! Every change is one transaction, durable when the call returns
-//! (`synchronous=EXTRA`: FULL, and the directory synced after the journal goes).
-//! Rows hold encoded manifests, of which this file knows no more than how many bytes they stand for.
+//! A dataset or upload exists if and only if its row does; files without a row are leftovers. Every change is one
+//! transaction, durable when the call returns (`synchronous=EXTRA`: FULL, with a sync of the directory after the
+//! journal is removed). Rows hold encoded manifests, of which this file uses only the size of the data that they
+//! describe.
 
 use crate::error::{CatalogueError, StoreError};
 use crate::store_id::{CatalogueIdentity, StoreId};
@@ -20,9 +20,10 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 const SCHEMA_VERSION: i64 = 3;
-/// A catalogue of at most this size answers as it was before a change that failed and of which it is not known what became.
+/// Maximum size of a catalogue that still answers, from its last durable state, while the outcome of a failed change is
+/// unknown.
 const SMALL_BYTES: i64 = 8 << 20;
-/// "OBOR": marks the database as Oboro's.
+/// Application id "OBOR", which marks the database as Oboro's.
 const APPLICATION_ID: i64 = 0x4f42_4f52;
 
 const SCHEMA: &str = "
@@ -55,14 +56,14 @@ const SCHEMA: &str = "
         namespace TEXT NOT NULL
     ) STRICT;";
 
-/// The tables that hold manifests.
+/// Tables that hold manifests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Table {
     /// Published versions.
     Dataset,
-    /// Versions being uploaded, at most one of a dataset.
+    /// Versions being uploaded, at most one per dataset.
     Upload,
-    /// The last versions of deleted datasets, until they are purged.
+    /// Last versions of deleted datasets, until they are purged.
     Deleted,
 }
 
@@ -78,24 +79,24 @@ impl Table {
     }
 }
 
-/// A row of one of these tables.
+/// Row of one of these tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) id: DatasetId,
     pub(crate) name: String,
     pub(crate) manifest: Vec<u8>,
-    /// When a version was published, an upload last announced, or a dataset deleted: seconds since the beginning of 1970.
+    /// Time of publication, of the last announcement of an upload, or of deletion, in seconds since 1970.
     pub(crate) at: i64,
 }
 
-/// A row without its manifest.
+/// Row without its manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) id: DatasetId,
     pub(crate) name: String,
-    /// Bytes of the dataset in the store, its manifest included.
+    /// Bytes of the dataset in the store, including its manifest.
     pub(crate) bytes: u64,
-    /// As in a [`Record`].
+    /// Time as in a [`Record`].
     pub(crate) at: i64,
 }
 
@@ -103,7 +104,7 @@ impl Record {
     fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             id: DatasetId(row.get(0)?),
-            // A damaged name is for its reader to refuse: it must not hide the other rows.
+            // The reader refuses a damaged name, which must not hide other rows.
             name: String::from_utf8_lossy(row.get_ref(1)?.as_bytes()?).into_owned(),
             manifest: row.get(2)?,
             at: row.get(3)?,
@@ -114,25 +115,24 @@ impl Record {
 pub(crate) struct Catalogue {
     connection: Connection,
     directory: PathBuf,
-    /// The file that is open, by device and inode; `None` in memory.
+    /// Open file, by path, device and inode; `None` in memory.
     file: Option<(PathBuf, (u64, u64))>,
     identity: CatalogueIdentity,
-    /// A change failed. It may have happened all the same, without being durable.
+    /// `true` after a failed change, which may have been made without being durable.
     unsettled: Cell<bool>,
-    /// How often anything was looked up.
+    /// Number of lookups.
     #[cfg(test)]
     lookups: Cell<u64>,
-    /// As it was durably before the latest attempt to change it: what is read until it is known what became of that, which
-    /// a disk that takes no writes leaves open.
-    /// is only known of a small one.
+    /// Durable state before the latest attempted change, kept for small catalogues only. Reads use it while the outcome
+    /// of a failed change is unknown, for example on a disk that accepts no writes.
     before: Option<Connection>,
 }
 
 impl Catalogue {
-    /// Opens the catalogue of a namespace, creating an empty one if there is none.
+    /// Opens the catalogue of a namespace, creating an empty one if it does not exist.
     ///
     /// # Errors
-    /// A catalogue that is damaged, of another version or of another namespace or store; a disk that fails.
+    /// A catalogue that is damaged, of another version, namespace or store; a disk that fails.
     pub(crate) fn open(path: &Path, of: &CatalogueIdentity) -> Result<Self, StoreError> {
         Self::open_file(path, of).map_err(|error| match error {
             StoreError::Catalogue(CatalogueError::Failed { source }) => {
@@ -146,7 +146,7 @@ impl Catalogue {
         let mut connection = Connection::open(path)?;
         connection.pragma_update(None, "synchronous", "EXTRA")?;
         let content = check_is_ours(&connection, path)?;
-        // Whoever sweeps by a catalogue must be able to trust it.
+        // Sweeping deletes files by the catalogue, which must therefore be trustworthy.
         check_integrity(&connection)?;
         prepare(&mut connection, content, of)?;
         check_columns(&connection)?;
@@ -156,20 +156,20 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// The store and namespace that a catalogue says it belongs to; `None` if it is empty.
+    /// Returns the store and namespace that a catalogue names; `None` if it is empty.
     ///
     /// # Errors
     /// A catalogue that is damaged or of another version.
     pub(crate) fn identity_of(path: &Path) -> Result<Option<CatalogueIdentity>, StoreError> {
-        // Not read-only: a transaction that a crash cut short is rolled back first.
+        // Not read-only: an interrupted transaction is rolled back first.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         found_identity(&Connection::open_with_flags(path, flags)?, path)
     }
 
-    /// The same of an image that came from `from`.
+    /// As [`identity_of`](Self::identity_of), for an image that came from `from`.
     ///
     /// # Errors
-    /// As of [`identity_of`](Self::identity_of).
+    /// As for [`identity_of`](Self::identity_of).
     pub(crate) fn identity_of_image(
         image: &[u8],
         from: &str,
@@ -179,12 +179,12 @@ impl Catalogue {
         found_identity(&connection, Path::new(from))
     }
 
-    /// Reads a catalogue as it is, without changing it: changes are made in memory only.
+    /// Opens a copy of a catalogue in memory; the file is not changed.
     ///
     /// # Errors
-    /// As of [`open`](Self::open).
+    /// As for [`open`](Self::open).
     pub(crate) fn read(path: &Path, of: &CatalogueIdentity) -> Result<Self, StoreError> {
-        // Not read-only: a transaction that a crash cut short is rolled back first.
+        // Not read-only: an interrupted transaction is rolled back first.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let file = Connection::open_with_flags(path, flags)?;
         let content = check_is_ours(&file, path)?;
@@ -196,7 +196,7 @@ impl Catalogue {
         Self::of(copy, path, of)
     }
 
-    /// The catalogue in a database, which must belong to this namespace.
+    /// Wraps a database, which must belong to this namespace.
     fn of(connection: Connection, path: &Path, of: &CatalogueIdentity) -> Result<Self, StoreError> {
         let found = identity_in(&connection)?;
         if found != *of {
@@ -218,20 +218,20 @@ impl Catalogue {
         })
     }
 
-    /// How often anything was looked up.
+    /// Returns the number of lookups.
     #[cfg(test)]
     pub(crate) fn lookups(&self) -> u64 {
         self.lookups.get()
     }
 
-    /// Makes `to` a copy of the catalogue `from`, without its uploads and what was deleted, as of one moment, whatever
-    /// another process does to `from`.
+    /// Makes `to` a copy of the catalogue `from`, without uploads and deleted datasets. The copy is a consistent
+    /// snapshot, even if another process writes to `from`.
     pub(crate) fn copy_published(
         from: &Path,
         to: &Path,
         of: &CatalogueIdentity,
     ) -> Result<Self, StoreError> {
-        // Not read-only: a transaction that a crash cut short is rolled back first.
+        // Not read-only: an interrupted transaction is rolled back first.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let original = Connection::open_with_flags(from, flags)?;
         original.backup(MAIN_DB, to, None::<fn(Progress)>)?;
@@ -246,7 +246,7 @@ impl Catalogue {
         Ok(copy)
     }
 
-    /// Checks the file as a whole, not only the part of it in memory, and that it still has its name.
+    /// Checks the integrity of the whole file, not only of cached pages, and that it has not been moved.
     pub(crate) fn verify(&self) -> Result<(), StoreError> {
         if let Some((path, opened)) = &self.file
             && inode(path).ok() != Some(*opened)
@@ -257,7 +257,7 @@ impl Catalogue {
         check_integrity(&self.connection)
     }
 
-    /// Prepares a query that sees durable state only.
+    /// Prepares a query that sees only durable state.
     fn ask(&self, sql: &str) -> Result<CachedStatement<'_>, StoreError> {
         #[cfg(test)]
         self.lookups.set(self.lookups.get() + 1);
@@ -289,7 +289,7 @@ impl Catalogue {
         changed.map_err(|error| explain(&self.directory, error))
     }
 
-    /// A copy in memory, unless the catalogue is so large that one for each change would cost too much.
+    /// Copies the catalogue into memory, unless it is too large to be copied for each change.
     fn copy_of_a_small_one(&self) -> Result<Option<Connection>, StoreError> {
         let pragma = |name| {
             self.connection
@@ -303,8 +303,8 @@ impl Catalogue {
         Ok(Some(copy))
     }
 
-    /// What an earlier failure left open is durable from here on: a transaction is committed once its journal is gone,
-    /// which depends on the directory; what was not committed is rolled back, which a read does.
+    /// Makes the outcome of an earlier failure durable. Reading rolls an uncommitted transaction back. A committed one
+    /// has no journal, whose removal is durable once the directory is synced.
     fn settle(&self) -> Result<(), StoreError> {
         if self.unsettled.get() {
             let read = "SELECT count(*) FROM sqlite_schema";
@@ -324,14 +324,14 @@ impl Catalogue {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The number of rows of a table.
+    /// Returns the number of rows of a table.
     pub(crate) fn count(&self, table: Table) -> Result<u64, StoreError> {
         let mut statement = self.ask(&format!("SELECT count(*) FROM {}", table.name()))?;
         let count: i64 = statement.query_row([], |row| row.get(0))?;
         Ok(count as u64)
     }
 
-    /// Everything in a table but manifests, by name.
+    /// Returns the rows of a table without manifests, by name.
     pub(crate) fn entries(&self, table: Table) -> Result<Vec<Entry>, StoreError> {
         let mut statement = self.ask(&format!(
             "SELECT id, name, bytes, at FROM {} ORDER BY name",
@@ -349,7 +349,7 @@ impl Catalogue {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Bytes of all manifests, except that of the upload of one dataset.
+    /// Returns the bytes of all manifests, except that of one dataset's upload.
     pub(crate) fn manifest_bytes_without(&self, id: DatasetId) -> Result<u64, StoreError> {
         let mut statement = self.ask(
             "SELECT total(bytes) FROM
@@ -361,7 +361,7 @@ impl Catalogue {
         Ok(bytes as u64)
     }
 
-    /// The number of datasets that are published, being uploaded, or deleted and can be brought back.
+    /// Returns the number of datasets that are published, being uploaded, or deleted but restorable.
     pub(crate) fn datasets(&self) -> Result<u64, StoreError> {
         let all = "SELECT id FROM dataset UNION SELECT id FROM upload UNION SELECT id FROM deleted";
         let mut statement = self.ask(&format!("SELECT count(*) FROM ({all})"))?;
@@ -369,12 +369,13 @@ impl Catalogue {
         Ok(count as u64)
     }
 
-    /// Bytes of all datasets, with their manifests: of one that is published and uploaded, the larger of both versions.
+    /// Returns the bytes of all datasets, with their manifests. A dataset both published and being uploaded counts with
+    /// the larger version.
     pub(crate) fn bytes(&self) -> Result<u64, StoreError> {
         self.bytes_where("TRUE", [])
     }
 
-    /// The same except one.
+    /// As [`bytes`](Self::bytes), without one dataset.
     pub(crate) fn bytes_without(&self, id: DatasetId) -> Result<u64, StoreError> {
         self.bytes_where("id <> ?1", [id.0])
     }
@@ -409,7 +410,7 @@ impl Catalogue {
         Ok(statement.query_row([name], Record::from_row).optional()?)
     }
 
-    /// Whether a dataset with this id was deleted for ever.
+    /// Returns true if a dataset with this id was purged.
     pub(crate) fn is_purged(&self, id: DatasetId) -> Result<bool, StoreError> {
         let mut statement = self.ask("SELECT 1 FROM tombstone WHERE id = ?1")?;
         Ok(statement.exists([id.0])?)
@@ -432,7 +433,7 @@ impl Catalogue {
         })
     }
 
-    /// Changes what an upload in progress uploads.
+    /// Replaces the manifest of an upload in progress.
     pub(crate) fn change_upload(
         &mut self,
         id: DatasetId,
@@ -448,7 +449,7 @@ impl Catalogue {
         })
     }
 
-    /// Notes that an upload goes on.
+    /// Records that an upload has progressed.
     pub(crate) fn touch_upload(&mut self, id: DatasetId, at: i64) -> Result<(), StoreError> {
         self.change(|transaction| {
             transaction.execute("UPDATE upload SET at = ?2 WHERE id = ?1", params![id.0, at])?;
@@ -456,7 +457,7 @@ impl Catalogue {
         })
     }
 
-    /// Forgets a published dataset, without a tombstone.
+    /// Removes a published dataset, without a tombstone.
     pub(crate) fn withdraw(&mut self, id: DatasetId) -> Result<(), StoreError> {
         self.change(|transaction| {
             transaction.execute("DELETE FROM dataset WHERE id = ?1", [id.0])?;
@@ -472,13 +473,13 @@ impl Catalogue {
         })
     }
 
-    /// Changes what is published.
+    /// Changes the published state.
     pub(crate) fn make(&mut self, change: Change<'_>) -> Result<(), StoreError> {
         self.change(|transaction| change.make(transaction))
     }
 
-    /// The bytes of the catalogue as it will be after a change, marked with the number of this server. Nothing changes
-    /// here, and nothing is written to disk.
+    /// Returns the bytes of the catalogue after a change, marked with the number of this server. Neither this catalogue
+    /// nor the disk changes.
     pub(crate) fn image_after(
         &self,
         change: Option<Change<'_>>,
@@ -498,8 +499,8 @@ impl Catalogue {
         Ok(copy.serialize(MAIN_DB)?.to_vec())
     }
 
-    /// Replaces what is published here by what an image that came from `from` publishes; returns the number of the
-    /// server that wrote it. Uploads that can be resumed stay.
+    /// Replaces the published state by that of an image that came from `from`; returns the number of the server that
+    /// wrote it. Uploads that can be resumed stay.
     pub(crate) fn adopt(&mut self, image: &[u8], from: &str) -> Result<i64, StoreError> {
         let mut theirs = Connection::open_in_memory()?;
         theirs.deserialize_read_exact(MAIN_DB, image, image.len(), true)?;
@@ -565,16 +566,16 @@ impl Catalogue {
     }
 }
 
-/// A change of what is published.
+/// Change of the published state. Times are in seconds since 1970.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Change<'a> {
-    /// The upload of a dataset becomes its published version, at this moment.
+    /// Makes the upload of a dataset its published version, at this time.
     Publish(DatasetId, i64),
-    /// A published dataset goes, and any upload to it; at this moment.
+    /// Deletes a published dataset and any upload to it, at this time.
     Delete(DatasetId, i64),
-    /// A deleted dataset is published again, under this name, at this moment.
+    /// Publishes a deleted dataset again under this name, at this time.
     Undelete(DatasetId, &'a str, i64),
-    /// A dataset, published or deleted, goes for ever, and any upload to it; its id is remembered.
+    /// Purges a published or deleted dataset and any upload to it, leaving a tombstone with its id.
     Purge(DatasetId),
 }
 
@@ -620,19 +621,19 @@ impl Change<'_> {
     }
 }
 
-/// Bytes of a dataset in the store: of its segments, and of its manifest.
+/// Returns the bytes of a dataset in the store: segments and manifest.
 fn bytes_of(manifest: &[u8]) -> i64 {
     let segments = Manifest::decode(manifest).map_or(0, |it| it.segment_bytes());
     i64::try_from(segments.saturating_add(manifest.len() as u64)).unwrap_or(i64::MAX)
 }
 
-/// The store and the namespace that a database says it belongs to.
+/// Returns the store and the namespace that a database names.
 fn identity_in(connection: &Connection) -> Result<CatalogueIdentity, StoreError> {
     let sql = "SELECT store, namespace FROM identity";
     let found = connection.query_row(sql, [], |row| {
         Ok(CatalogueIdentity {
             store: StoreId(row.get(0)?),
-            // A damaged name is that of no namespace.
+            // A damaged name matches no namespace.
             namespace: String::from_utf8_lossy(row.get_ref(1)?.as_bytes()?).into_owned(),
         })
     });
@@ -654,7 +655,7 @@ fn found_identity(
     }
 }
 
-/// The file of this name, by device and inode. It is not opened: closing it would give up SQLite's locks.
+/// Returns device and inode of a file without opening it: closing it would release SQLite's locks.
 fn inode(path: &Path) -> io::Result<(u64, u64)> {
     let metadata = fs::metadata(path)?;
     Ok((metadata.dev(), metadata.ino()))
@@ -681,7 +682,7 @@ fn prepare(
     Ok(())
 }
 
-/// Checks that every column is there that something may ask for later: an altered name of one is damage.
+/// Checks that all columns used later exist: an altered name is damage.
 fn check_columns(connection: &Connection) -> Result<(), StoreError> {
     for table in Table::ALL {
         let name = table.name();
@@ -692,7 +693,7 @@ fn check_columns(connection: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Finds the cause that SQLite does not tell: a disk that is read-only, or too many open files.
+/// Finds the cause that SQLite does not report: a read-only disk, or too many open files.
 fn explain(directory: &Path, error: rusqlite::Error) -> StoreError {
     use rusqlite::ErrorCode::{CannotOpen, ReadOnly, SystemIoFailure};
     let Some(CannotOpen | ReadOnly | SystemIoFailure) = error.sqlite_error_code() else {
@@ -706,7 +707,7 @@ fn explain(directory: &Path, error: rusqlite::Error) -> StoreError {
     }
 }
 
-/// What a database holds, if this program understands it.
+/// Returns the content of a database, if this program understands it.
 fn check_is_ours(connection: &Connection, path: &Path) -> Result<Content, StoreError> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let (application, found) = (pragma("application_id")?, pragma("user_version")?);
@@ -742,7 +743,7 @@ enum Content {
 impl Content {
     fn of(connection: &Connection) -> rusqlite::Result<Self> {
         let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-        // Creation is one transaction, so a database is either empty or marked as ours.
+        // Creation is one transaction: a database is either empty or marked as ours.
         Ok(match pragma("page_count")? {
             0 => Self::Nothing,
             _ => Self::Present,

@@ -1,5 +1,5 @@
-//! The errors of the store, by its parts, each with the remedy. [`StoreError::kind`] sorts them for callers that
-//! translate them, a server for one.
+//! Errors of the store, by part, each with a remedy. [`StoreError::kind`] classifies them for callers that translate
+//! them, such as a server.
 
 use oboro_arena::ArenaError;
 use oboro_format::wording::{
@@ -15,11 +15,11 @@ use thiserror::Error;
 /// Limit on what one owner may keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuotaKind {
-    /// Datasets, published, being uploaded or deleted and not yet purged.
+    /// Datasets published, being uploaded, or deleted and not yet purged.
     Datasets,
-    /// Uploads that were begun and are not finished.
+    /// Unfinished uploads.
     Uploads,
-    /// Bytes of datasets, deleted ones that can be brought back included.
+    /// Bytes of datasets, including deleted but restorable ones.
     Bytes,
     /// Bytes of manifests.
     ManifestBytes,
@@ -28,7 +28,7 @@ pub enum QuotaKind {
 }
 
 impl QuotaKind {
-    /// Plural noun of what is counted.
+    /// Returns the plural noun of the counted things.
     fn noun(self) -> &'static str {
         match self {
             Self::Datasets => "datasets",
@@ -39,7 +39,7 @@ impl QuotaKind {
         }
     }
 
-    /// Sentence, without its full stop, on what makes room.
+    /// Returns a sentence, without its full stop, on how to free capacity.
     fn remedy(self) -> String {
         match self {
             Self::Datasets | Self::Bytes => format!(
@@ -56,7 +56,7 @@ impl QuotaKind {
     }
 }
 
-/// An error of the store. The message is one or two plain sentences.
+/// Errors of the store. Messages are one or two plain sentences.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum StoreError {
@@ -168,7 +168,7 @@ pub enum StoreError {
     DamagedNote { dataset: DatasetId, path: PathBuf },
 }
 
-/// What is wrong with the catalogue.
+/// Errors of the catalogue.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum CatalogueError {
@@ -224,7 +224,7 @@ pub enum CatalogueError {
     Moved,
 }
 
-/// Why an upload cannot continue.
+/// Reasons why an upload cannot continue.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum UploadError {
@@ -351,7 +351,7 @@ pub enum UploadError {
     RecoveryBusy { dataset: DatasetId },
 }
 
-/// What is wrong with object storage, or with the directory that is its cache.
+/// Errors of object storage, or of the directory that is its cache.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum ObjectStorageError {
@@ -395,7 +395,7 @@ pub enum ObjectStorageError {
     IsNoCache { path: PathBuf, url: String },
 }
 
-/// Why ciphertext cannot be held in memory.
+/// Reasons why ciphertext cannot be held in memory.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum ResidencyError {
@@ -429,7 +429,7 @@ pub enum ResidencyError {
     Placement { source: ArenaError },
 }
 
-/// What a role allows, as a verb.
+/// Returns a verb phrase for what a role permits.
 fn doing(role: Role) -> &'static str {
     match role {
         Role::Read => "see what is there",
@@ -442,14 +442,14 @@ fn doing(role: Role) -> &'static str {
     }
 }
 
-/// More memory that is enough for so many more bytes of a stream: a server keeps an eighth for sums and a Ray worker half
-/// for results, and a sixteenth of the rest is not for streams.
+/// Returns the memory to add for so many more bytes of a stream. A server keeps an eighth for sums, a Ray worker half
+/// for results, and a sixteenth of the rest is not available to streams.
 fn raise(bytes: u64) -> u64 {
     bytes / 15 * 32 + 32
 }
 
 impl StoreError {
-    /// The coarse kind of this error.
+    /// Returns the coarse kind of this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Format(error) => error.kind(),
@@ -484,7 +484,7 @@ impl StoreError {
         }
     }
 
-    /// The message for somebody on another machine: without local paths and without the location of objects.
+    /// Returns the message for a user on another machine, without local paths and object locations.
     pub fn without_paths(&self) -> String {
         match self {
             Self::Format(error) => error.without_paths(),
@@ -506,7 +506,7 @@ impl StoreError {
         }
     }
 
-    /// What is wrong with the bytes, if the error is about bytes.
+    /// Returns the corruption, if the error is about damaged bytes.
     pub(crate) fn corruption(&self) -> Option<&Corruption> {
         match self {
             Self::Format(FormatError::Damaged { corruption, .. }) => Some(corruption),
@@ -535,7 +535,7 @@ impl UploadError {
             | Self::Incomplete { .. }
             | Self::OtherRecovery { .. }
             | Self::NotComplete { .. } => ErrorKind::FailedPrecondition,
-            // The upload has advanced: asking for its status again helps.
+            // The upload has advanced: a retry with its current status may succeed.
             Self::SegmentBusy { .. }
             | Self::RecoveryBusy { .. }
             | Self::Offset { .. }
@@ -584,7 +584,7 @@ impl From<rusqlite::Error> for StoreError {
                 path: "catalogue.sqlite".into(),
             }
             .into(),
-            // The statements are ours, so they fail only on tables that were altered.
+            // The statements are fixed, so they fail only on altered tables.
             Some(
                 rusqlite::ErrorCode::DatabaseCorrupt
                 | rusqlite::ErrorCode::NotADatabase

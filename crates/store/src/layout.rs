@@ -3,14 +3,14 @@
 use oboro_format::DatasetId;
 use std::path::{Path, PathBuf};
 
-/// The file of the catalogue.
+/// File of the catalogue.
 pub(crate) const CATALOGUE: &str = "catalogue.sqlite";
-/// The directory of the datasets.
+/// Directory of the datasets.
 pub(crate) const SEGMENTS: &str = "segments";
 
-/// The directory of the namespaces other than the default one, each with the layout of a store.
+/// Directory of the namespaces other than the default one, each with the layout of a store.
 pub(crate) const NAMESPACES: &str = "namespaces";
-/// The namespace of callers without a token. Its directory is the store's own.
+/// Namespace of callers without a token, in the store's own directory.
 pub const DEFAULT_NAMESPACE: &str = "default";
 /// The directory of recovery copies.
 pub(crate) const RECOVERY: &str = "recovery";
@@ -22,10 +22,10 @@ pub(crate) const GRANTS: &str = "grants";
 pub(crate) const IDENTITY: &str = "identity";
 /// The file of bytes set aside for changes that free space.
 pub(crate) const RESERVE: &str = "reserve";
-/// The directory of datasets that the catalogue does not know.
+/// Directory of datasets that the catalogue does not know.
 pub(crate) const UNKNOWN: &str = "unknown";
 
-/// The directory of a namespace in a store.
+/// Returns the directory of a namespace in a store.
 pub fn home_of(store: &Path, namespace: &str) -> PathBuf {
     match namespace {
         DEFAULT_NAMESPACE => store.into(),
@@ -33,7 +33,7 @@ pub fn home_of(store: &Path, namespace: &str) -> PathBuf {
     }
 }
 
-/// What the names of a namespace's objects begin with.
+/// Returns the prefix of the names of a namespace's objects.
 pub(crate) fn prefix_of(namespace: &str) -> String {
     match namespace {
         DEFAULT_NAMESPACE => String::new(),
@@ -41,17 +41,17 @@ pub(crate) fn prefix_of(namespace: &str) -> String {
     }
 }
 
-/// The directory of a dataset in a namespace.
+/// Returns the directory of a dataset in a namespace.
 pub(crate) fn dataset_path(home: &Path, id: DatasetId) -> PathBuf {
     home.join(SEGMENTS).join(id.to_string())
 }
 
-/// The file of a segment in a namespace.
+/// Returns the file of a segment in a namespace.
 pub(crate) fn segment_path(home: &Path, id: DatasetId, number: u32) -> PathBuf {
     dataset_path(home, id).join(segment_name(number))
 }
 
-/// The file of a segment in its dataset's directory.
+/// Returns the name of a segment's file in its dataset's directory.
 pub(crate) fn segment_name(number: u32) -> String {
     format!("{number:08}.seg")
 }

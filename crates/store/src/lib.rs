@@ -1,7 +1,7 @@
-//! The server's datasets: the catalogue that names them, their ciphertext on disk or in object storage, and what of it is
-//! in memory.
+//! Storage of the server's datasets: the catalogue, ciphertext on disk or in object storage, and its residency in
+//! memory.
 //!
-//! An [`Access`] to a [`Store`] takes uploads and publishes them; queries take a [`Snapshot`] of one version. Nothing
+//! An [`Access`] to a [`Store`] accepts uploads and publishes them; queries take a [`Snapshot`] of one version. Nothing
 //! here is secret and nothing here can decrypt; `oboro_format` defines the layout of bytes.
 
 mod cache_marker;

@@ -8,18 +8,18 @@ use oboro_format::FormatError;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where a store is.
+/// Location of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
-    /// In a directory.
+    /// Local directory.
     Directory(PathBuf),
-    /// In object storage.
+    /// Object storage.
     Objects {
-        /// `s3://BUCKET/PREFIX`, with settings in the environment (`AWS_*`), or `file:///DIRECTORY`.
+        /// URL: `s3://BUCKET/PREFIX`, with settings in the environment (`AWS_*`), or `file:///DIRECTORY`.
         url: String,
-        /// The directory for uploads in progress, and the cache of what was needed.
+        /// Directory for uploads in progress and for the cache.
         cache: PathBuf,
-        /// The most bytes of the cache.
+        /// Maximum bytes of the cache.
         cache_bytes: u64,
     },
 }
@@ -31,7 +31,7 @@ impl<P: AsRef<Path> + ?Sized> From<&P> for Location {
 }
 
 impl Location {
-    /// The directory with the catalogue and what else belongs to the server as a whole: the store's, or the cache.
+    /// Returns the directory with the catalogue and the server's other files: the store's directory, or the cache.
     pub fn home(&self) -> &Path {
         match self {
             Self::Directory(directory) => directory,
@@ -39,11 +39,11 @@ impl Location {
         }
     }
 
-    /// Whether a store can be there, as far as that shows without writing or sending anything.
+    /// Checks that a store can be there, without writing or sending anything.
     ///
     /// # Errors
-    /// A path through something that is no directory, a cache given as a store or the other way round, a URL that cannot be
-    /// used, invalid settings (`AWS_*`).
+    /// A path that is not a directory, a cache given as a store or vice versa, an invalid URL, invalid settings
+    /// (`AWS_*`).
     pub fn check(&self) -> Result<(), StoreError> {
         check_directory(self.home())?;
         match self {
@@ -58,7 +58,7 @@ impl Location {
         }
     }
 
-    /// Bytes of read buffers for a store there.
+    /// Returns the bytes of read buffers for a store there.
     pub fn read_buffers(&self) -> u64 {
         match self {
             Self::Directory(_) => Tier::BUFFERS,
@@ -67,9 +67,9 @@ impl Location {
     }
 }
 
-/// Refuses a path that is no directory and cannot become one.
+/// Refuses a path that is not a directory and cannot become one.
 fn check_directory(path: &Path) -> Result<(), StoreError> {
-    // Of what does not exist yet, the directory that it would be made in counts.
+    // For a missing path, the closest existing ancestor counts.
     let existing = path.ancestors().find(|it| it.exists());
     match existing.map(fs::read_dir) {
         Some(Err(source)) => Err(FormatError::Io {

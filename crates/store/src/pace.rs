@@ -1,19 +1,19 @@
-//! A limit on bytes per second, kept by sleeping after each part.
+//! Limit on bytes per second, enforced by sleeping after each part.
 
 use std::num::NonZero;
 use std::time::{Duration, Instant};
 
-/// Throttles work that comes in parts to a number of bytes per second. Time lost otherwise, for
-/// example to a slow disk, is not made up for later.
+/// Throttle for work in parts, to a number of bytes per second. Time lost otherwise, for example to a slow disk, is not
+/// made up for later.
 #[derive(Debug)]
 pub struct Pace {
     rate: Option<NonZero<u64>>,
-    /// When the next part may begin.
+    /// Time at which the next part may begin.
     due: Instant,
 }
 
 impl Pace {
-    /// Starts now; without a rate there is no sleep.
+    /// Creates a throttle; without a rate it never sleeps.
     pub fn new(rate: Option<NonZero<u64>>) -> Self {
         Self {
             rate,
@@ -21,7 +21,7 @@ impl Pace {
         }
     }
 
-    /// How long to sleep after a part of `bytes` that has just ended.
+    /// Returns the time to sleep after a part of `bytes` that has just ended.
     pub fn rest(&mut self, bytes: u64) -> Duration {
         self.rest_at(Instant::now(), bytes)
     }

@@ -1,35 +1,34 @@
 //! Residues in memory, placed for the kernels.
 //!
-//! Each piece of a panel begins on a cache line that its column chooses, so that equal positions of
-//! many columns, which kernels read together, do not compete for the same cache sets
-//! (`oboro_arena::Arena`).
-//! Written once, then shared and only read.
+//! Each piece of a panel begins on a cache line chosen by its column. Kernels read equal positions of many columns
+//! together, which then do not compete for the same cache sets (`oboro_arena::Arena`). Panels are written once, then
+//! shared and only read.
 
 use oboro_arena::{Arena, ArenaError};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// `blocks × N` residues of one (limb, column), or of one limb of the mask, of a segment: evaluation form, block after
-/// block, below 2^28. They are contiguous or, where stripes of blocks have different homes, in several pieces, each
-/// 64-byte aligned.
+/// Panel: `blocks × N` residues of one (limb, column), or of one limb of the mask, of a segment: evaluation form, block
+/// after block, below 2^28. They are contiguous or, where stripes of blocks have different homes, in several pieces,
+/// each 64-byte aligned.
 pub struct Panel {
     pieces: Vec<Piece>,
 }
 
 struct Piece {
-    /// The residues of the panel before it.
+    /// Number of the panel's residues before it.
     start: usize,
     residues: oboro_arena::ArenaBlock,
 }
 
 impl Panel {
-    /// The bytes of an arena that a panel of `len` residues in one piece takes.
+    /// Returns the bytes of an arena that a panel of `len` residues in one piece takes.
     pub const fn footprint(len: usize) -> usize {
         oboro_arena::ArenaBlock::footprint(len)
     }
 
-    /// A panel of `len` residues in one piece, written by `fill`, placed as the `position`-th of
-    /// those that are read together.
+    /// Creates a panel of `len` residues in one piece, written by `fill` and placed as the `position`-th of those that
+    /// are read together.
     pub fn build<E: From<ArenaError>>(
         arena: &Arena,
         len: usize,
@@ -39,8 +38,8 @@ impl Panel {
         Self::build_in_pieces([(arena, len)], position, |mut pieces| fill(pieces[0]))
     }
 
-    /// The same in pieces, each of the given number of residues in an arena of its own. Nobody sees them unless `fill`,
-    /// which is given all of them, succeeds.
+    /// As [`build`](Self::build), in pieces, each of the given number of residues in its own arena. The panel is
+    /// dropped unless `fill`, which gets all pieces, succeeds.
     pub(crate) fn build_in_pieces<'a, E: From<ArenaError>>(
         pieces: impl IntoIterator<Item = (&'a Arena, usize)>,
         position: usize,
@@ -50,9 +49,9 @@ impl Panel {
         Self::of(pieces.map(|(arena, len)| arena.block(len, position)))?.filled(fill)
     }
 
-    /// Zeros wherever there is free memory. Each stretch of blocks of `degree` residues is allocated in the arena of
-    /// its node in one piece, or else in another arena, or else in as few pieces as possible, which start anywhere:
-    /// together they take no more than one piece.
+    /// Allocates zeros wherever memory is free. Each stretch of blocks of `degree` residues is one piece in its node's
+    /// arena, or else in another arena. Failing that, it is split into as few pieces as possible at any position,
+    /// which together take no more than one piece.
     pub(crate) fn where_it_fits(
         arenas: &[Arena],
         stretches: &[(usize, usize)],
@@ -116,7 +115,7 @@ impl Panel {
         Ok(panel)
     }
 
-    /// The panel that `fill`, given all pieces, writes. Nobody sees them unless it succeeds.
+    /// Fills all pieces by `fill`, and returns the panel if that succeeds.
     pub(crate) fn filled<E>(
         mut self,
         fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), E>,
@@ -125,11 +124,11 @@ impl Panel {
         Ok(self)
     }
 
-    /// The residues of these blocks, counted from the segment's first, of `degree` residues each.
-    /// Blocks of one stripe lie together.
+    /// Returns the residues of these blocks, counted from the segment's first, of `degree` residues each. The blocks of
+    /// one stripe are contiguous.
     ///
     /// # Panics
-    /// If they do not all lie in one piece.
+    /// Panics if they do not all lie in one piece.
     pub fn blocks(&self, blocks: Range<usize>, degree: usize) -> &[u32] {
         let start = blocks.start * degree;
         let later = self.pieces.partition_point(|piece| piece.start <= start);
@@ -137,8 +136,8 @@ impl Panel {
         &piece.residues[start - piece.start..blocks.end * degree - piece.start]
     }
 
-    /// The bytes in physical memory on each NUMA node of the pieces that begin within these blocks, of
-    /// `degree` residues each, in whole pages.
+    /// Returns the bytes in physical memory on each NUMA node, in whole pages, of the pieces that begin within these
+    /// blocks of `degree` residues.
     pub(crate) fn resident_by_node(
         &self,
         blocks: Range<usize>,
@@ -155,7 +154,7 @@ impl Panel {
         Ok(resident)
     }
 
-    /// All residues, piece by piece in order.
+    /// Returns all residues, piece by piece in order.
     pub fn pieces(&self) -> impl Iterator<Item = &[u32]> {
         self.pieces.iter().map(|piece| &*piece.residues)
     }
@@ -225,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_panel_takes_the_room_that_others_left() {
-        // Full of panels of 16 blocks, of which every second one is freed.
+        // Full of panels of 16 blocks, every second one of which is freed.
         let arena = arena(8, 16 * 32);
         let small = || Panel::build(&arena, 16 * 32, 0, |_| Ok::<_, StoreError>(())).ok();
         let all: Vec<Panel> = std::iter::from_fn(small).collect();

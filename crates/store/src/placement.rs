@@ -1,10 +1,10 @@
-//! Which NUMA node holds what of a dataset in memory.
+//! Placement of a dataset's memory on NUMA nodes.
 //!
-//! Nodes are counted from 0 in the order of a [`Placement`], which knows the kernel's numbers for them. The unit of
-//! placement is a *stripe*, with all its columns: the blocks whose supports are summed, which one task counts. Stripes
-//! are dealt to the nodes round-robin, so whoever counts one finds all of it on one node, and nodes differ by at most
-//! one stripe, whatever is appended. A stripe's home follows from the dataset's id and the stripe's number alone, so it
-//! stays the same when the dataset grows, and none of this is stored on disk.
+//! Nodes are numbered from 0 in the order of a [`Placement`], which maps them to the kernel's numbers. The unit of
+//! placement is a *stripe* of blocks with all its columns: the blocks whose supports are summed, which one task counts.
+//! Stripes are dealt round-robin, so a task finds its stripe on one node, and nodes differ by at most one stripe. A
+//! stripe's home follows from the dataset's id and the stripe's number alone. It stays when the dataset grows, and is
+//! not stored on disk.
 
 use crate::error::{ResidencyError, StoreError};
 use oboro_arena::{Arena, Backing, CpuAssignment, MemoryPolicy, page_size};
@@ -17,8 +17,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 
-/// The NUMA nodes on which a store keeps ciphertext in memory, and the threads that load it. By default there are no
-/// nodes: memory comes from wherever the kernel allocates it; and there is one unpinned thread for each processor.
+/// NUMA nodes on which a store keeps ciphertext in memory, and the threads that load it. The default is no nodes, with
+/// memory wherever the kernel allocates it, and one unpinned thread per processor.
 #[derive(Debug, Clone)]
 pub struct Placement {
     nodes: Vec<u32>,
@@ -32,8 +32,8 @@ impl Default for Placement {
 }
 
 impl Placement {
-    /// Deals the stripes of each dataset round-robin to the nodes with these kernel numbers. A number may occur more
-    /// than once. With fewer than two there is nothing to choose, and nothing is placed.
+    /// Deals the stripes of each dataset round-robin to the nodes with these kernel numbers, which may repeat. With
+    /// fewer than two nodes nothing is placed.
     pub fn on(nodes: Vec<u32>) -> Self {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         let anywhere = CpuAssignment {
@@ -46,11 +46,11 @@ impl Placement {
         }
     }
 
-    /// At most one thread per assignment checks and unpacks, pinned to its CPUs.
+    /// Sets the threads that check and unpack: at most one per assignment, pinned to its CPUs.
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// Panics if `threads` is empty.
     pub fn loaded_by(self, threads: Vec<CpuAssignment>) -> Self {
         assert!(!threads.is_empty(), "something has to be loaded");
         Self {
@@ -59,7 +59,7 @@ impl Placement {
         }
     }
 
-    /// The threads that check and unpack.
+    /// Returns the assignments of the threads that check and unpack.
     pub(crate) fn threads(&self) -> &Arc<[CpuAssignment]> {
         &self.threads
     }
@@ -79,7 +79,7 @@ impl Placement {
         Ok(())
     }
 
-    /// The backing of the arenas that all datasets share: one of each node, or one where nothing is placed.
+    /// Returns the backings of the arenas that all datasets share: one per node, or one where nothing is placed.
     pub(crate) fn backings(&self) -> Vec<Backing> {
         match &self.nodes[..] {
             [] | [_] => vec![Backing::default()],
@@ -87,7 +87,7 @@ impl Placement {
         }
     }
 
-    /// The home of everything in a dataset.
+    /// Returns the homes of a dataset's stripes.
     pub(crate) fn homes(&self, dataset: DatasetId) -> Homes {
         let nodes = match self.nodes.len() {
             0 | 1 => Vec::new(),
@@ -100,68 +100,68 @@ impl Placement {
     }
 }
 
-/// Where the memory of a dataset is, in small pages: of the arenas that its panels and masks are in.
+/// Placement of a dataset's memory, in small pages of the arenas with its panels and masks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementReport {
-    /// Whether there is a choice of nodes.
+    /// `true` if there are several nodes to choose from.
     pub is_placed: bool,
-    /// Every node that has pages or should, by the kernel's number.
+    /// Nodes that have pages or should have some, by the kernel's number.
     pub nodes: BTreeMap<u32, NodePages>,
-    /// Pages on another node than they should be on. None where nothing is placed.
+    /// Number of pages on another node than intended; 0 where nothing is placed.
     pub misplaced: u64,
-    /// Panels and masks that are in memory.
+    /// Number of panels and masks in memory.
     pub resident_panels: usize,
-    /// Panels and masks, in memory or not.
+    /// Number of panels and masks, in memory or not.
     pub panels: usize,
 }
 
-/// The pages of one node.
+/// Pages of one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NodePages {
-    /// The pages it has.
+    /// Number of pages on the node.
     pub resident: u64,
-    /// The pages it should have, of all that are in memory: none where nothing is placed.
+    /// Number of resident pages that should be on the node; 0 where nothing is placed.
     pub intended: u64,
 }
 
 impl PlacementReport {
-    /// The pages in memory.
+    /// Returns the number of pages in memory.
     pub fn pages(&self) -> u64 {
         self.nodes.values().map(|node| node.resident).sum()
     }
 
-    /// The share of [`pages`](Self::pages) that is misplaced, from 0 to 1.
+    /// Returns the fraction of [`pages`](Self::pages) that is misplaced, from 0 to 1.
     pub fn misplaced_share(&self) -> f64 {
         self.misplaced as f64 / self.pages().max(1) as f64
     }
 }
 
-/// A placement as it applies to one dataset.
+/// Placement as applied to one dataset.
 #[derive(Debug, Clone)]
 pub(crate) struct Homes {
-    /// None where nothing is placed.
+    /// Kernel numbers of the nodes; empty where nothing is placed.
     nodes: Vec<u32>,
-    /// Where dealing starts: small datasets must not all begin on node 0.
+    /// First node of the round-robin: small datasets must not all begin on node 0.
     first_node: u64,
 }
 
-/// Neighbouring blocks of a segment with one home.
+/// Adjacent blocks of a segment with one home.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stretch {
     pub(crate) home: Option<usize>,
-    /// Counted from the segment's first.
+    /// Blocks, counted from the segment's first.
     pub(crate) blocks: Range<usize>,
 }
 
 impl Stretch {
-    /// The index of its arena among those of the segment.
+    /// Returns the index of its arena among those of the segment.
     pub(crate) fn arena(&self) -> usize {
         self.home.unwrap_or(0)
     }
 }
 
 impl Homes {
-    /// The node of a stripe.
+    /// Returns the node of a stripe.
     pub(crate) fn home(&self, stripe: u64) -> Option<usize> {
         match self.nodes.len() as u64 {
             0 => None,
@@ -169,22 +169,22 @@ impl Homes {
         }
     }
 
-    /// How many arenas a segment has: one for each node, or one where nothing is placed.
+    /// Returns the number of arenas of a segment: one per node, or one where nothing is placed.
     pub(crate) fn arena_count(&self) -> usize {
         self.nodes.len().max(1)
     }
 
-    /// The kernel's number of the node that an arena belongs on; `None` if it may lie anywhere.
+    /// Returns the kernel's number of an arena's node; `None` if the arena may lie anywhere.
     fn node_of(&self, arena: usize) -> Option<u32> {
         self.nodes.get(arena).copied()
     }
 
-    /// The backing of an arena.
+    /// Returns the backing of an arena.
     pub(crate) fn backing(&self, arena: usize) -> Backing {
         backing_on(self.node_of(arena))
     }
 
-    /// The most stretches that a panel of a segment consists of.
+    /// Returns the maximum number of stretches in a panel of a segment.
     pub(crate) fn most_stretches(&self, segment: &SegmentDescription) -> usize {
         if self.nodes.is_empty() {
             return 1;
@@ -194,7 +194,7 @@ impl Homes {
         (end.div_ceil(stripe_blocks) - start / stripe_blocks) as usize
     }
 
-    /// A report without any panel.
+    /// Returns an empty report.
     pub(crate) fn report(&self) -> PlacementReport {
         PlacementReport {
             is_placed: !self.nodes.is_empty(),
@@ -205,7 +205,7 @@ impl Homes {
         }
     }
 
-    /// Adds the pages of an arena, given the bytes on each node.
+    /// Adds the pages of an arena to a report, given the bytes on each node.
     pub(crate) fn add_to(
         &self,
         report: &mut PlacementReport,
@@ -227,7 +227,7 @@ impl Homes {
         }
     }
 
-    /// The blocks of a segment by home, in order.
+    /// Returns the blocks of a segment by home, in order.
     pub(crate) fn stretches(&self, segment: &SegmentDescription) -> impl Iterator<Item = Stretch> {
         let stripe_blocks = segment.parameters.shard_blocks();
         let all = segment.range();
@@ -247,7 +247,7 @@ impl Homes {
     }
 }
 
-/// Memory of this node, or of any.
+/// Returns the backing by memory of this node, or of any.
 fn backing_on(node: Option<u32>) -> Backing {
     Backing {
         policy: node.map_or(MemoryPolicy::Inherit, MemoryPolicy::Prefer),
@@ -255,7 +255,7 @@ fn backing_on(node: Option<u32>) -> Backing {
     }
 }
 
-/// A number that looks random.
+/// Returns a pseudorandom number for a dataset.
 fn scattered(dataset: DatasetId) -> u64 {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&dataset.0);

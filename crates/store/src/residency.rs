@@ -1,8 +1,8 @@
-//! Residency: which of a store's ciphertext is in memory.
+//! Residency: the part of a store's ciphertext that is in memory.
 //!
-//! Every panel, of columns and masks, is loaded the same way: a [`Stream`] names what it needs, the [ledger] decides
-//! what is admitted and what is evicted, the [reader]'s threads read, check, unpack and expand, and the [tier] holds
-//! what has arrived. Without a budget nothing is ever evicted.
+//! All panels, of columns and masks, are loaded alike. A [`Stream`] names the panels it needs, and the [ledger] decides
+//! on admission and eviction. The [reader]'s threads read, check, unpack and expand, and the [tier] holds the result.
+//! Without a budget nothing is evicted.
 
 mod fair_queue;
 mod headers;

@@ -1,7 +1,7 @@
-//! A store that another process owns, on storage that this process reaches too: read only.
+//! Read-only access to a store that another process owns, on storage that both reach.
 //!
-//! There is no catalogue and no lock here. The caller names the version of a dataset by its manifest, and everything
-//! that is read is checked against that.
+//! No catalogue or lock is used. The caller names the version of a dataset by its manifest, against which everything
+//! read is checked.
 
 use crate::error::StoreError;
 use crate::layout::{dataset_path, home_of, prefix_of, segment_path};
@@ -18,33 +18,33 @@ use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Versions that stay open, with their panels in memory.
+/// Number of versions that stay open, with their panels in memory.
 const OPEN_SNAPSHOTS: usize = 4;
-/// What open segments take at most besides panels, unless those of one version take more.
+/// Maximum bytes of open segments besides panels, unless those of one version take more.
 const OPEN_BYTES: u64 = 16 << 20;
 
-/// The segments of a store that another process owns. All methods may be called from any thread.
+/// Segments of a store that another process owns. All methods may be called from any thread.
 pub struct SharedStore {
     home: PathBuf,
     objects: Option<OwnCache>,
     placement: Placement,
     tier: Arc<Tier>,
-    /// The most recently used last.
+    /// Open versions, the most recently used last.
     open: Mutex<VecDeque<Arc<Snapshot>>>,
 }
 
-/// A cache of objects that no other process uses.
+/// Cache of objects that no other process uses.
 struct OwnCache {
     cache: Arc<Cache>,
     _lock: Lock,
 }
 
 impl SharedStore {
-    /// The store in a directory, or in object storage, then with a cache that is this process's alone. With a `budget`
-    /// at most that many bytes of ciphertext are in memory, as in [`Store::open_within`](crate::Store::open_within).
+    /// Opens the store in a directory, or in object storage with a cache exclusive to this process. A `budget` limits
+    /// the bytes of ciphertext in memory, as in [`Store::open_within`](crate::Store::open_within).
     ///
     /// # Errors
-    /// A placement on nodes that this process may not have memory on, an invalid URL, a cache in use.
+    /// A placement on nodes whose memory this process may not use, an invalid URL, a cache in use.
     pub fn open(
         location: Location,
         placement: Placement,
@@ -78,11 +78,11 @@ impl SharedStore {
         })
     }
 
-    /// Pins the version of the dataset of this name in a namespace that `manifest` describes. All its segments are opened and their
-    /// headers checked; panels are read when they are used. The most recently used few versions stay open.
+    /// Pins the version of a dataset in a namespace that `manifest` describes. Opens all segments and checks their
+    /// headers; panels are read on use. The most recently used few versions stay open.
     ///
     /// # Errors
-    /// A segment that is missing, or another one.
+    /// A segment that is missing or different.
     pub fn snapshot(
         &self,
         namespace: &str,
@@ -104,7 +104,7 @@ impl SharedStore {
         let is_of_dataset =
             |it: &Arc<Snapshot>| is_here(it) && it.manifest().dataset == manifest.dataset;
         let known = open.iter().filter(|it| is_of_dataset(it)).count();
-        // Nobody counts on what its owner replaced.
+        // A version that its owner replaced is not counted on any more.
         open.retain(|it| !is_of_dataset(it) || !manifest.replaces(it.manifest()));
         let left = open.iter().filter(|it| is_of_dataset(it)).count();
         if left < known || known == 0 {
@@ -123,7 +123,7 @@ impl SharedStore {
         let snapshot = Snapshot::new(namespace.into(), name.into(), manifest, segments, homes);
         let snapshot = Arc::new(snapshot);
         open.push_back(Arc::clone(&snapshot));
-        // The version that is asked for stays.
+        // The requested version stays.
         while open.len() > OPEN_SNAPSHOTS
             || open.len() > 1 && self.tier.headers().used() > OPEN_BYTES
         {
@@ -159,7 +159,7 @@ impl SharedStore {
         let path = segment_path(&home, manifest.dataset, number);
         let Some(OwnCache { cache, .. }) = &self.objects else {
             let segment = Segment::open_named(&path, manifest, index)?;
-            // Its owner does not ask who reads it here.
+            // The owner may remove the file while it is read: reads then fail without being damage.
             segment.file().let_go();
             return Ok(StoredSegment::new(segment));
         };

@@ -1,8 +1,8 @@
-//! One version of a dataset, pinned for a query.
+//! Version of a dataset, pinned for a query.
 //!
-//! A snapshot survives appends, and deletion as far as the files that it reads can be kept open. A query [streams](Snapshot::stream) the panels
-//! and masks that it needs; the [tier](crate::residency) decides which of them stay in memory. Without a budget all do,
-//! as long as any snapshot of a version that has their segment exists.
+//! A snapshot survives appends, and deletion as far as its files can be kept open. A query [streams](Snapshot::stream)
+//! the panels and masks that it needs; the [tier](crate::residency) decides which of them stay in memory. Without a
+//! budget all do, as long as any snapshot of a version with their segment exists.
 
 use crate::error::StoreError;
 use crate::panel::Panel;
@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// One version of a dataset, pinned: it stays the same whatever happens to the store.
+/// Pinned version of a dataset, which no change of the store affects.
 pub struct Snapshot {
     namespace: Arc<str>,
     name: String,
@@ -30,11 +30,11 @@ pub struct Snapshot {
     used: Mutex<Instant>,
 }
 
-/// The open segments of the version that `manifest` describes. Those that an older version has are shared, since their
-/// panels may be in memory; others are opened.
+/// Returns the open segments of the version that `manifest` describes. Segments of an older version are shared, since
+/// their panels may be in memory; others are opened.
 ///
 /// # Errors
-/// Those of opening.
+/// Errors of `open`.
 pub(crate) fn segments_of(
     manifest: &Manifest,
     older: Option<&Snapshot>,
@@ -76,12 +76,12 @@ impl Snapshot {
         }
     }
 
-    /// Bytes of its segments in memory besides panels: mostly their headers.
+    /// Returns the bytes of its segments in memory besides panels: mostly their headers.
     pub(crate) fn header_bytes(&self) -> u64 {
         self.header_bytes
     }
 
-    /// When it was asked for last.
+    /// Returns the time of its last use.
     pub(crate) fn used(&self) -> Instant {
         *self.used.lock()
     }
@@ -90,57 +90,57 @@ impl Snapshot {
         *self.used.lock() = Instant::now();
     }
 
-    /// The namespace that the dataset is in.
+    /// Returns the namespace of the dataset.
     pub fn namespace(&self) -> &Arc<str> {
         &self.namespace
     }
 
-    /// Its name there.
+    /// Returns the name of the dataset in its namespace.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The description of this version.
+    /// Returns the description of this version.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The root hash of this version.
+    /// Returns the root hash of this version.
     pub fn root(&self) -> Digest {
         self.root
     }
 
-    /// The ring of the ciphertexts, prepared on first use.
+    /// Returns the ring of the ciphertexts, prepared on first use.
     pub fn ring(&self) -> Arc<Ring> {
         let prepare = || Arc::new(Ring::new(self.manifest.parameters.clone()));
         Arc::clone(self.ring.get_or_init(prepare))
     }
 
-    /// The number of blocks.
+    /// Returns the number of blocks.
     pub fn block_count(&self) -> u64 {
         self.manifest.block_count()
     }
 
-    /// The node for all panels of a stripe of blocks, as an index into the nodes of the store's
+    /// Returns the node for all panels of a stripe of blocks, as an index into the nodes of the store's
     /// [`Placement`](crate::Placement); `None` where nothing is placed.
     pub fn home(&self, stripe: u64) -> Option<usize> {
         self.homes.home(stripe)
     }
 
-    /// The bytes of panels that may be in memory at a time: those that a [stream](Self::stream) holds, and others as
-    /// long as the budget allows. `u64::MAX` if nothing is ever evicted.
+    /// Returns the maximum bytes of panels in memory: those that a [stream](Self::stream) holds, and others as long as
+    /// the budget allows. `u64::MAX` if nothing is ever evicted.
     pub fn budget(&self) -> u64 {
         self.segments
             .first()
             .map_or(u64::MAX, |segment| segment.budget())
     }
 
-    /// Whether everything that these units need is in memory and stays there, so that nothing has to be streamed.
-    /// Always false within a budget.
+    /// Returns true if everything that these units need is in memory and stays there, which makes streaming
+    /// unnecessary. Always false within a budget.
     ///
     /// # Panics
     ///
-    /// If there is no such pass or segment.
+    /// Panics if a pass or segment does not exist.
     pub fn is_in_memory(&self, passes: &[Vec<PanelKey>], units: &[WorkUnit]) -> bool {
         units.iter().all(|unit| {
             let mut segments = self.segments[unit.segments.clone()].iter();
@@ -149,7 +149,7 @@ impl Snapshot {
     }
 
     /// Starts to load one unit after another, with the parts that each pass reads (ascending, at least one); `listener`
-    /// is told as units arrive.
+    /// is called as units arrive.
     ///
     /// # Errors
     ///
@@ -163,10 +163,10 @@ impl Snapshot {
         Stream::begin(self.segments.clone(), passes, units, listener)
     }
 
-    /// Asks the kernel where everything that is in memory is.
+    /// Queries the kernel for the location of everything in memory.
     ///
     /// # Errors
-    /// A kernel that does not say.
+    /// A kernel that does not report it.
     pub fn placement(&self) -> Result<PlacementReport, StoreError> {
         let mut report = self.homes.report();
         for segment in &self.segments {
@@ -175,8 +175,8 @@ impl Snapshot {
         Ok(report)
     }
 
-    /// The residues of a column, or of the masks, modulo one limb in one segment: `blocks × N` of them, block after
-    /// block, evaluation form. If they are not in memory, blocks until they are.
+    /// Returns the residues of a column, or of the masks, modulo one limb in one segment: `blocks × N`, block after
+    /// block, evaluation form. Blocks until they are in memory.
     ///
     /// # Errors
     /// No such panel, damage, storage out of reach.
@@ -208,7 +208,7 @@ impl Snapshot {
         .into())
     }
 
-    /// A segment's file, to read panels without loading them into the tier. Panics if there is no such segment.
+    /// Returns a segment's file, for reading panels without loading them into the tier. Panics without such a segment.
     pub fn segment(&self, segment: usize) -> &StoredSegment {
         self.segments[segment].file()
     }

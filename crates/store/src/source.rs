@@ -1,5 +1,5 @@
-//! Where the bytes of a stored segment come from: a local file, or an object with a local file as its copy. Readers of
-//! segments do not see the difference.
+//! Source of a stored segment's bytes: a local file, or an object with a local file as its copy. Readers of segments do
+//! not see the difference.
 
 mod file;
 pub(crate) mod object;
@@ -12,21 +12,21 @@ use oboro_ring::{Column, Limb};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Takes the checked bytes of a part with its padding, or the error.
+/// Callback that receives the checked bytes of a part with its padding, or the error.
 pub(crate) type Then = Box<dyn FnOnce(Result<&[u8], StoreError>) + Send>;
 
-/// The parts of one segment, numbered as its header numbers them.
+/// Parts of one segment, numbered as in its header.
 pub(crate) trait Source: Send + Sync {
-    /// The local file, which has all parts or some of them.
+    /// Returns the local file, which has all parts or some of them.
     fn local(&self) -> &Segment;
 
-    /// Gives `visit` a part without its padding, in chunks.
+    /// Passes a part without its padding to `visit`, in chunks.
     ///
     /// # Errors
-    /// Damage, told after the last chunk at the latest; storage out of reach.
+    /// Damage, reported after the last chunk at the latest; storage out of reach.
     fn read(&self, part: usize, visit: &mut dyn FnMut(&[u8])) -> Result<(), StoreError>;
 
-    /// Checks a part in its permanent storage, and leaves nothing of it in the system's cache.
+    /// Checks a part in its permanent storage, and leaves nothing of it in the page cache.
     ///
     /// # Errors
     ///
@@ -40,23 +40,23 @@ pub(crate) trait Source: Send + Sync {
     /// Damage, storage out of reach.
     fn check_header(&self) -> Result<(), StoreError>;
 
-    /// Whether the local file has a part, as far as is known.
+    /// Returns true if the local file has a part, as far as is known.
     fn is_local(&self, part: usize) -> bool;
 
-    /// The local file's copy of a part turned out wrong: whether the part can be [fetched](Self::fetch) instead.
+    /// Discards the local file's wrong copy of a part; returns true if the part can be [fetched](Self::fetch) instead.
     fn discard(&self, part: usize) -> bool;
 
-    /// Fetches a part that the local file does not have. Returns at once.
+    /// Fetches a part that the local file lacks, without blocking.
     fn fetch(&self, part: usize, then: Then);
 
     /// Starts to fetch a part unless the local file has it.
     fn prefetch(&self, part: usize);
 
-    /// A part in the local file was used.
+    /// Records the use of a part in the local file.
     fn used(&self);
 }
 
-/// A segment of a store. It can be read from any number of threads.
+/// Segment of a store. It can be read from any number of threads.
 #[derive(Clone)]
 pub struct StoredSegment(Arc<dyn Source>);
 
@@ -69,7 +69,7 @@ impl StoredSegment {
         &*self.0
     }
 
-    /// The local file.
+    /// Returns the local file.
     pub(crate) fn local(&self) -> &Segment {
         self.0.local()
     }
@@ -78,32 +78,32 @@ impl StoredSegment {
         self.local().header()
     }
 
-    /// What the header says.
+    /// Returns the content of the header.
     pub fn description(&self) -> &SegmentDescription {
         self.local().description()
     }
 
-    /// The path of the local file.
+    /// Returns the path of the local file.
     pub fn path(&self) -> &Path {
         self.local().path()
     }
 
-    /// Residues in a panel: `blocks × N`.
+    /// Returns the residues in a panel: `blocks × N`.
     pub fn panel_len(&self) -> usize {
         self.local().panel_len()
     }
 
-    /// The index of a panel among the parts.
+    /// Returns the index of a panel among the parts.
     ///
     /// # Panics
     ///
-    /// If there is no such panel.
+    /// Panics if the panel does not exist.
     pub(crate) fn panel_number(&self, limb: Limb, column: Column) -> usize {
         let number = self.description().panel_number(limb, column);
         number.expect("the segment has the panel")
     }
 
-    /// The sealed cells of one column, checked.
+    /// Returns the sealed cells of one column, checked.
     ///
     /// # Errors
     /// No such column, damage, storage out of reach.
@@ -111,7 +111,7 @@ impl StoredSegment {
         self.read(self.description().cells_number(column)?)
     }
 
-    /// The packed bytes of one panel, checked.
+    /// Returns the packed bytes of one panel, checked.
     ///
     /// # Errors
     /// No such panel, damage, storage out of reach.
@@ -130,7 +130,7 @@ impl StoredSegment {
     ///
     /// # Panics
     ///
-    /// If there is no such column.
+    /// Panics if a column does not exist.
     pub fn prefetch_cells(&self, columns: impl IntoIterator<Item = Column>) {
         for column in columns {
             let cells = self.description().cells_number(column);

@@ -1,8 +1,8 @@
-//! The server's side: datasets being uploaded, published, listed, pinned and deleted, in namespaces.
+//! Store: upload, publication, listing, pinning and deletion of datasets, in namespaces.
 //!
-//! The catalogue says what exists; files come before the row that names them and go after it. So a crash at any point
-//! leaves the old state or the new one, and files that no row names are swept when the store is opened. One process at
-//! a time opens a store.
+//! The catalogue defines what exists; files are created before the row that names them and removed after it. A crash at
+//! any point therefore leaves the old or the new state. Files that no row names are swept when the store is opened. One
+//! process at a time opens a store.
 
 use crate::error::StoreError;
 use crate::layout::{CATALOGUE, DEFAULT_NAMESPACE};
@@ -67,25 +67,25 @@ pub use reports::{
 };
 pub use scrub::{Scrub, ScrubbedPart};
 
-/// Encrypted datasets in a directory, or in object storage, in namespaces that know nothing of each other: each has a
-/// catalogue, files and a lock of its own. All methods may be called from any thread.
+/// Store of encrypted datasets, in a directory or in object storage. Its namespaces are isolated: each has its own
+/// catalogue, files and lock. All methods may be called from any thread.
 #[derive(Clone)]
 pub struct Store {
     namespaces: Arc<Namespaces>,
 }
 
 impl Store {
-    /// Opens the store in a directory, creating an empty one if there is none, and sweeps what a crash may have left.
+    /// Opens the store in a directory, creating an empty one if it does not exist, and sweeps the leftovers of a crash.
     ///
     /// # Errors
     ///
-    /// Another process that has it open, a directory of something else, a catalogue that is damaged or of another
+    /// A store that another process has open, a directory with other content, a catalogue that is damaged or of another
     /// version, a disk that fails.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         Self::open_on(directory, Placement::default())
     }
 
-    /// The same, with ciphertext in memory placed as requested.
+    /// As [`open`](Self::open), for any location, with ciphertext in memory placed as requested.
     ///
     /// # Errors
     ///
@@ -98,9 +98,8 @@ impl Store {
         Self::open_with(location.into(), placement, None)
     }
 
-    /// The same with at most `budget` bytes of ciphertext in memory, an equal share on each node that
-    /// datasets are placed on. Buffers for reading take up to [`read_buffers`](Location::read_buffers)
-    /// bytes besides.
+    /// As [`open_on`](Self::open_on), with at most `budget` bytes of ciphertext in memory, an equal share on each node
+    /// that datasets are placed on. Read buffers take up to [`read_buffers`](Location::read_buffers) bytes in addition.
     pub fn open_within(
         location: impl Into<Location>,
         budget: u64,
@@ -111,8 +110,8 @@ impl Store {
         Self::open_with(location, placement, Some(budget))
     }
 
-    /// How many segments' objects in object storage no catalogue named when the namespaces that are open were opened:
-    /// those of other servers' uploads, or newer than a catalogue that was restored from an old copy. They stay.
+    /// Returns the number of segment objects that no catalogue named when their namespaces were opened. They belong to
+    /// other servers' uploads, or are newer than a catalogue restored from an old copy. They stay.
     pub fn unnamed_objects(&self) -> usize {
         let unnamed = |it: &Arc<Namespace>| it.remote.as_ref().map_or(0, |remote| remote.unnamed);
         self.namespaces.opened().iter().map(unnamed).sum()
@@ -147,23 +146,23 @@ impl Store {
         self.namespaces.common().tier.headers().set_limit(bytes);
     }
 
-    /// Changes what is kept, and for how long.
+    /// Changes the quotas and the retention times.
     pub fn set_policy(&self, policy: Policy) {
         *self.namespaces.common().policy.write() = policy;
     }
 
-    /// Everything that somebody may do who has all roles in the default namespace.
+    /// Returns access with all roles in the default namespace.
     pub fn access(&self) -> Access {
         self.access_of(DEFAULT_NAMESPACE, Roles::ALL)
     }
 
-    /// Everything that the callers of a namespace may do who have these roles, there and where they were granted.
-    /// The name is not checked: it is the server's business who has which.
+    /// Returns access for a caller's namespace with these roles, including what others granted to it. The name is not
+    /// checked: authentication is the server's task.
     pub fn access_of(&self, namespace: &str, roles: Roles) -> Access {
         Access::new(Arc::clone(&self.namespaces), namespace.into(), roles)
     }
 
-    /// What there is in memory and in the cache. Neither disk nor object storage is asked.
+    /// Returns the state of memory and cache, without access to disk or object storage.
     pub fn state(&self) -> StoreState {
         let common = self.namespaces.common();
         let cache = common.objects.as_ref().map(|cache| {
@@ -180,10 +179,10 @@ impl Store {
         }
     }
 
-    /// Sees whether object storage, or the disk of the directory, answers. Blocks.
+    /// Checks that object storage, or the disk of the directory, responds. Blocks.
     ///
     /// # Errors
-    /// It does not, or refuses.
+    /// Storage that does not respond, or refuses.
     pub fn probe(&self) -> Result<(), StoreError> {
         let common = self.namespaces.common();
         match &common.objects {
@@ -200,7 +199,7 @@ impl Store {
         }
     }
 
-    /// Bytes that each namespace of this directory stores. What cannot be read is left out.
+    /// Returns the bytes that each namespace of this directory stores, without those that cannot be read.
     pub fn stored(&self) -> Vec<(Arc<str>, u64)> {
         let bytes = |name: Arc<str>| {
             let namespace = self.namespaces.get(&name).ok()?;
@@ -214,8 +213,8 @@ impl Store {
             .collect()
     }
 
-    /// Removes what was deleted long enough ago, and cancels uploads that nobody goes on with, in all namespaces of
-    /// this directory; `now` is in seconds since the beginning of 1970. Returns how many of each, and what failed.
+    /// Purges deleted datasets after their retention time, and cancels stalled uploads, in all namespaces of this
+    /// directory; `now` is in seconds since 1970. Returns the numbers of both, and the errors.
     pub fn expire(&self, now: i64) -> (usize, usize, Vec<StoreError>) {
         let (mut purged, mut cancelled, mut failed) = (0, 0, Vec::new());
         for name in self.namespaces.names() {

@@ -5,7 +5,7 @@ use oboro_format::files::io_error;
 use std::path::Path;
 use std::{fmt, io};
 
-/// The id of a store, drawn when it is made. Backups of it have the same.
+/// Id of a store, drawn when it is created. Backups share it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StoreId(pub(crate) [u8; 16]);
 
@@ -15,7 +15,7 @@ impl fmt::Display for StoreId {
     }
 }
 
-/// The store and the namespace that a catalogue belongs to.
+/// Store and namespace that a catalogue belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CatalogueIdentity {
     pub(crate) store: StoreId,
@@ -37,7 +37,7 @@ impl fmt::Display for CatalogueIdentity {
 }
 
 impl StoreId {
-    /// Draws a new id.
+    /// Draws a random id.
     ///
     /// # Errors
     /// No randomness.

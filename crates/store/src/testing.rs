@@ -6,12 +6,12 @@ use std::path::Path;
 
 pub(crate) use oboro_format::testing::*;
 
-/// Uploads under the name "a" what has not arrived yet.
+/// Uploads the missing segments under the name "a".
 pub(crate) fn send(store: &Store, bundle: &Bundle) {
     send_as(&store.access(), "a", bundle);
 }
 
-/// The same for a caller and another name.
+/// As [`send`], for any caller and name.
 pub(crate) fn send_as(access: &Access, name: &str, bundle: &Bundle) {
     let status = access.begin_upload(name, &bundle.manifest().encode());
     let upload = access.of_upload(name).unwrap();
@@ -33,7 +33,7 @@ pub(crate) fn send_as(access: &Access, name: &str, bundle: &Bundle) {
     }
 }
 
-/// The kernel's numbers of four real nodes; `None`, with a message, if this machine has fewer.
+/// Returns the kernel's numbers of four real nodes; `None`, with a message, if this machine has fewer.
 pub(crate) fn four_nodes() -> Option<[u32; 4]> {
     let nodes = [0, 1, 2, 3];
     let online = |node| Path::new(&format!("/sys/devices/system/node/node{node}")).exists();

@@ -17,12 +17,12 @@ from oboro.ray import serve
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line. A parameter of `serve` is on it if its type says how values are called."""
+    """Build the command line from the parameters of `serve` whose types name their values."""
     summary, helps = documentation()
     parser = argparse.ArgumentParser(
         prog="python -m oboro.ray",
         description=summary,
-        # `serve` has the defaults.
+        # Defaults are those of `serve`.
         argument_default=argparse.SUPPRESS,
     )
     parameters = inspect.signature(serve).parameters
@@ -47,13 +47,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def annotated(hint: object) -> object:
-    """The type with a name for its values in `hint`, which may also allow `None`."""
+    """Return the type in `hint` that names its values; `hint` may also allow `None`."""
     parts = [hint, *typing.get_args(hint)]
     return next((part for part in parts if typing.get_origin(part) is typing.Annotated), None)
 
 
 def documentation() -> tuple[str, dict[str, str]]:
-    """What the documentation of `serve` says of it, and of each parameter."""
+    """Return the summary of `serve`, and the description of each parameter, from its docstring."""
     text = inspect.getdoc(serve) or ""
     arguments = text.partition("\nArgs:\n")[2].partition("\n\n")[0]
     paragraphs = re.split(r"^ {4}(?=\w)", arguments, flags=re.MULTILINE)[1:]
@@ -62,7 +62,7 @@ def documentation() -> tuple[str, dict[str, str]]:
 
 
 def main() -> int:
-    """Serves until a signal; returns the exit status."""
+    """Serve until a signal; return the exit status."""
     given = vars(parser().parse_args())
     as_json = given.pop("json", False)
     _oboro.speak_as_command()

@@ -1,23 +1,23 @@
 """Assignment of shards to nodes.
 
-Every node has a contiguous share of the shards, the same one in every query, so that what it reads
-can be reused. A node that has finished its share takes from the node with most shards left. Batches
-get smaller towards the end.
+Every node has a contiguous share of the shards, the same in every query, which lets it reuse its
+reads. A node that has finished its share takes from the node with most shards left. Batches get
+smaller towards the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-# A batch is at most one part in this many of what its share has left.
+# A batch is at most this fraction (1/PARTS) of the rest of its share.
 PARTS = 4
 
 
 class Shares:
-    """The shards of one query that are not assigned yet."""
+    """Shards of one query that are not assigned yet."""
 
     def __init__(self, shards: int, nodes: Iterable[str], most: int) -> None:
-        """Divides `shards` shards evenly among `nodes`; no batch has more than `most`."""
+        """Divide `shards` shards evenly among `nodes`; no batch has more than `most`."""
         names = sorted(nodes)
         borders = [shards * i // len(names) for i in range(len(names) + 1)]
         self._most = most
@@ -33,7 +33,7 @@ class Shares:
         return sum(map(len, self._left[node]))
 
     def take(self, node: str) -> range | None:
-        """The next shards for `node`, from its share or the largest one; None after the last."""
+        """Take the next shards for `node`, from its share or the largest; None after the last."""
         own = self._left.setdefault(node, [])
         if own:
             shards = own.pop(0)
@@ -57,5 +57,5 @@ class Shares:
         return min(there, self._most, max(1, left // PARTS))
 
     def give_back(self, node: str, shards: range) -> None:
-        """Returns shards that were assigned to `node` and not counted."""
+        """Return shards that were assigned to `node` and not counted."""
         self._left[node].insert(0, shards)

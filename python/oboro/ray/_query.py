@@ -1,10 +1,10 @@
 """One query on the cluster: batches of shards are assigned to workers until all are counted.
 
-A worker puts the moments of its batch together before they leave its node, as one object, and the
-coordinator passes them on to the server, which adds shards up.
+A worker returns the moments of its batch as one object, and the coordinator passes them on to the
+server, which sums shards.
 
-Shards that come back from two workers are added once (`Work.deliver` sees to it). So a batch may
-be dealt to another worker at any time: because its first one died, or because it is late.
+`Work.deliver` ignores duplicate shards. A batch may therefore be assigned to another worker at any
+time, because the first one died or is late.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from oboro.ray._workers import Workers
 
 log = logging.getLogger(__name__)
 
-# Batches in flight per worker, so that it need not wait for the next.
+# Batches in flight per worker, which keep it busy.
 AHEAD = 2
 # Seconds between checks of the cluster and the caller while nothing arrives.
 LOOK = 0.05
-# A batch is late after this multiple of the time of earlier ones, and at least this many seconds.
+# A batch is late after this multiple of the usual time, and at least this many seconds.
 LATE_TIMES, LATE_SECONDS = 4.0, 2.0
-# Workers that may fail in one query before it fails.
+# Maximum number of failed workers in one query, beyond which it fails.
 MOST_FAILURES = 16
 
 
 @dataclass(frozen=True)
 class Dealt:
-    """A batch in flight."""
+    """Batch in flight."""
 
     node: str
     actor: Any
@@ -47,10 +47,10 @@ class Dealt:
 
 
 class Query(threading.Thread):
-    """Counts the shards of one query on all available workers."""
+    """Thread that counts the shards of one query on all available workers."""
 
     def __init__(self, work: Work, workers: Workers) -> None:
-        """Counts nothing until it is started."""
+        """Prepare the query; counting begins with `start`."""
         super().__init__(name="query", daemon=True)
         self._work = work
         self._workers = workers
@@ -62,7 +62,7 @@ class Query(threading.Thread):
         self._passing_on = 0.0
 
     def run(self) -> None:
-        """Runs until the query ends, successfully or not."""
+        """Run until the query ends, successfully or not."""
         try:
             self._count()
         except Exception as error:
@@ -108,7 +108,7 @@ class Query(threading.Thread):
         self._dealt[ref] = Dealt(node, actor, shards, time.monotonic())
 
     def _late(self, node: str) -> range | None:
-        """Shards that are late and not yet reassigned."""
+        """Return shards that are late and not yet reassigned."""
         now = time.monotonic()
         usual = self._seconds / max(1, len(self._arrived))
         for dealt in self._dealt.values():

@@ -1,4 +1,4 @@
-"""The coordinator: the server for owners, in a Ray cluster."""
+"""Coordinator of a Ray cluster: the server for owners."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oboro._server import check_resources
 from oboro.errors import MissingExtraError
 
 Path = str | os.PathLike[str]
-# The types of what is also an option of `python -m oboro.ray`, with the name of values in its help.
+# Types of parameters that are options of `python -m oboro.ray`, with the names of their values.
 Address = Annotated[str, "ADDRESS"]
 Listen = Annotated[str, "ADDRESS:PORT"]
 Store = Annotated[Path, "DIR|URL"]
@@ -24,7 +24,7 @@ Size = Annotated[int, "SIZE"]
 
 
 def absolute(place: Path) -> str:
-    """The place as workers know it, who run in directories of their own."""
+    """Return an absolute path, for workers with other working directories."""
     name = os.fspath(place)
     return name if "://" in name else str(pathlib.Path(name).resolve())
 
@@ -51,42 +51,43 @@ def serve(
     listening: Callable[[str], object] = print,
     interrupt: _oboro.Interrupt | None = None,
 ) -> None:
-    """Stores encrypted datasets and counts them on a Ray cluster.
+    """Store encrypted datasets and count them on a Ray cluster.
 
     Args:
-        data: Where datasets are stored, on storage that every node reaches under the same name: a
+        data: Location of the datasets, on storage that every node reaches under the same name: a
             directory, or object storage as `s3://BUCKET/PREFIX`.
-        address: The Ray cluster, such as `10.0.0.1:6379`; `auto` for the one that was started on
-            this machine, `local` for one that is started now, for this server.
+        address: The Ray cluster, such as `10.0.0.1:6379`; `auto` for the one started on this
+            machine, `local` for a new one, for this server.
         listen: The address for owners, by default `127.0.0.1:7171`. Beyond loopback, TLS and a
             token are required.
-        cache: With object storage, a directory for uploads in progress and for what was fetched.
-            Workers put theirs beside it.
+        cache: With object storage, a directory for uploads in progress and fetched data. Workers
+            put theirs beside it.
         tls_cert: The server's certificate chain, in PEM.
         tls_key: The certificate's private key, in PEM.
-        tokens: Callers must present a token whose hash is in this file, made by `oboro token new`.
-            It is read again when it changes.
-        threads: Threads of every worker; by default as many as Ray counts processors on its node.
-        memory: Bytes that every worker may hold in memory; by default all that it has used.
-        moment_cache: Bytes of computed moments that the server keeps, in case they are asked for
-            again; by default 256 MiB, and 0 for none.
-        max_message: Bytes of the largest message that is taken, 1 MiB to 72 MiB; by default 72 MiB.
-        max_dataset: Bytes that one dataset may take in the store; by default 1 TiB.
-        max_itemsets: Itemsets of one query, by default 524,288; at most 2^(20 - length), whatever
-            is given here.
-        max_queries: Queries in progress at a time; by default 64.
-        max_queries_per_client: Queries of one client in progress at a time; by default 16.
-        query_timeout: Seconds after which a query is ended, counted from its admission; by default
-            3600.
-        max_search: Bytes of one search in genomes, query and answers together; by default 1 GiB.
-        listening: Is told the URL once owners can connect.
-        interrupt: Ends the server; Ctrl-C does too.
+        tokens: File of token hashes, made by `oboro token new`. Callers must present one of the
+            tokens. The file is reloaded when it changes.
+        threads: Threads of every worker; by default the number of processors that Ray counts on its
+            node.
+        memory: Memory limit of every worker in bytes; by default everything used stays in memory.
+        moment_cache: Bytes of computed moments cached for later queries; by default 256 MiB, 0
+            disables it.
+        max_message: Maximum bytes of a message, 1 MiB to 72 MiB; by default 72 MiB.
+        max_dataset: Maximum bytes of one dataset in the store; by default 1 TiB.
+        max_itemsets: Maximum itemsets of one query, by default 524,288; the limit 2^(20 - length)
+            applies in addition.
+        max_queries: Maximum concurrent queries; by default 64.
+        max_queries_per_client: Maximum concurrent queries of one client; by default 16.
+        query_timeout: Maximum seconds of a query, from its admission; by default 3600.
+        max_search: Maximum bytes of one genome search, query and answers together; by default
+            1 GiB.
+        listening: Callback with the URL once owners can connect.
+        interrupt: Stops the server, as Ctrl-C does.
 
     Raises:
-        InputError: A number that is not possible, or files that cannot be used.
+        InputError: A number out of range, or unusable files.
         MissingExtraError: Ray is not installed.
-        ServerError: The server could not start, or there is no such cluster.
-        StorageError: Another server has the data.
+        ServerError: A server that could not start, or a missing cluster.
+        StorageError: Another server has the data open.
     """
     check_resources(threads, memory)
     try:

@@ -1,4 +1,4 @@
-"""The workers of a cluster: one on every node that has processors."""
+"""Workers of a cluster: one on every node that has processors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RETRY = 5.0
 
 @dataclass(frozen=True)
 class Storage:
-    """The arguments of a worker."""
+    """Arguments of a worker."""
 
     data: str
     cache: str | None
@@ -35,10 +35,10 @@ class Storage:
 
 
 class CountingActor:
-    """The actor on a node. It returns encoded moments or an encoded failure, nothing else."""
+    """Actor on a node. It returns only encoded moments or an encoded failure."""
 
     def __init__(self, version: str, storage: Storage, node: str, threads: int) -> None:
-        """Opens `storage` on `node` for a server of this version."""
+        """Open `storage` on `node` for a server of this version."""
         if version != __version__:
             raise VersionError(
                 f"this node has Oboro {__version__}, but the server is of version {version}; "
@@ -48,28 +48,28 @@ class CountingActor:
         self._worker = Worker(storage.data, cache=cache, threads=threads, memory=storage.memory)
 
     def ready(self) -> int:
-        """Its process id, once it is ready."""
+        """Return the process id, once the actor is ready."""
         return os.getpid()
 
     def count(self, manifest: bytes, task: bytes, first: int, shards: int) -> bytes:
-        """The moments of some shards, for `Work.deliver`."""
+        """Return the moments of some shards, for `Work.deliver`."""
         return self._worker.count(manifest, task, first, shards)
 
 
-# The most bytes of a result, unless one shard has more; and no larger part of a worker's memory.
+# Maximum bytes of a result, unless one shard has more; and as a fraction (1/x) of the memory.
 RESULT_BYTES, RESULT_PART = 32 << 20, 16
 
 
 class Workers:
-    """The ready workers, by node. Nodes join and leave; lost workers are restarted."""
+    """Ready workers, by node. Nodes join and leave; lost workers are restarted."""
 
     def __init__(self, storage: Storage) -> None:
-        """Begins to watch for nodes."""
+        """Start to watch for nodes."""
         self._storage = storage
         self._lock = threading.Lock()
         self._beginning: dict[str, tuple[Any, Any]] = {}
         self._ready: dict[str, Any] = {}
-        # When to retry a node on which no worker could start.
+        # Times at which to retry nodes on which no worker could start.
         self._not_before: dict[str, float] = {}
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._look_after, name="workers", daemon=True)
@@ -77,24 +77,24 @@ class Workers:
 
     @property
     def result_bytes(self) -> int:
-        """The most bytes of a result, unless one shard has more."""
+        """Return the maximum bytes of a result, unless one shard has more."""
         memory = self._storage.memory
         return RESULT_BYTES if memory is None else min(RESULT_BYTES, memory // RESULT_PART)
 
     def close(self) -> None:
-        """Ends all workers."""
+        """Stop all workers."""
         self._stopped.set()
         self._thread.join()
         for actor in [*self._ready.values(), *(actor for actor, _ in self._beginning.values())]:
             ray.kill(actor)
 
     def ready(self) -> dict[str, Any]:
-        """The ready workers."""
+        """Return the ready workers."""
         with self._lock:
             return dict(self._ready)
 
     def lost(self, node: str, actor: Any) -> None:
-        """A worker has died: it is restarted if its node is still there."""
+        """Forget a worker that died; it is restarted if its node is still alive."""
         with self._lock:
             if self._ready.get(node) == actor:
                 del self._ready[node]
@@ -103,7 +103,7 @@ class Workers:
         while not self._stopped.wait(LOOK):
             try:
                 self._look()
-            # Whatever it is, the workers that there are need looking after.
+            # Any error must not end the supervision of the workers.
             except Exception as error:
                 log.warning("the cluster does not answer: %s", error)
 

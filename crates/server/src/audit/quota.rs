@@ -1,8 +1,8 @@
-//! Bounds what one name may write to the audit log, so that nobody rotates away what others did.
+//! Limits how much one name may write to the audit log, to keep it from rotating out the lines of others.
 //!
-//! Each name has two budgets of bytes, a quarter of all that the log keeps in [`PERIOD`] each: one for calls that change
-//! something and one for all others. Calls that exceed the second are added up, to one line in [`SUM`]. Changes are never
-//! added up: a name that has written too many of them is refused more, so each has a line of its own.
+//! Each name has two budgets, each a quarter of the log's total bytes per [`PERIOD`]: one for changes, one for all
+//! other calls. Calls beyond the second budget are summed up, one line per [`SUM`]. Changes are never summed up: beyond
+//! the first budget they are refused, so each has its own line.
 
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,23 +23,23 @@ const CHANGES: [&str; 9] = [
     "RevokeAccess",
     "UndeleteDataset",
 ];
-/// The time that lines of others stay, whatever one name does.
+/// Time for which the lines of others stay, whatever one name does.
 const PERIOD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// The part of what the log keeps that one name may write in [`PERIOD`], for each kind of call.
+/// Fraction of the log that one name may write in [`PERIOD`], for each kind of call.
 const PERIOD_PART: u64 = 4;
-/// The part that it may write at once.
+/// Fraction that one name may write as a burst.
 const BURST_PART: u64 = 32;
-/// The time that one line adds up.
+/// Time that one summary line covers.
 const SUM: Duration = Duration::from_secs(600);
-/// Names of datasets in such a line.
+/// Maximum number of dataset names in a summary line.
 const NAMES: usize = 8;
 
-/// What all names have written lately.
+/// Recent use of the log, by name.
 #[derive(Debug)]
 pub(super) struct Quotas {
-    /// Bytes that may be written at once.
+    /// Burst size in bytes.
     burst: f64,
-    /// Bytes that may be written again each second.
+    /// Refill rate in bytes per second.
     per_second: f64,
     by_caller: BTreeMap<Option<String>, Quota>,
 }
@@ -51,14 +51,14 @@ struct Quota {
     sum: Option<Sum>,
 }
 
-/// Bytes written, less what has been given back since.
+/// Bytes written, less those refilled since.
 #[derive(Debug, Default)]
 struct Written {
     bytes: f64,
     at: Option<Instant>,
 }
 
-/// Calls of one name that have no lines of their own.
+/// Calls of one name that are summed up.
 #[derive(Debug)]
 struct Sum {
     begun: Instant,
@@ -67,7 +67,7 @@ struct Sum {
     names: BTreeSet<String>,
 }
 
-/// Whether a call changes something.
+/// Returns true if a call changes data, grants or other calls.
 pub(super) fn is_change(call: &str) -> bool {
     CHANGES.contains(&call)
 }
@@ -84,7 +84,7 @@ impl Written {
 }
 
 impl Quotas {
-    /// The quotas of a log that keeps this many bytes.
+    /// Creates the quotas of a log that keeps this many bytes.
     pub(super) fn new(kept: u64) -> Self {
         let part = |parts| (kept / parts) as f64;
         Self {
@@ -94,10 +94,10 @@ impl Quotas {
         }
     }
 
-    /// Refuses a change by a name that has written too many.
+    /// Refuses a change by a name that has exceeded its budget.
     ///
     /// # Errors
-    /// The time until it may make one more.
+    /// The time until the next change is allowed.
     pub(super) fn check(&mut self, caller: Option<&str>, now: Instant) -> Result<(), Duration> {
         let Some(quota) = self.by_caller.get_mut(&caller.map(str::to_owned)) else {
             return Ok(());
@@ -109,7 +109,7 @@ impl Quotas {
         Err(Duration::from_secs_f64((over + 1.0) / self.per_second))
     }
 
-    /// Counts the line of a call; whether it is to be written, or else was added up.
+    /// Charges the line of a call. Returns `true` if it is to be written, `false` if the call was summed up.
     pub(super) fn count(
         &mut self,
         caller: Option<&str>,
@@ -144,8 +144,7 @@ impl Quotas {
         false
     }
 
-    /// The lines that add calls up for long enough, or all of them if there will be no more. Names that may write as much
-    /// as any are forgotten.
+    /// Returns the summary lines that are due, or all of them at the end. Drops names whose budgets have refilled.
     pub(super) fn due(&mut self, now: Instant, is_end: bool) -> Vec<String> {
         let per_second = self.per_second;
         let mut lines = Vec::new();
@@ -232,7 +231,7 @@ mod tests {
         let most = kept / PERIOD_PART + kept / BURST_PART + 300;
         assert!(written <= most && written > kept / PERIOD_PART, "{written}");
         assert!(sums <= PERIOD.as_secs() / SUM.as_secs(), "{sums}");
-        // Others have their lines, and it has those of changes.
+        // Other names get their lines, and this one those of changes.
         let now = begun + PERIOD;
         let mut counts =
             |caller, call| quotas.count(Some(caller), (call, Code::Ok), None, 300, now);
@@ -258,7 +257,7 @@ mod tests {
         assert_eq!(line["summed"]["Scrub"]["NotFound"], 1);
         assert_eq!(line["names"], serde_json::json!(["bob/rows", "rows"]));
         assert!(quotas.due(begun + 2 * SUM, true).is_empty());
-        // Forgotten once it may write as much as any.
+        // Dropped once its budgets have refilled.
         quotas.due(begun + 2 * PERIOD, false);
         assert!(quotas.by_caller.is_empty());
     }
@@ -276,7 +275,7 @@ mod tests {
         quotas.check(Some("b"), begun).unwrap();
         assert!(quotas.check(Some("a"), begun + wait / 2).is_err());
         quotas.check(Some("a"), begun + wait).unwrap();
-        // What was begun before is written all the same.
+        // An admitted call is always written.
         assert!(quotas.count(Some("a"), ("Publish", Code::Ok), None, 300, begun));
     }
 }

@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use time::{Date, OffsetDateTime};
 
-/// Looks after what callers and server prove their names with: reads files again, ends the calls of what has expired, and
-/// has the log name what expires soon.
+/// Watches the credentials of callers and server: reloads files, ends the calls of expired credentials, and warns of
+/// those that expire soon.
 pub(crate) struct Watch {
     tls: Option<Arc<Certificates>>,
     tokens: Option<Arc<Tokens>>,
-    /// What was named on a day.
+    /// Warnings already logged on a day.
     told: (Date, BTreeSet<Ending>),
 }
 
@@ -25,7 +25,7 @@ impl Watch {
         }
     }
 
-    /// Looks now.
+    /// Checks once.
     pub(crate) fn look(&mut self, now: OffsetDateTime) {
         for Ending { what, at } in self.news(now) {
             let days = (at - now).whole_days();
@@ -37,7 +37,7 @@ impl Watch {
         }
     }
 
-    /// What ends soon and was not named today.
+    /// Returns the credentials that expire soon and were not logged today.
     fn news(&mut self, now: OffsetDateTime) -> Vec<Ending> {
         let mut endings = Vec::new();
         if let Some(tokens) = &self.tokens {
@@ -89,7 +89,7 @@ mod tests {
         };
         assert!(ending.what.contains(&other.id()));
         assert_eq!(watch.news(now + Duration::DAY).len(), 2);
-        // What has ended is of no use to anyone and needs no words.
+        // An expired token is of no use to anyone and needs no warning.
         assert_eq!(watch.news(now + Duration::days(15)).len(), 1);
     }
 }

@@ -1,6 +1,6 @@
-//! The memory budget of searches in flight: as large as that of prepared windows, and granted before any of a search is
-//! received or read; clients take turns, and a search that does not fit is passed for a while only. One that needs more than
-//! all of it gets the kept windows' budget too, exclusively.
+//! Memory budget of searches in flight, as large as that of prepared windows. It is granted before any of a search is
+//! received or read. Clients take turns; a search that does not fit may be passed for a limited time. One larger than
+//! the budget gets that of kept windows too, exclusively.
 
 use crate::clients::Client;
 use crate::shares::{Never, Rule, Share as Held, Shares};
@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tonic::Status;
 
-/// After searches have allocated this many bytes, the allocator is asked to release free memory to the kernel: later
-/// searches may not fit into the pieces that they leave.
+/// Bytes that searches may allocate before the allocator is asked to release free memory to the kernel: later searches
+/// may not fit into the fragments.
 pub(crate) const FREE: u64 = 16 << 20;
 
-/// What searches in flight share.
+/// Memory budget of searches in flight.
 pub(super) struct Memory {
     bytes: Arc<Shares>,
     /// Bytes that searches have allocated since the allocator last released memory.
@@ -24,29 +24,29 @@ pub(super) struct Memory {
     release_memory: fn(),
 }
 
-/// The memory granted to one search until dropped.
+/// Memory granted to one search until dropped.
 pub(super) struct Taken {
     bytes: u64,
     share: Share,
     _held: Held,
 }
 
-/// What a search holds of the memory for genomes.
+/// Share of the genome memory that a search holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
-    /// A part of the budget of searches in flight.
+    /// Part of the budget of searches in flight.
     Part,
-    /// Everything: nothing may be cached in the meantime.
+    /// All of it; nothing may be cached in the meantime.
     All,
 }
 
-/// The memory of a search of this plan whose windows take `window` bytes to prepare.
+/// Returns the memory of a search of this plan whose windows take `window` bytes to prepare.
 pub(super) fn bytes_of(plan: &Plan, window: u64) -> u64 {
     ExpandedQuery::bytes_of(plan) + window + Evaluation::bytes_of(plan)
 }
 
 impl Memory {
-    /// A budget of `bytes` for searches, and as much for kept windows.
+    /// Creates a budget of `bytes` for searches, with as much for kept windows.
     pub(super) fn new(bytes: u64, release_memory: fn()) -> Self {
         Self {
             bytes: Shares::new(Rule::Bytes { all: bytes.max(1) }),
@@ -55,7 +55,7 @@ impl Memory {
         }
     }
 
-    /// What of it is taken.
+    /// Returns the shares of the budget.
     pub(super) fn shares(&self) -> &Shares {
         &self.bytes
     }
@@ -82,7 +82,7 @@ impl Memory {
         })
     }
 
-    /// Has the allocator release free memory, now and then, before a window of a search is prepared.
+    /// Occasionally has the allocator release free memory, before a window of a search is prepared.
     pub(super) fn tidy(&self, taken: &Taken) {
         let before = self.allocated.fetch_add(taken.bytes, Ordering::Relaxed);
         if before + taken.bytes > FREE {
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(first.share(), Share::Part);
         let mut large = pin!(memory.take(&b, 5));
         assert!(poll(&mut large).is_none());
-        // What fits beside it need not wait; one client does not take all of that.
+        // A search that fits beside it need not wait; one client may not take all of that.
         let small = poll(&mut pin!(memory.take(&c, 1))).unwrap();
         assert!(poll(&mut pin!(memory.take(&c, 2))).is_none());
         drop(first);

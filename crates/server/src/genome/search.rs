@@ -1,8 +1,8 @@
-//! One search: from the encrypted query to a stream of answers.
+//! One genome search: from the encrypted query to a stream of answers.
 //!
-//! A search drives itself: it acquires the memory it needs, receives the query, has it counted against the budget, and
-//! evaluates it window by window. Long work runs on blocking threads, and the answers of a window are a job of the
-//! [pool](crate::pool) that all queries share, one task each.
+//! A search acquires its memory, receives the query, charges it to the budget, and evaluates it window by window. Long
+//! work runs on blocking threads. The answers of a window are a job of the [pool](crate::pool) that all queries share,
+//! one task each.
 
 use super::memory::{Share, Taken};
 use super::shared::{Search, Shared, no_randomness};
@@ -61,7 +61,7 @@ pub(super) fn start(
         let conducted = async {
             match conduct(&shared, &client, search, requests, &told).await {
                 Ok(done) => {
-                    // If the caller is gone, nobody is left to be told.
+                    // Ignored: the caller may have disconnected.
                     let _ = told.push(Part::Done(done));
                     told.finish();
                 }
@@ -79,7 +79,7 @@ pub(super) fn start(
 }
 
 impl Shared {
-    /// A window for a search that has this memory. Blocks.
+    /// Returns a window for a search that holds this memory. Blocks.
     fn window(
         &self,
         memory: &Taken,
@@ -158,7 +158,7 @@ async fn conduct(
     })
 }
 
-/// The next message of the caller; `None` after its last.
+/// Returns the caller's next message; `None` after the last.
 pub(super) async fn next(
     requests: &mut Streaming<v1::SearchRequest>,
 ) -> Result<Option<Asked>, Status> {
@@ -171,7 +171,7 @@ pub(super) async fn next(
     }
 }
 
-/// All bytes of the encrypted query.
+/// Receives all bytes of the encrypted query.
 async fn receive(
     mut requests: Streaming<v1::SearchRequest>,
     plan: &Plan,
@@ -201,7 +201,7 @@ async fn receive(
     }
 }
 
-/// Has the pool compute all answers of a window. If this future is dropped, the job leaves the pool.
+/// Computes all answers of a window on the pool. If this future is dropped, the job leaves the pool.
 async fn evaluate(queue: &Arc<Queue>, client: &Client, answering: Answering) {
     let answering = Arc::new(answering);
     let _queued = Queued {
@@ -213,19 +213,19 @@ async fn evaluate(queue: &Arc<Queue>, client: &Client, answering: Answering) {
     answering.finished.notified().await;
 }
 
-/// The answers of a window in the pool.
+/// Job that computes the answers of a window.
 struct Answering {
     window: u32,
     evaluation: Evaluation,
-    /// Held as long as a thread computes, even if the search is cancelled.
+    /// Held while a thread computes, even if the search is cancelled.
     _memory: Arc<Taken>,
     outbox: Arc<SearchOutbox>,
-    /// The next unclaimed answer.
+    /// Next unclaimed answer.
     next: AtomicU64,
-    /// Answers that are not computed yet.
+    /// Number of answers not computed yet.
     left: AtomicU64,
     finished: Notify,
-    /// What is logged belongs to this call.
+    /// Span of the call, for log lines.
     span: Span,
 }
 
@@ -281,7 +281,7 @@ impl Job for Answering {
     }
 }
 
-/// Takes the job out of the pool when dropped.
+/// Removes the job from the pool when dropped.
 struct Queued {
     queue: Arc<Queue>,
     client: Client,
@@ -295,7 +295,7 @@ impl Drop for Queued {
     }
 }
 
-/// The replies as the connection takes them. Dropping it ends the search.
+/// Stream of replies. Dropping it ends the search.
 pub(crate) struct Replies {
     outbox: Arc<SearchOutbox>,
     queue: Arc<Queue>,

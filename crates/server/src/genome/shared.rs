@@ -34,7 +34,7 @@ use crate::options::GenomeOptions;
 pub(super) struct Shared {
     pub(super) store: Store,
     pub(super) homes: Mutex<HashMap<PathBuf, Arc<Home>>>,
-    /// Hears of counts that could not be written.
+    /// Notified of counts that could not be written.
     pub(super) writes: Arc<Writes>,
     pub(super) options: GenomeOptions,
     pub(super) limits: Limits,
@@ -44,13 +44,13 @@ pub(super) struct Shared {
     pub(super) admission: Arc<Admission>,
 }
 
-/// The collections of a namespace, and what was searched in them.
+/// Collections of a namespace, with the counts of searches in them.
 pub(super) struct Home {
     pub(super) collections: Collections,
     pub(super) budgets: Budgets,
 }
 
-/// A collection's name, where it is, and who asks.
+/// Resolved name of a collection, with its home and the caller.
 pub(super) struct Named {
     pub(super) asker: Arc<str>,
     pub(super) home: Arc<Home>,
@@ -72,7 +72,7 @@ pub(super) struct Search {
     pub(super) account: Option<Account>,
 }
 
-/// The account that the search is counted on.
+/// Account that the search is charged to.
 pub(super) struct Account {
     pub(super) client: String,
     pub(super) kind: Kind,
@@ -101,7 +101,7 @@ impl Account {
 }
 
 impl Shared {
-    /// The collections of a namespace, by its directory.
+    /// Returns the collections of a namespace, by its directory.
     pub(super) fn home(&self, directory: PathBuf) -> Arc<Home> {
         let mut homes = self.homes.lock();
         let home = homes.entry(directory).or_insert_with_key(|directory| {
@@ -113,12 +113,12 @@ impl Shared {
         Arc::clone(home)
     }
 
-    /// The collection that a caller means, if its roles allow what it wants.
+    /// Resolves the name of a collection, if the caller has the required role.
     pub(super) fn named(&self, caller: &Caller, name: &str, role: Role) -> Result<Named, Status> {
         caller.subject.set_name(name);
         let access = self.store.access_of(&caller.namespace, caller.roles);
         let resolved = access.resolve(name, role).map_err(|error| match error {
-            // What others have is as absent as what nobody has.
+            // A collection of another owner looks like a missing one.
             StoreError::NoDataset { name } => no_such(&name),
             other => status::of_store(&other),
         })?;
@@ -129,7 +129,7 @@ impl Shared {
         })
     }
 
-    /// The collections that a caller may see, by the names that they have for it. Blocks.
+    /// Lists the collections that a caller may see, under the caller's names for them. Blocks.
     pub(super) fn list(&self, caller: &Caller) -> Result<v1::ListGenomesReply, Status> {
         let access = self.store.access_of(&caller.namespace, caller.roles);
         let visible = access.visible().map_err(|error| status::of_store(&error))?;
@@ -154,7 +154,7 @@ impl Shared {
         Ok(reply)
     }
 
-    /// Checks a search before any of it is done. Blocks.
+    /// Validates a search. Blocks.
     pub(super) fn open(&self, caller: &Caller, request: v1::OpenSearch) -> Result<Search, Status> {
         let Named { asker, home, name } = self.named(caller, &request.name, Role::Count)?;
         let request = v1::OpenSearch { name, ..request };
@@ -217,7 +217,7 @@ impl Shared {
         }
     }
 
-    /// The collection, and the requested rows.
+    /// Returns the collection and the requested rows.
     pub(super) fn find(
         &self,
         collections: &Collections,
@@ -301,7 +301,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Bytes that the search takes while in flight.
+    /// Returns the bytes that the search takes while in flight.
     pub(super) fn memory(&self, collection: &Collection, plan: &Plan) -> Result<u64, Status> {
         let window = collection.preparation_bytes(plan.spec().length() as usize);
         let bytes = memory::bytes_of(plan, window);
@@ -335,7 +335,7 @@ impl Shared {
     }
 }
 
-/// The refusal of a collection that is not there.
+/// Returns the error for a missing collection.
 fn no_such(name: &str) -> Status {
     Status::not_found(format!(
         "there is no collection named {name:?} here; list the collections to see those that are"

@@ -1,6 +1,6 @@
-//! A cache of prepared windows: their rows, read and sorted.
+//! Cache of prepared windows: rows, read and sorted.
 //!
-//! Its content is the same for all queries; nothing that blinds an answer is here.
+//! Entries do not depend on the query, and nothing that blinds an answer is here.
 
 use crate::cache::CacheUse;
 use oboro_genome_server::{GenomeError, HaplotypePanel, Reference, Window};
@@ -11,14 +11,14 @@ use std::sync::Arc;
 /// Approximate bytes of an entry besides its rows.
 const OVERHEAD: u64 = 200;
 
-/// The version of a collection that a search started with.
+/// Version of a collection that a search started with.
 #[derive(Clone)]
 pub(crate) enum Collection {
     Panel(Arc<HaplotypePanel>),
     Reference(Arc<Reference>),
 }
 
-/// Some rows of a collection.
+/// Rows of a collection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum WindowRows {
     Sites(Range<usize>),
@@ -26,12 +26,12 @@ pub(crate) enum WindowRows {
     Bases(usize),
 }
 
-/// Who asks, so that nobody learns by what is cached where others searched; and a collection's address, which the entry
-/// keeps alive.
+/// Caller, address of a collection (which the entry keeps alive) and rows. The caller is included to keep cache hits
+/// from revealing where others searched.
 type Key = (Arc<str>, usize, WindowRows);
 type Entry = (Collection, Arc<Window>);
 
-/// Prepared windows, within a number of bytes. With 0 bytes it is empty and does nothing.
+/// Prepared windows, within a number of bytes. A cache of 0 bytes stores nothing.
 pub(crate) struct Windows(Option<sync::Cache<Key, Entry, Weight>>);
 
 #[derive(Clone)]
@@ -51,7 +51,7 @@ impl Collection {
         }
     }
 
-    /// How many rows a window of `length` symbols has.
+    /// Returns the number of rows of a window of `length` symbols.
     pub(crate) fn rows(&self, length: usize) -> u64 {
         match self {
             Self::Panel(panel) => panel.haplotypes() as u64,
@@ -66,7 +66,7 @@ impl Collection {
         }
     }
 
-    /// The most memory that preparing a window of `length` symbols takes.
+    /// Returns the maximum memory that preparing a window of `length` symbols takes.
     pub(crate) fn preparation_bytes(&self, length: usize) -> u64 {
         match self {
             Self::Panel(panel) => panel.preparation_bytes(length),
@@ -74,7 +74,7 @@ impl Collection {
         }
     }
 
-    /// A window, its rows sorted. Blocks.
+    /// Reads a window and sorts its rows. Blocks.
     ///
     /// # Errors
     ///
@@ -90,14 +90,14 @@ impl Collection {
 }
 
 impl Windows {
-    /// Keeps at most `bytes` bytes.
+    /// Creates a cache of at most `bytes` bytes.
     pub(crate) fn new(bytes: u64) -> Self {
-        // An estimate of the number of entries.
+        // Estimated number of entries.
         let entries = (bytes >> 20).max(16) as usize;
         Self((bytes > 0).then(|| sync::Cache::with_weighter(entries, bytes, Weight)))
     }
 
-    /// A window, prepared now unless it is cached. Concurrent searches for the same one wait for the first. Blocks.
+    /// Returns a window, preparing it unless it is cached. Concurrent searches for one window prepare it once. Blocks.
     ///
     /// # Errors
     ///
@@ -123,7 +123,7 @@ impl Windows {
         Ok((window, origin))
     }
 
-    /// How it is used.
+    /// Returns its size, hits and misses.
     pub(crate) fn used(&self) -> CacheUse {
         CacheUse::of(self.0.as_ref())
     }
@@ -136,7 +136,7 @@ impl Windows {
     }
 }
 
-/// Where a window came from.
+/// Origin of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     Prepared,
@@ -176,7 +176,7 @@ mod tests {
         let new = panel(&directory, 2);
         assert_eq!(origin(&new, &rows), Origin::Prepared);
         assert_eq!(origin(&old, &rows), Origin::Kept);
-        // Others learn nothing of that.
+        // Other callers learn nothing from that.
         let (_, unknown) = windows.get(&other, &old, &rows).unwrap();
         assert_eq!(unknown, Origin::Prepared);
     }

@@ -8,11 +8,11 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use std::fmt;
 
-/// Families of metrics, written one after the other.
+/// Encoder of metric families.
 pub(crate) struct Families<'a>(pub(super) DescriptorEncoder<'a>);
 
 impl Families<'_> {
-    /// Values that go up and down, each with its labels.
+    /// Adds gauges, each with its labels.
     pub(crate) fn gauges<L: EncodeLabelSet, V: EncodeGaugeValue + Clone>(
         &mut self,
         (name, help): (&str, &str),
@@ -28,7 +28,7 @@ impl Families<'_> {
         Ok(())
     }
 
-    /// Counts since the server started, each with its labels. The end `_total` of their name is added.
+    /// Adds counters since the server started, each with its labels. Appends `_total` to their name.
     pub(crate) fn counters<L: EncodeLabelSet, V: EncodeCounterValue + Clone>(
         &mut self,
         (name, help): (&str, &str),
@@ -44,7 +44,7 @@ impl Families<'_> {
         Ok(())
     }
 
-    /// One value that goes up and down.
+    /// Adds a single gauge.
     pub(crate) fn gauge(
         &mut self,
         told: (&str, &str),
@@ -53,7 +53,7 @@ impl Families<'_> {
         self.gauges(told, [(NONE, value)])
     }
 
-    /// One count since the server started.
+    /// Adds a single counter since the server started.
     pub(crate) fn counter(
         &mut self,
         told: (&str, &str),
@@ -66,7 +66,7 @@ impl Families<'_> {
 /// No labels.
 const NONE: [(&str, &str); 0] = [];
 
-/// One label.
+/// Returns one label.
 pub(crate) fn label<T>(name: &'static str, value: T) -> [(&'static str, T); 1] {
     [(name, value)]
 }

@@ -1,4 +1,4 @@
-//! The metrics that are looked up, family by family.
+//! Metrics that are collected on request, family by family.
 
 use super::exposition::{Families, label};
 use super::sources::Sources;
@@ -35,7 +35,7 @@ impl Sources {
         self.tell_use(families)
     }
 
-    /// Connections, and who was not let in.
+    /// Encodes connections and refused callers.
     fn tell_transport(&self, families: &mut Families<'_>) -> fmt::Result {
         let (open, accepted) = self.connections.count();
         families.gauge(("oboro_connections", "Open connections"), open)?;
@@ -73,7 +73,7 @@ impl Sources {
         Ok(())
     }
 
-    /// Places, and who waits for them.
+    /// Encodes slots and their queues.
     fn tell_queues(&self, families: &mut Families<'_>) -> fmt::Result {
         let [light, uploads, messages] = self.call_limits.shares();
         let places = [
@@ -120,7 +120,7 @@ impl Sources {
         families.gauge(told, self.threads)
     }
 
-    /// Memory by part, and caches.
+    /// Encodes memory by part, and caches.
     fn tell_memory(&self, families: &mut Families<'_>) -> fmt::Result {
         let [_, _, messages] = self.call_limits.shares();
         let residency = self.store.state().residency;
@@ -166,7 +166,7 @@ impl Sources {
         families.counters(told, each(|it| it.misses))
     }
 
-    /// What is stored and what was read, by tier.
+    /// Encodes stored bytes and reads, by tier.
     fn tell_storage(&self, families: &mut Families<'_>) -> fmt::Result {
         let state = self.store.state();
         let reads = state.residency.reads;
@@ -230,7 +230,7 @@ impl Sources {
         families.counter(told, cache.requested.fetched_bytes)
     }
 
-    /// What callers used.
+    /// Encodes the use by callers.
     fn tell_use(&self, families: &mut Families<'_>) -> fmt::Result {
         let used = self.meter.used();
         let all = used.iter().fold(Used::default(), |sum, it| sum + it.1);

@@ -1,7 +1,7 @@
 //! Metrics in the text format of Prometheus.
 //!
-//! How long calls take is counted as they end; everything else is looked up in what has it when somebody asks. No metric is
-//! by dataset, genome or address; by namespace only where the operator wants that.
+//! Call durations are recorded as calls end; everything else is collected on request. No metric is labelled by dataset,
+//! genome or address, and by namespace only if the operator wants that.
 
 use super::exposition::Families;
 use super::process;
@@ -27,10 +27,10 @@ impl Metrics {
         Self(registry)
     }
 
-    /// The metrics as they are now. Reads files of the kernel, and nothing of the store's.
+    /// Returns the current metrics. Reads files of the kernel, but none of the store.
     ///
     /// # Errors
-    /// None that a string has.
+    /// Errors of formatting into a string, which do not occur.
     pub(crate) fn text(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         prometheus_text::encode(&mut text, &self.0)?;
@@ -38,7 +38,7 @@ impl Metrics {
     }
 }
 
-/// What is looked up when somebody asks.
+/// Collector of the metrics that are read on request.
 struct Looked(Arc<Sources>);
 
 impl fmt::Debug for Looked {

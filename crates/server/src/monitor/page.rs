@@ -1,6 +1,7 @@
-//! The page for who has no Grafana: it shows what the caller's own calls would tell, and to operators what the machine does.
+//! Status page for operators without Grafana: shows what the viewer's own calls would show and, to operators, the
+//! machine.
 //!
-//! Nothing can be done from it, there is no script in it, and nothing of it is kept by the browser.
+//! The page is read-only, without scripts, and never cached by the browser.
 
 use super::seen::{Peer, Seen, unauthorized};
 use super::sources::{Sources, Use};
@@ -22,7 +23,7 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 use tonic::codegen::http::{HeaderMap, StatusCode};
 
-/// The style of the page.
+/// Style of the page.
 pub(super) const STYLE: &str = include_str!("../../templates/style.css");
 
 #[derive(Template)]
@@ -47,7 +48,7 @@ struct Rates {
     threads: String,
 }
 
-/// What operators see.
+/// Data that only operators see.
 struct Machine {
     disk_free: ByteSize,
     disk: ByteSize,
@@ -107,7 +108,7 @@ struct ScrubRow {
     is_bad: bool,
 }
 
-/// `/`
+/// Serves `/`.
 pub(super) async fn show(
     State(seen): State<Arc<Seen>>,
     Extension(Peer(peer)): Extension<Peer>,
@@ -130,7 +131,7 @@ pub(super) async fn show(
     }
 }
 
-/// The page as this caller may see it. Blocks.
+/// Returns the page for this caller. Blocks.
 fn page(sources: &Sources, caller: &Caller) -> Page {
     let is_operator = caller.roles.has(Role::Operate);
     let is_seen = |namespace: &str| is_operator || *namespace == *caller.namespace;
@@ -206,7 +207,7 @@ fn machine(sources: &Sources) -> Machine {
     }
 }
 
-/// Those that the caller may end, if it may end any.
+/// Returns the queries that the caller may end, if it may end any.
 fn queries(sources: &Sources, caller: &Caller) -> Option<Vec<QueryRow>> {
     let queries = sources.admission.queries().list(caller).ok()?;
     let rows = queries.into_iter().map(|it| QueryRow {
@@ -275,7 +276,7 @@ fn moment(time: OffsetDateTime) -> String {
     time.format(format).unwrap_or_default()
 }
 
-/// To the second, and below that to the hundredth.
+/// Formats a duration, in seconds or, below a minute, hundredths.
 fn duration(time: Duration) -> String {
     match time.as_secs() {
         0..60 => format!("{:.2} s", time.as_secs_f64()),

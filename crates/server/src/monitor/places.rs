@@ -1,4 +1,4 @@
-//! The connections of operators: so many that nobody is kept out by those that say nothing.
+//! Limit on the connections of operators, by eviction: silent connections cannot lock others out.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
 
-/// Connections at a time.
+/// Maximum number of connections.
 const MOST: usize = 64;
 
-/// The open connections, by their order.
+/// Open connections, in order of arrival.
 #[derive(Default)]
 pub(super) struct Places(Mutex<BTreeMap<u64, Arc<Slot>>>);
 
 #[derive(Default)]
 pub(super) struct Slot {
-    /// Whether a request has come.
+    /// `true` once a request has arrived.
     has_asked: AtomicBool,
     evicted: CancellationToken,
 }
 
-/// A connection that is open until this is dropped.
+/// Connection that is open until this is dropped.
 pub(super) struct Place {
     places: Arc<Places>,
     number: u64,
@@ -28,7 +28,7 @@ pub(super) struct Place {
 }
 
 impl Places {
-    /// Adds a connection. Of too many the oldest goes, first of those that have asked for nothing.
+    /// Adds a connection. Beyond the limit, evicts the oldest, preferably one without a request.
     pub(super) fn enter(self: &Arc<Self>) -> Place {
         let mut open = self.0.lock();
         if open.len() >= MOST {
@@ -51,12 +51,12 @@ impl Places {
 }
 
 impl Slot {
-    /// Notes that a request has come.
+    /// Records that a request has arrived.
     pub(super) fn asks(&self) {
         self.has_asked.store(true, Ordering::Relaxed);
     }
 
-    /// Completes once the connection has to go for another one.
+    /// Completes once the connection is evicted.
     pub(super) async fn evicted(&self) {
         self.evicted.cancelled().await;
     }
@@ -65,7 +65,7 @@ impl Slot {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut open = self.places.0.lock();
-        // Another one may have the number since.
+        // Another connection may have reused the number.
         if open
             .get(&self.number)
             .is_some_and(|it| Arc::ptr_eq(it, &self.slot))

@@ -1,4 +1,4 @@
-//! Metrics of the process, under the names that all programs have them under.
+//! Metrics of the process, under their standard Prometheus names.
 
 use super::exposition::Families;
 use rustix::io::Errno;
@@ -10,22 +10,22 @@ use std::fs;
 use std::sync::LazyLock;
 use std::time::SystemTime;
 
-/// When the process was first asked, which is while it starts.
+/// Start time of the process: that of the first access, during startup.
 static STARTED: LazyLock<f64> = LazyLock::new(|| {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.map_or(0.0, |it| it.as_secs_f64())
 });
 
-/// Notes when the process started.
+/// Records the start time of the process.
 pub(super) fn started() {
     LazyLock::force(&STARTED);
 }
 
-/// The descriptors that are open, and how many may be; `None` where the system does not say.
+/// Returns the number of open descriptors and their limit; `None` where the system does not report them.
 pub(super) fn descriptors() -> Option<(u64, Option<u64>)> {
     let most = getrlimit(Resource::Nofile).current;
     let open = match fs::read_dir("/proc/self/fd") {
-        // One of them is for the directory.
+        // One of them is that of the directory.
         Ok(open) => (open.count() as u64).saturating_sub(1),
         Err(error) if Errno::from_io_error(&error) == Some(Errno::MFILE) => most?,
         Err(_) => return None,
@@ -33,7 +33,7 @@ pub(super) fn descriptors() -> Option<(u64, Option<u64>)> {
     Some((open, most))
 }
 
-/// Bytes of address space, and of memory.
+/// Returns the bytes of virtual and resident memory.
 fn memory() -> Option<[u64; 2]> {
     let pages = fs::read_to_string("/proc/self/statm").ok()?;
     let mut pages = pages.split(' ').map(|it| it.parse::<u64>());

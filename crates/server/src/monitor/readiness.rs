@@ -1,7 +1,7 @@
-//! Whether the server can do all that it is for, condition by condition.
+//! Readiness of the server, condition by condition.
 //!
-//! Conditions are looked at in the background, so that asking costs nothing and hangs on nothing: storage that does not
-//! answer is a condition that does not hold.
+//! Conditions are probed in the background, which makes queries cheap and never blocks them: storage that does not
+//! answer is a failed condition.
 
 use super::process;
 use crate::audit::Audit;
@@ -15,39 +15,39 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 use tokio::time::{Instant, interval};
 
-/// How often storage is probed.
+/// Interval between probes of storage.
 const PROBE: Duration = Duration::from_secs(10);
-/// A probe that takes longer is a failure until it ends.
+/// Timeout of a probe, after which the condition fails until it ends.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How far the clock may be behind what was written or seen before.
+/// Tolerated lag of the clock behind an earlier reading or write.
 const BEHIND: Duration = Duration::from_secs(3600);
 
-/// Something that must hold, and why it does not.
+/// Condition of readiness, with the problem if it does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Condition {
     pub(crate) name: &'static str,
     pub(crate) problem: Option<String>,
 }
 
-/// What is known of a server's conditions.
+/// State of a server's conditions.
 pub(crate) struct Readiness {
     writes: Arc<Writes>,
     audit: Option<Arc<Audit>>,
     stopping: AtomicBool,
     storage: Mutex<Probe>,
-    /// The latest time that data were written at, or that was seen.
+    /// Latest time at which data were written, or that was read from the clock.
     latest: Mutex<SystemTime>,
 }
 
 #[derive(Default)]
 struct Probe {
-    /// Since when one is in progress.
+    /// Start of the probe in progress.
     since: Option<Instant>,
     problem: Option<String>,
 }
 
 impl Readiness {
-    /// Of a server with its data in `home`, before it has looked.
+    /// Creates the state of a server with its data in `home`, before any probe.
     pub(crate) fn new(home: &Path, writes: &Arc<Writes>, audit: Option<Arc<Audit>>) -> Self {
         let written = fs::metadata(home).and_then(|it| it.modified());
         Self {
@@ -59,12 +59,12 @@ impl Readiness {
         }
     }
 
-    /// The server is about to stop.
+    /// Marks the server as about to stop.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Probes storage from time to time. Does not end.
+    /// Probes storage periodically; never returns.
     pub(crate) async fn watch(&self, store: &Store) {
         let mut ticks = interval(PROBE);
         loop {
@@ -83,7 +83,7 @@ impl Readiness {
         }
     }
 
-    /// All conditions, as far as is known.
+    /// Returns all conditions, as last probed.
     pub(crate) fn conditions(&self) -> [Condition; 6] {
         let condition = |name, problem| Condition { name, problem };
         let stopping = self.stopping.load(Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl Readiness {
         ]
     }
 
-    /// Tokens and certificates expire by the clock: one that went back has them valid again.
+    /// Checks that the clock did not go back: expired tokens and certificates would be valid again.
     fn clock(&self, now: SystemTime) -> Option<String> {
         let mut latest = self.latest.lock();
         *latest = (*latest).max(now);

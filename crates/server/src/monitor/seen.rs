@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tonic::Status;
 use tonic::codegen::http::{StatusCode, header};
 
-/// The other end of a connection.
+/// Address of the peer of a connection.
 #[derive(Clone, Copy)]
 pub(super) struct Peer(pub(super) SocketAddr);
 
@@ -19,7 +19,7 @@ pub(super) struct Seen {
     pub(super) metrics: Mutex<Metrics>,
     pub(super) sources: Arc<Sources>,
     pub(super) authentication: Arc<Authentication>,
-    /// Whether only this machine can connect.
+    /// `true` if only this machine can connect.
     pub(super) is_near: bool,
 }
 

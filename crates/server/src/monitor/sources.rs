@@ -1,4 +1,4 @@
-//! What metrics, readiness and the page are read from.
+//! Data sources of metrics, readiness and the status page.
 
 use super::readiness::Readiness;
 use crate::auth::Authentication;
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The parts of a server, as far as they are seen from outside.
+/// Parts of a server that monitoring reads.
 pub(crate) struct Sources {
     pub(crate) home: PathBuf,
     pub(crate) store: Store,
@@ -41,35 +41,35 @@ pub(crate) struct Sources {
     pub(crate) readiness: Arc<Readiness>,
     /// Bytes that each namespace stores, as of the last minute.
     pub(crate) stored: Mutex<Vec<(Arc<str>, u64)>>,
-    /// What was used until certain times of the last minute.
+    /// Samples of use within the last minute.
     pub(crate) samples: Mutex<VecDeque<Sample>>,
     pub(crate) scrubs: Arc<Scrubs>,
     pub(crate) times: CallTimes,
-    /// Whether metrics tell of each namespace.
+    /// `true` to include metrics by namespace.
     pub(crate) by_namespace: bool,
 }
 
-/// The space of a file system, in bytes.
+/// Space of a file system, in bytes.
 pub(crate) struct Space {
     pub(crate) free: u64,
     pub(crate) all: u64,
 }
 
-/// What each namespace had used until some time.
+/// Total use of each namespace at a time.
 type Sample = (Instant, Vec<(Arc<str>, Used)>);
 
-/// What was used in some time.
+/// Use within a period.
 pub(crate) struct Use {
     pub(crate) time: Duration,
     pub(crate) used: Used,
 }
 
-/// How often it is noted what was used, and for how long.
+/// Interval between samples, in seconds.
 pub(super) const SAMPLE: u32 = 10;
 const MINUTE: u32 = 60;
 
 impl Sources {
-    /// The space of the file system that data are on; `None` if it does not say.
+    /// Returns the space of the file system with the data; `None` if it is not reported.
     pub(crate) fn space(&self) -> Option<Space> {
         let StatVfs {
             f_bavail,
@@ -83,7 +83,7 @@ impl Sources {
         })
     }
 
-    /// What those namespaces used in the last minute, or since the server started, of which this says so.
+    /// Returns the use by the selected namespaces in the last minute, or since the server started.
     pub(crate) fn recent(&self, is_seen: impl Fn(&str) -> bool) -> Use {
         let sum = |used: &[(Arc<str>, Used)]| {
             let seen = used.iter().filter(|it| is_seen(&it.0));
@@ -98,7 +98,7 @@ impl Sources {
         }
     }
 
-    /// Notes what was used until now; with what was noted before, that of the last minute is known.
+    /// Samples the use, from which that of the last minute is computed.
     pub(super) fn sample(&self) {
         let mut samples = self.samples.lock();
         if samples.len() > (MINUTE / SAMPLE) as usize {

@@ -1,7 +1,7 @@
-//! Homes: stable, balanced, the same for every caller, and where the kernel says that pages are.
+//! Homes are stable, balanced, equal for every caller, and match the kernel's report of pages.
 //!
-//! Tests that need several nodes use node 0 several times if they are about homes only. The
-//! location of pages is tested on four real nodes; `make test-numa` emulates them.
+//! Tests of homes alone use node 0 several times in place of several nodes. The location of pages is tested on four
+//! real nodes; `make test-numa` emulates them.
 
 use super::*;
 use crate::testing::{COLUMNS, ID, append, bundle, description, four_nodes, one_limb, send};
@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use tempfile::TempDir;
 
-/// Columns and the mask after them.
+/// Columns, and the mask after them.
 const PANELS: usize = COLUMNS as usize + 1;
 
 fn homes(nodes: usize, dataset: DatasetId) -> Homes {
     Placement::on(vec![0; nodes]).homes(dataset)
 }
 
-/// A store with a dataset "a" whose segments have these numbers of blocks.
+/// Creates a store with a dataset "a" whose segments have these numbers of blocks.
 fn published(directory: &Path, blocks: &[u32]) -> PathBuf {
     let path = directory.join("store");
     let bundle = bundle(&directory.join("a.oboro"), &one_limb(), blocks);
@@ -32,7 +32,7 @@ fn published(directory: &Path, blocks: &[u32]) -> PathBuf {
     path
 }
 
-/// The panels of a dataset of one limb, segment by segment, the masks after the columns.
+/// Returns the panels of a dataset of one limb, segment by segment, the masks after the columns.
 fn panels(snapshot: &Snapshot) -> Vec<Arc<crate::Panel>> {
     let segments = 0..snapshot.manifest().segments.len();
     let panel = |segment, column| {
@@ -197,7 +197,7 @@ fn an_append_leaves_panels_in_memory_where_they_are() {
     assert_eq!((report.resident_panels, report.panels), (9, 9));
 }
 
-/// Pages on nodes 0, 1, 2, in bytes.
+/// Returns pages on nodes 0, 1, 2, in bytes.
 fn pages(pages: [usize; 3]) -> BTreeMap<u32, usize> {
     (0..)
         .zip(pages.map(|pages| pages * page_size()))

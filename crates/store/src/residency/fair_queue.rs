@@ -1,14 +1,13 @@
-//! A queue in which owners take turns: whoever has many requests waits for as many of the others as there are, and the others
-//! for one of each.
+//! Fair queue: owners take turns, regardless of how many requests each has.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Requests by owner, first in, first out for each.
+/// Requests by owner, first in, first out within each.
 pub(crate) struct FairQueue<T> {
-    /// Never empty for an owner that has an entry.
+    /// Queues by owner, never empty.
     waiting: BTreeMap<Arc<str>, VecDeque<T>>,
-    /// The owners that have an entry, the next one first.
+    /// Owners with a queue, in the order of their turns.
     owners: VecDeque<Arc<str>>,
 }
 
@@ -30,7 +29,7 @@ impl<T> FairQueue<T> {
         self.owners.push_back(Arc::clone(owner));
     }
 
-    /// The next request of the owner whose turn it is.
+    /// Removes the next request, of the owner whose turn it is.
     pub(crate) fn pop(&mut self) -> Option<T> {
         let owner = self.owners.pop_front()?;
         let own = self.waiting.get_mut(&owner)?;

@@ -1,19 +1,19 @@
-//! The memory of open segments: their headers, and a cell for each panel that may be loaded.
+//! Memory of open segments: headers, and a cell for each panel that may be loaded.
 //!
-//! A segment is charged before it is opened and as long as it is open. Whoever opens segments makes room first.
+//! A segment is charged from before it is opened until it is closed. Callers make room before they open one.
 
 use crate::panel::Panel;
 use oboro_format::{Manifest, SegmentHeader};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 
-/// A panel, if it is in memory.
+/// Panel, if it is in memory.
 pub(super) type PanelCell = RwLock<Option<Arc<Panel>>>;
 
 /// Bytes of an open segment besides its header and its cells.
 const FIXED: u64 = 1 << 10;
 
-/// The bytes that the segment which `manifest` names as its `index`-th takes while it is open.
+/// Returns the bytes that the `index`-th segment of `manifest` takes while open.
 pub(crate) fn open_bytes(manifest: &Manifest, index: u32) -> u64 {
     let factors = u64::from(manifest.columns) + 1;
     let cells = manifest.parameters.limb_count() as u64 * factors;
@@ -21,7 +21,7 @@ pub(crate) fn open_bytes(manifest: &Manifest, index: u32) -> u64 {
     SegmentHeader::bytes_of(manifest, index) + cells * cell + FIXED
 }
 
-/// The budget of open segments.
+/// Budget of open segments.
 #[derive(Debug)]
 pub(crate) struct Headers(Mutex<Bytes>);
 
@@ -31,7 +31,7 @@ struct Bytes {
     used: u64,
 }
 
-/// Bytes of open segments, given back when dropped.
+/// Bytes charged for open segments, returned when dropped.
 #[derive(Debug)]
 pub(crate) struct HeaderCharge {
     headers: Arc<Headers>,
@@ -39,13 +39,13 @@ pub(crate) struct HeaderCharge {
 }
 
 impl Headers {
-    /// A budget without a limit.
+    /// Creates an unlimited budget.
     pub(super) fn new() -> Arc<Self> {
         let (most, used) = (u64::MAX, 0);
         Arc::new(Self(Mutex::new(Bytes { most, used })))
     }
 
-    /// Limits what is reserved from now on.
+    /// Limits future reservations.
     pub(crate) fn set_limit(&self, most: u64) {
         self.0.lock().most = most;
     }
@@ -58,7 +58,7 @@ impl Headers {
         self.0.lock().used
     }
 
-    /// Takes bytes; `None` if there are too few.
+    /// Reserves bytes; `None` if too few are free.
     pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<HeaderCharge> {
         let mut budget = self.0.lock();
         let used = budget.used.checked_add(bytes)?;
@@ -70,7 +70,7 @@ impl Headers {
         Some(HeaderCharge { headers, bytes })
     }
 
-    /// Takes bytes whatever the limit is.
+    /// Charges bytes regardless of the limit.
     pub(crate) fn charge(self: &Arc<Self>, bytes: u64) -> HeaderCharge {
         self.0.lock().used += bytes;
         let headers = Arc::clone(self);
@@ -79,7 +79,7 @@ impl Headers {
 }
 
 impl HeaderCharge {
-    /// Parts with some of the bytes, at most all.
+    /// Splits off some of the bytes, at most all.
     pub(crate) fn split(&mut self, bytes: u64) -> Self {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;

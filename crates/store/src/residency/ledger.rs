@@ -1,20 +1,20 @@
-//! The policy of residency: which panels are in memory, who holds them, who is admitted next, what is evicted.
+//! Residency policy: admission of streams, the panels each holds, and eviction.
 //!
-//! Nothing here reads, allocates panels or waits: the [tier](super) does as the ledger decides.
+//! Nothing here reads, allocates panels or waits: the [tier](super) acts on the ledger's decisions.
 //!
 //! A stream takes the panels of its units in order and holds them until each unit is released. Its *least set*, the
-//! most that one unit needs, is reserved for it on admission, first come, first served. So an admitted stream always
-//! gets its next unit, and there is no deadlock. Beyond their least sets streams hold only what nobody else waits for,
-//! and at most half of what is not reserved: the next stream with a modest least set is admitted however slow the
-//! others are.
+//! most that one unit needs, is reserved on admission, first come, first served. An admitted stream therefore always
+//! gets its next unit, and deadlock is impossible. Beyond their least sets, streams hold panels only while no other
+//! stream waits, up to half of the unreserved memory. The next stream with a modest least set is thus admitted however
+//! slow the others are.
 //!
-//! A panel that nobody holds is kept until its memory is needed. Eviction starts with panels that no query in flight
-//! uses, then those that their query is done with, most recent first: the next query starts where this one did, so a
-//! fixed prefix that stays is of more use than the panels that happened to be read last. Masks outlast columns
-//! (expanding one costs more than reading one, and every query uses it), low limbs outlast high ones (short itemsets
-//! read only these). Of panels that are needed again, the one needed last is evicted first. A query of one pass evicts
-//! such panels only if it could not continue otherwise, as it soon frees others; a query of several passes, which
-//! returns to most panels, evicts them also to read ahead.
+//! Panels that no stream holds stay until their memory is needed. Panels that no query in flight uses are evicted
+//! first. Next come those that their query is done with, most recent first: the next query starts where this one did,
+//! and keeping a fixed prefix is of more use than keeping the last panels. Masks outlast columns (expanding one costs
+//! more than reading one, and every query uses it), low limbs outlast high ones (short itemsets read only these). Of
+//! panels needed again, the one needed last is evicted first. A query of one pass evicts such panels only if it could
+//! not continue otherwise, as it soon frees others. A query of several passes, which returns to most panels, evicts
+//! them also to read ahead.
 
 use foldhash::HashMap;
 use oboro_ring::{Factor, Limb};
@@ -24,51 +24,51 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A panel of any segment.
+/// Panel of any segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PanelKey {
-    /// The limb.
+    /// Limb.
     pub limb: Limb,
-    /// The column or the mask.
+    /// Column or mask.
     pub factor: Factor,
 }
 
 impl PanelKey {
-    /// The panel of a column, or of the masks, modulo a limb.
+    /// Returns the key of the panel of a column, or of the masks, modulo a limb.
     pub fn new(limb: Limb, factor: impl Into<Factor>) -> Self {
         let factor = factor.into();
         Self { limb, factor }
     }
 }
 
-/// A panel of one segment; the tier gives every segment a number.
+/// Panel of one segment; segments are numbered by the tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     pub(super) segment: u64,
     pub(super) panel: PanelKey,
 }
 
-/// What is needed in memory at a time: the panels of one pass over some neighbouring segments.
+/// Unit of residency: the panels of one pass over adjacent segments, needed in memory together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkUnit {
-    /// The segments, by their index in the snapshot.
+    /// Segments, by their index in the snapshot.
     pub segments: Range<usize>,
-    /// The pass.
+    /// Index of the pass.
     pub pass: usize,
 }
 
-/// What a stream needs, unit after unit.
+/// Panels that a stream needs, unit by unit.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
-    /// The number of each segment and the bytes of one of its panels.
+    /// Number of each segment, and the bytes of one of its panels.
     pub(super) segments: Vec<(u64, u64)>,
-    /// What each pass reads of a segment: at least one part, in file order.
+    /// Panels that each pass reads of a segment: at least one, in file order.
     pub(super) passes: Vec<Vec<PanelKey>>,
     pub(super) units: Vec<WorkUnit>,
 }
 
 impl Plan {
-    /// The bytes of the panels that a unit needs, at most.
+    /// Returns the maximum bytes of the panels that one unit needs.
     pub(super) fn least_set(&self) -> u64 {
         let of_unit = |unit: &WorkUnit| {
             let segments = &self.segments[unit.segments.clone()];
@@ -92,7 +92,7 @@ impl Plan {
     }
 }
 
-/// When a plan needs what, all ascending.
+/// Index of the units that use each segment and the passes that use each panel, ascending.
 #[derive(Debug)]
 struct Uses {
     units_of_segment: HashMap<u64, Vec<usize>>,
@@ -120,72 +120,72 @@ impl Uses {
     }
 }
 
-/// When the queries in flight need a panel again, from the least to the most urgent.
+/// Next use of a panel by the queries in flight, from the least to the most urgent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
-    /// None of them uses it.
+    /// Not used by any of them.
     None,
-    /// No more by this query.
+    /// Not used again by its query.
     Past,
-    /// At this time.
+    /// Used at this time.
     At(Reverse<u64>),
 }
 
-/// The eviction priority of an unheld panel: the least goes first.
+/// Eviction priority of an unheld panel; the lowest is evicted first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct EvictionPriority {
     need: Need,
     is_mask: bool,
     limb: Reverse<Limb>,
-    /// Without a query that needs the panel, the most recently used is highest; else the one used longest ago, where
-    /// the next query starts.
+    /// Age: without a query that needs the panel, the most recently used is highest; else the one used longest ago,
+    /// where the next query starts.
     age: i64,
 }
 
-/// A decision of the ledger.
+/// Decision of the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     /// Evict a panel, before anything is loaded.
     Evict(Key),
-    /// A panel fits into the budget; somebody waits for it.
+    /// Load a panel that a stream waits for and that fits into the budget.
     Load(Key),
-    /// All panels of a unit of a stream are in memory.
+    /// Report that all panels of a stream's unit are in memory.
     Arrived(StreamId, usize),
 }
 
-/// One stream, by the order of their openings.
+/// Id of a stream, in the order of opening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct StreamId(u64);
 
-/// Reads so far, of a stream or of all.
+/// Counters of reads, of a stream or of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reads {
-    /// Bytes of panels as they are on disk.
+    /// Bytes of panels, as stored on disk.
     pub bytes: u64,
-    /// Panels read from disk.
+    /// Number of panels read from disk.
     pub panels: u64,
-    /// Panels that were in memory, or in flight for another stream. Masks count as well.
+    /// Number of panels found in memory or in flight for another stream, including masks.
     pub found: u64,
-    /// Masks expanded from their seeds.
+    /// Number of masks expanded from their seeds.
     pub masks: u64,
 }
 
-/// The panels of a store in memory.
+/// State of a store's panels in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Residency {
-    /// Bytes of panels that may be in memory; the largest number if everything that is used stays there.
+    /// Maximum bytes of panels in memory; `u64::MAX` if nothing is evicted.
     pub capacity: u64,
-    /// Bytes of panels that are in memory, or being loaded.
+    /// Bytes of panels in memory or being loaded.
     pub used: u64,
-    /// Streams of panels for queries.
+    /// Number of open streams.
     pub streams: usize,
-    /// Those of them that wait for memory.
+    /// Number of streams that wait for memory.
     pub waiting: usize,
-    /// The reads of all streams since the store was opened.
+    /// Reads of all streams since the store was opened.
     pub reads: Reads,
 }
 
-/// [`Reads`] as they are counted.
+/// Atomic form of [`Reads`].
 #[derive(Debug, Default)]
 pub(super) struct ReadCounters {
     bytes: AtomicU64,
@@ -195,7 +195,7 @@ pub(super) struct ReadCounters {
 }
 
 impl ReadCounters {
-    /// A panel was read from disk if it has bytes there, or else expanded.
+    /// Counts a loaded panel: read from disk if it has bytes there, else expanded.
     fn loaded(&self, read: Option<u64>) {
         match read {
             Some(bytes) => {
@@ -227,7 +227,7 @@ impl ReadCounters {
 #[derive(Debug)]
 struct Entry {
     bytes: u64,
-    /// Streams that hold it.
+    /// Number of streams that hold it.
     holders: u32,
     used: i64,
     phase: Phase,
@@ -235,7 +235,7 @@ struct Entry {
 
 #[derive(Debug)]
 enum Phase {
-    /// For a stream, and for the units that wait for it.
+    /// Being loaded for a stream, and for the units that wait for it.
     Loading {
         by: StreamId,
         waiting: Vec<(StreamId, usize)>,
@@ -244,7 +244,7 @@ enum Phase {
     Kept,
 }
 
-/// The kept panels by priority: maintained only when something has to be evicted.
+/// Kept panels by priority, maintained only while something has to be evicted.
 #[derive(Debug, Default)]
 struct Evictable {
     priorities: HashMap<Key, EvictionPriority>,
@@ -272,16 +272,16 @@ impl Evictable {
 struct Stream {
     plan: Plan,
     uses: Uses,
-    /// The time of its first unit; each takes 1.
+    /// Time of its first unit; each unit takes 1.
     begun: u64,
     reserved: u64,
     is_admitted: bool,
-    /// Takes nothing more, because a load failed; what has arrived stays until it is closed.
+    /// `true` after a failed load: the stream takes nothing more, and arrived units stay until it is closed.
     is_failed: bool,
-    /// The unit being taken, and how many of its panels have been.
+    /// Unit being taken, and the number of its panels taken.
     next: (usize, usize),
     held: HashMap<Key, Hold>,
-    /// Units that are being taken, or were and are not released: panels in flight.
+    /// Units being taken or not yet released, with their panels in flight.
     units: BTreeMap<usize, u32>,
     /// Bytes of the panels it holds, of those among them that it loaded, and of those in flight.
     charge: u64,
@@ -293,7 +293,7 @@ struct Stream {
 #[derive(Debug, Clone, Copy)]
 struct Hold {
     units: u32,
-    /// Loaded for this stream.
+    /// `true` if it was loaded for this stream.
     is_loaded: bool,
 }
 
@@ -307,7 +307,7 @@ impl Stream {
         Some((Key { segment, panel }, bytes))
     }
 
-    /// Advances past the panel that was taken; past the unit if it was the last and none is in flight.
+    /// Advances past the panel just taken; returns the unit if this completed it and none of its panels is in flight.
     fn go_on(&mut self) -> Option<usize> {
         let (unit, taken) = self.next;
         self.next = if taken + 1 < self.plan.panels(unit) {
@@ -318,18 +318,18 @@ impl Stream {
         (self.next.0 > unit && self.units[&unit] == 0).then_some(unit)
     }
 
-    /// Has no complete unit: whoever counts is idle.
+    /// Returns true if no unit is complete, which leaves its query idle.
     fn is_stalled(&self) -> bool {
         let is_there = |(&unit, &missing): (&usize, &u32)| unit < self.next.0 && missing == 0;
         !self.units.iter().any(is_there)
     }
 
-    /// The time of the unit being taken.
+    /// Returns the time of the unit being taken.
     fn now(&self) -> u64 {
         self.begun + self.next.0 as u64
     }
 
-    /// When it next needs a panel that it does not hold; `None` if it never does.
+    /// Returns the next use of a panel that it does not hold; `None` without one.
     fn need(&self, key: Key) -> Option<Need> {
         if self.is_failed {
             return None;
@@ -344,7 +344,7 @@ impl Stream {
         })
     }
 
-    /// Removes a panel from what it holds.
+    /// Removes a panel from those it holds.
     fn drop_hold(&mut self, key: Key, bytes: u64) {
         if let Some(hold) = self.held.remove(&key) {
             self.charge -= bytes;
@@ -354,29 +354,29 @@ impl Stream {
         }
     }
 
-    /// What it holds beyond what is reserved for it.
+    /// Returns the bytes it holds beyond its reservation.
     fn beyond(&self) -> u64 {
         self.charge.saturating_sub(self.reserved)
     }
 }
 
-/// All panels in memory, all streams, and the budget.
+/// State of all panels in memory, all streams, and the budget.
 #[derive(Debug)]
 pub(super) struct Ledger {
     capacity: u64,
-    /// Bytes that a stream may have in flight, and loaded beyond its least set.
+    /// Maximum bytes that a stream may have in flight, and loaded beyond its least set.
     ahead: u64,
     /// Bytes of all entries.
     used: u64,
     entries: HashMap<Key, Entry>,
-    /// The priority of all kept panels; `None` until something has to be evicted under the queries now in flight.
+    /// Priorities of all kept panels; `None` until something has to be evicted under the current queries.
     evictable: Option<Evictable>,
     streams: BTreeMap<StreamId, Stream>,
-    /// Streams that are not admitted yet.
+    /// Streams waiting for admission.
     waiting: VecDeque<StreamId>,
     opened: u64,
     clock: i64,
-    /// Of all streams that there ever were.
+    /// Reads of all streams so far.
     reads: ReadCounters,
 }
 
@@ -400,7 +400,7 @@ impl Ledger {
         self.capacity
     }
 
-    /// What there is at the moment, and what was read until now.
+    /// Returns the current state, with the reads so far.
     pub(super) fn residency(&self) -> Residency {
         Residency {
             capacity: self.capacity,
@@ -421,8 +421,8 @@ impl Ledger {
         self.streams.len()
     }
 
-    /// Opens a stream, which waits for admission, and returns the counter of its reads; `None` if its least set exceeds
-    /// the budget.
+    /// Opens a stream, which waits for admission, and returns its read counters; `None` if its least set exceeds the
+    /// budget.
     pub(super) fn open(&mut self, plan: Plan) -> Option<(StreamId, Arc<ReadCounters>)> {
         let reserved = plan.least_set();
         if reserved > self.capacity {
@@ -452,7 +452,7 @@ impl Ledger {
         Some((id, reads))
     }
 
-    /// A stream no longer needs a unit.
+    /// Releases a unit of a stream.
     pub(super) fn release(&mut self, id: StreamId, unit: usize) {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
@@ -477,7 +477,7 @@ impl Ledger {
         }
     }
 
-    /// A stream ends; what it reserved and held is free.
+    /// Closes a stream and frees what it reserved and held.
     pub(super) fn close(&mut self, id: StreamId) {
         self.waiting.retain(|&waiting| waiting != id);
         if let Some(stream) = self.streams.remove(&id) {
@@ -488,8 +488,8 @@ impl Ledger {
         }
     }
 
-    /// A requested panel is in memory; `read` is the bytes read from disk, if any. Returns the units that are complete
-    /// with it.
+    /// Records that a requested panel is in memory; `read` is the bytes read from disk, if any. Returns the units
+    /// completed by it.
     pub(super) fn loaded(&mut self, key: Key, read: Option<u64>) -> Vec<Action> {
         let Some((by, waiting)) = self.end_loading(key) else {
             return Vec::new();
@@ -515,7 +515,7 @@ impl Ledger {
         arrived
     }
 
-    /// A panel could not be loaded. The stream that requested it has failed; for others that wait for it, it is loaded
+    /// Records that a panel could not be loaded. Fails the stream that requested it; for others that wait, it is loaded
     /// again.
     pub(super) fn failed(&mut self, key: Key) -> (Option<StreamId>, Option<Action>) {
         let Some((by, waiting)) = self.end_loading(key) else {
@@ -546,7 +546,7 @@ impl Ledger {
         (victim, again)
     }
 
-    /// Whether nobody waits any more for a requested panel; then it is forgotten.
+    /// Forgets a requested panel if no stream waits for it any more; returns true in that case.
     pub(super) fn abandon(&mut self, key: Key) -> bool {
         let is_abandoned = self.entries[&key].holders == 0;
         if is_abandoned {
@@ -556,7 +556,7 @@ impl Ledger {
         is_abandoned
     }
 
-    /// A stream has failed because of one panel, and waits for no other.
+    /// Fails a stream because of one panel; it then waits for no other.
     fn fail(&mut self, id: StreamId, missing: Key) {
         let entry = self.entries.get_mut(&missing).expect("it was to be loaded");
         let stream = self.streams.get_mut(&id).expect("it waited");
@@ -575,8 +575,8 @@ impl Ledger {
         }
     }
 
-    /// Evicts at least this many bytes of kept panels, if there are that many, least priority first: panels do not fit
-    /// into the arenas, whatever the budget says.
+    /// Evicts at least this many bytes of kept panels, or all, lowest priority first: the arenas are full, whatever the
+    /// budget says.
     pub(super) fn evict(&mut self, bytes: u64) -> Vec<Action> {
         let mut actions = Vec::new();
         let enough = self.used.saturating_sub(bytes);
@@ -589,7 +589,7 @@ impl Ledger {
         actions
     }
 
-    /// Drops the panels of a segment that is gone. Those in flight are dropped when they arrive.
+    /// Drops the panels of a closed segment. Those in flight are dropped when they arrive.
     pub(super) fn forget_segment(&mut self, segment: u64) {
         let gone = self.entries.iter().filter(|(key, entry)| {
             key.segment == segment && !matches!(entry.phase, Phase::Loading { .. })
@@ -599,7 +599,7 @@ impl Ledger {
         }
     }
 
-    /// A panel that is no longer in memory, or never was.
+    /// Removes the entry of a panel that is no longer, or never was, in memory.
     pub(super) fn forget(&mut self, key: Key) {
         if let Some(entry) = self.entries.remove(&key) {
             self.used -= entry.bytes;
@@ -612,7 +612,7 @@ impl Ledger {
         let mut actions = Vec::new();
         self.admit();
         let ids: Vec<StreamId> = self.streams.keys().copied().collect();
-        // One panel each in turn, so that none has to wait until another has its full share.
+        // One panel per stream in turn: none waits until another has its full share.
         let mut moving = true;
         while moving {
             moving = false;
@@ -639,17 +639,17 @@ impl Ledger {
         self.streams.values().filter(|stream| stream.is_admitted)
     }
 
-    /// Bytes reserved for streams.
+    /// Returns the bytes reserved for streams.
     fn reserved(&self) -> u64 {
         self.admitted().map(|stream| stream.reserved).sum()
     }
 
-    /// Bytes they hold beyond that.
+    /// Returns the bytes that streams hold beyond their reservations.
     fn beyond(&self) -> u64 {
         self.admitted().map(Stream::beyond).sum()
     }
 
-    /// Takes the next panel for a stream, if it may have it now.
+    /// Takes the next panel for a stream, if possible now.
     fn take_next(&mut self, id: StreamId, actions: &mut Vec<Action>) -> bool {
         let stream = &self.streams[&id];
         if !stream.is_admitted || stream.is_failed {
@@ -713,8 +713,8 @@ impl Ledger {
         true
     }
 
-    /// Whether a stream may hold one more panel: one of its least set, or, while nobody waits, one within the limit on
-    /// what streams hold beyond theirs.
+    /// Returns true if a stream may hold one more panel: one of its least set or, while no stream waits, one within the
+    /// limit on panels beyond least sets.
     fn may_hold(&self, stream: &Stream, bytes: u64) -> bool {
         if stream.charge + bytes <= stream.reserved {
             return true;
@@ -731,7 +731,7 @@ impl Ledger {
         !is_ahead && !is_deep
     }
 
-    /// Evicts by priority until the panel fits; evicts panels that are needed later only for a stream that could not
+    /// Evicts by priority until the panel fits. Panels needed later are evicted only for a stream that could not
     /// continue otherwise, or that has several passes and needs this one earlier.
     fn evict_for(&mut self, id: StreamId, bytes: u64, actions: &mut Vec<Action>) -> bool {
         let stream = &self.streams[&id];
@@ -753,8 +753,8 @@ impl Ledger {
         true
     }
 
-    /// The stream that requested a panel and those that wait for it; it counts as held. `None` if it is not being
-    /// loaded.
+    /// Marks a loading panel as held; returns the stream that requested it and those that wait. `None` if it is not
+    /// being loaded.
     fn end_loading(&mut self, key: Key) -> Option<(StreamId, Vec<(StreamId, usize)>)> {
         let entry = self.entries.get_mut(&key)?;
         let Phase::Loading { by, waiting } = &mut entry.phase else {
@@ -769,7 +769,7 @@ impl Ledger {
         Some(ended)
     }
 
-    /// A stream no longer holds a panel.
+    /// Releases a stream's hold on a panel.
     fn release_panel(&mut self, id: StreamId, key: Key) {
         let entry = self.entries.get_mut(&key).expect("it was held");
         entry.holders -= 1;
@@ -804,7 +804,7 @@ impl Ledger {
         }
     }
 
-    /// The kept panels by their priority to the queries in flight.
+    /// Returns the kept panels by their priority for the queries in flight.
     fn evictable(&mut self) -> &Evictable {
         let evictable = self.evictable.take().unwrap_or_else(|| {
             let entries = self.entries.iter();
@@ -818,7 +818,7 @@ impl Ledger {
         self.evictable.insert(evictable)
     }
 
-    /// A panel is no longer kept.
+    /// Removes a panel from the evictable ones.
     fn devalue(&mut self, key: Key) {
         if let Some(evictable) = &mut self.evictable {
             evictable.remove(key);

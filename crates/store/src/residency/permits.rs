@@ -1,19 +1,19 @@
-//! Bounds how many threads work at a time, out of more that wait for a device or for the network.
+//! Counting semaphore that bounds the working threads, out of more that wait for a device or the network.
 
 use parking_lot::{Condvar, Mutex};
 
-/// A counting semaphore.
+/// Counting semaphore.
 pub(crate) struct Permits {
     free: Mutex<usize>,
-    /// A permit was released.
+    /// Signalled when a permit is released.
     released: Condvar,
 }
 
-/// A permit, released when dropped.
+/// Permit, released when dropped.
 pub(crate) struct Permit<'t>(&'t Permits);
 
 impl Permits {
-    /// With this many permits.
+    /// Creates a semaphore with this many permits.
     pub(crate) fn new(count: usize) -> Self {
         Self {
             free: Mutex::new(count),

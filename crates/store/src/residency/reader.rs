@@ -1,10 +1,11 @@
-//! Reads ahead: keeps many requests in flight at a device, and processes what arrives while it is in the CPU cache.
+//! Asynchronous reader: keeps many requests in flight at a device, and processes the bytes while they are in the CPU
+//! cache.
 //!
-//! A few threads each own some of the buffers. A thread gives the kernel a request for each free buffer, through a ring
-//! of its own, and lends the bytes that have arrived to whoever requested them, who checks and unpacks them on that
-//! thread while the device works on the other requests. If the kernel refuses rings (`io_uring`), each buffer has a
-//! thread that reads by itself. The number of threads that process bytes at a time is bounded, and each is pinned to
-//! its CPUs. When buffers are too small for what follows, new threads with larger ones replace the old.
+//! A few threads each own some of the buffers. A thread submits a request for each free buffer to its ring, and lends
+//! arrived bytes to the requester's callback, which checks and unpacks them while the device works on. If the kernel
+//! refuses rings (`io_uring`), each buffer has a thread that reads synchronously. The number of processing threads is
+//! bounded, and each is pinned to its CPUs. When buffers become too small, new threads with larger ones replace the
+//! old.
 
 mod request;
 mod ring;
@@ -23,10 +24,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-/// The most threads that have a ring: they unpack more than any device delivers.
+/// Maximum number of threads with a ring: they unpack more than any device delivers.
 const MOST_RING_THREADS: usize = 16;
 
-/// The interface to the kernel.
+/// Interface to the kernel.
 #[derive(Debug, Clone, Copy)]
 enum ReadMethod {
     /// `io_uring`, with registered buffers if the limit on locked memory allows them.
@@ -35,36 +36,36 @@ enum ReadMethod {
     Threads,
 }
 
-/// The threads and buffers that read from one device. When dropped, it finishes the requests in flight and drops the
-/// rest, whose callers are told.
+/// Threads and buffers that read from one device. Dropping it finishes the requests in flight and refuses the rest.
 pub(crate) struct Reader {
     queue: Arc<Queue>,
     assignments: Arc<[CpuAssignment]>,
-    /// The threads that serve the queue; locked while they are replaced.
+    /// Threads that serve the queue; locked while they are replaced.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// Requests waiting for a free buffer.
+/// Requests that wait for a free buffer.
 #[derive(Default)]
 struct Queue {
     state: Mutex<State>,
-    /// There is a request, or the reader was dropped.
+    /// Signalled when a request arrives or the reader is dropped.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     waiting: FairQueue<Work>,
-    /// The generation that serves: threads of earlier ones end, after the requests they have in flight.
+    /// Serving generation: threads of earlier ones end after their requests in flight.
     generation: Generation,
     is_closed: bool,
 }
 
-/// Incremented when threads are replaced.
+/// Number that is incremented when threads are replaced.
 type Generation = u64;
 
 impl Reader {
-    /// Reads nothing until it is [provided](Self::provide) with buffers. Threads are pinned to these CPUs round-robin.
+    /// Creates a reader that is idle until it is [provided](Self::provide) with buffers. Threads are pinned to these
+    /// CPUs round-robin.
     pub(crate) fn idle(assignments: &Arc<[CpuAssignment]>) -> Self {
         Self {
             assignments: Arc::clone(assignments),
@@ -73,17 +74,18 @@ impl Reader {
         }
     }
 
-    /// The number of threads with a ring, if the kernel has rings.
+    /// Returns the number of threads with a ring, if the kernel has rings.
     pub(crate) fn ring_threads(&self) -> usize {
         self.assignments.len().min(MOST_RING_THREADS)
     }
 
-    /// Replaces the buffers by `buffers` ones of `buffer_bytes` bytes each. Waiting requests are served with them, and must
+    /// Replaces the buffers by `buffers` ones of `buffer_bytes` bytes each. They serve waiting requests, which must
     /// fit.
     ///
     /// # Errors
     ///
-    /// No memory for the buffers, no threads. Then nothing is read until this succeeds, and waiting callers are told.
+    /// No memory for the buffers, no threads. Then waiting requests are refused, and nothing is read until this
+    /// succeeds.
     pub(crate) fn provide(&self, buffers: NonZero<usize>, buffer_bytes: usize) -> io::Result<()> {
         self.provide_by(ReadMethod::Ring, buffers, buffer_bytes)
             .or_else(|_| self.provide_by(ReadMethod::Threads, buffers, buffer_bytes))
@@ -115,7 +117,7 @@ impl Reader {
                 .map_err(no_memory)?;
             let queue = Arc::clone(&self.queue);
             let assignment = self.assignments[number % self.assignments.len()].clone();
-            // Unpinned it works as well, only farther from the memory.
+            // Failure to pin is harmless; memory is only farther away.
             let keep = move || {
                 let _ = assignment.apply();
             };
@@ -138,12 +140,12 @@ impl Reader {
         Ok(())
     }
 
-    /// Appends a request to those of its owner; owners take turns. Does not block.
+    /// Appends a request to its owner's queue; owners take turns. Does not block.
     pub(crate) fn submit(&self, owner: &Arc<str>, work: Work) {
         self.queue.submit(owner, work);
     }
 
-    /// Ends the threads, and tells the callers of requests that none of them has started.
+    /// Ends the threads, and refuses the requests not started.
     fn refuse_all(&self) {
         let mut threads = self.threads.lock();
         let mut waiting = self.queue.close();
@@ -159,7 +161,7 @@ impl Drop for Reader {
     }
 }
 
-/// Joins threads that were told to end.
+/// Joins threads that were signalled to end.
 fn end(threads: &mut Vec<JoinHandle<()>>) {
     for thread in threads.drain(..) {
         // The last reference may be dropped on one of these threads, which ends when it returns.
@@ -170,13 +172,13 @@ fn end(threads: &mut Vec<JoinHandle<()>>) {
 }
 
 impl Work {
-    /// A caller that panics is not told anything.
+    /// Returns true if the request is still wanted; a panic counts as no.
     fn is_wanted(&self) -> bool {
         let (Self::Read(Read { is_wanted, .. }) | Self::Expand(Expand { is_wanted, .. })) = self;
         catch_unwind(AssertUnwindSafe(is_wanted)).unwrap_or(false)
     }
 
-    /// Tells the caller that nobody will serve the request.
+    /// Fails the request: no thread will serve it.
     fn refuse(self) {
         let refused: io::Error = io::ErrorKind::Interrupted.into();
         match self {
@@ -187,7 +189,7 @@ impl Work {
 }
 
 impl Read {
-    /// Opens the file, or tells the caller why that is impossible.
+    /// Opens the file, or reports the error to the caller.
     fn begin(self) -> Option<Begun> {
         let Self {
             open,
@@ -212,7 +214,7 @@ impl Read {
 }
 
 impl Expand {
-    /// A panic there is printed; others must not suffer for it.
+    /// Runs the callback. A panic in it is printed and must not affect others.
     fn tell(self, turn: io::Result<()>) {
         let _ = catch_unwind(AssertUnwindSafe(|| (self.then)(turn)));
     }
@@ -229,7 +231,7 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Ends the serving threads, and lets those of the returned generation start.
+    /// Ends the serving threads; returns the generation whose threads may start.
     fn next_generation(&self) -> Generation {
         let mut state = self.state.lock();
         state.generation += 1;
@@ -247,7 +249,7 @@ impl Queue {
         std::mem::take(&mut state.waiting)
     }
 
-    /// The next request for a thread of this generation that is still wanted; sleeps until there is one if `may_sleep`.
+    /// Returns the next request still wanted, for a thread of this generation; if `may_sleep`, waits for one.
     fn next(&self, generation: Generation, may_sleep: bool) -> Next {
         loop {
             match self.pop(generation, may_sleep) {
@@ -328,7 +330,7 @@ fn tell_arrived(ring: &mut Ring) {
     }
 }
 
-/// A panic there is printed; other requests must not suffer for it.
+/// Runs the callback. A panic in it is printed and must not affect other requests.
 fn tell(then: Then, arrived: Result<&[u8], ReadError>) {
     let _ = catch_unwind(AssertUnwindSafe(|| then(arrived)));
 }

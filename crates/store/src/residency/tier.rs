@@ -1,10 +1,10 @@
-//! Panels in memory, and loading them.
+//! Memory tier: panels in memory, and loading them.
 //!
 //! Within a budget, panels of all datasets share arenas of that size: one, or an equal part of it on each node that
-//! datasets are placed on. A panel whose home is full is allocated on another node; the ledger knows one budget.
-//! Without one, each segment has arenas of its own, which are released to the system with it. The
-//! [ledger](super::ledger) decides which panels are loaded: they are read, checked and unpacked, or expanded from their
-//! seeds, by the [reader](super::reader)'s threads. A caller opens a [`Stream`] and is told as its units arrive.
+//! datasets are placed on. A panel whose home is full goes to another node; the ledger has one budget. Without a
+//! budget, each segment has its own arenas, released to the OS with it. The [ledger](super::ledger) decides which
+//! panels are loaded. The [reader](super::reader)'s threads read, check and unpack them, or expand them from their
+//! seeds. Callers open a [`Stream`]; a callback fires as each unit becomes resident.
 
 use super::headers::{HeaderCharge, Headers, PanelCell};
 use super::ledger::{
@@ -31,43 +31,43 @@ use std::sync::mpsc::channel;
 
 /// Bytes of packed buffers: as many as a fast device needs.
 const BUFFERS: usize = 32 << 20;
-/// The same without a budget: memory is for panels, and the system reads ahead by itself.
+/// Bytes of packed buffers without a budget: memory is for panels, and the OS reads ahead.
 const CACHED_BUFFERS: usize = 8 << 20;
-/// This many requests in flight keep any device busy: small panels need no more.
+/// Maximum number of buffers: this many requests in flight keep any device busy, so small panels need no more.
 const MOST_BUFFERS: usize = 64;
-/// The part of the budget that is not for panels: they leave gaps when they differ in size.
+/// Fraction of the budget reserved for fragmentation by panels of different sizes.
 const GAPS: u64 = 16;
 
-/// An event of a stream.
+/// Event of a stream.
 #[derive(Debug)]
 pub enum Arrival {
     /// All panels of a unit are in memory, until it is released.
     Unit(usize),
-    /// A panel could not be read; nothing more is read, and units that have arrived stay.
+    /// A panel could not be read; nothing more is read, and arrived units stay.
     Failed(StoreError),
 }
 
-/// Called on any thread when something has arrived. It must not block.
+/// Callback for the events of a stream. It runs on any thread and must not block.
 pub type Listener = Arc<dyn Fn(Arrival) + Send + Sync>;
 
 /// Panels in memory, and their users.
 pub(crate) struct Tier {
-    /// Arenas that all segments share, by node, or one; `None` with no budget: then each segment has its own.
+    /// Arenas that all segments share, by node, or one; `None` without a budget, where each segment has its own.
     arenas: Option<Arc<[Arena]>>,
     state: Mutex<State>,
     headers: Arc<Headers>,
     reader: Reader,
-    /// Bounds the threads that unpack or expand, wherever the bytes come from.
+    /// Bound on the threads that unpack or expand, whatever the source of the bytes.
     unpacking: Permits,
     buffers: Mutex<Buffers>,
 }
 
-/// The readers' buffers.
+/// Buffers of the reader.
 #[derive(Default)]
 struct Buffers {
-    /// The size of each: enough for the largest panels of all datasets; 0 before the first dataset.
+    /// Size of each: enough for the largest panels of all datasets; 0 before the first dataset.
     bytes: usize,
-    /// False if the last allocation failed.
+    /// `false` if the last allocation failed.
     are_allocated: bool,
 }
 
@@ -78,28 +78,28 @@ struct State {
     registered: u64,
 }
 
-/// An open segment and its panels in memory.
+/// Open segment and its panels in memory.
 struct StreamedSegment {
     number: u64,
-    /// Whose requests are to take turns with those of others.
+    /// Owner, with whose requests those of others take turns.
     owner: Arc<str>,
     segment: StoredSegment,
     homes: Arc<Homes>,
-    /// The arenas of its panels, by home.
+    /// Arenas of its panels, by home.
     arenas: Arc<[Arena]>,
-    /// How its file is read.
+    /// Way of reading its file.
     file: FileToRead,
-    /// Limb-major, the mask after the last column.
+    /// Panels, limb-major, the mask after the last column.
     panels: Box<[PanelCell]>,
 }
 
-/// How the file of a segment uses the system's cache.
+/// Use of the OS page cache for a segment's file.
 enum FileToRead {
-    /// Through the cache, which keeps what fits into memory: nothing is read twice anyway.
+    /// Through the cache, which keeps what fits into memory: nothing is read twice.
     Cached,
-    /// Past the cache, which is for what others need.
+    /// Past the cache, which is left to other data.
     Direct,
-    /// Through the cache, which then drops what was read: the file system supports nothing better.
+    /// Through the cache, which then drops the data: the file system supports nothing better.
     Forgotten,
 }
 
@@ -140,7 +140,7 @@ impl StreamedSegment {
         }
     }
 
-    /// What was read is in the tier now, and the system's cache is for what others need.
+    /// Drops data that are now in the tier from the page cache, which is left to other data.
     fn forget_cached(&self, place: PartExtent) {
         if let FileToRead::Forgotten = self.file {
             self.segment.local().file().forget_cached(place);
@@ -152,7 +152,7 @@ impl StreamedSegment {
         set_cell(cell, panel);
     }
 
-    /// The position of a part among those that kernels read together: the mask is one more item.
+    /// Returns the position of a part among those that kernels read together, the mask included.
     fn position(&self, key: PanelKey) -> usize {
         match key.factor {
             Factor::Column(column) => column.index(),
@@ -161,7 +161,7 @@ impl StreamedSegment {
     }
 }
 
-/// A segment of a snapshot; its panels are in the tier as far as the budget allows.
+/// Segment of a snapshot, whose panels are in the tier as far as the budget allows.
 pub(crate) struct OpenSegment {
     tier: Arc<Tier>,
     segment: Arc<StreamedSegment>,
@@ -173,22 +173,22 @@ impl OpenSegment {
         &self.segment.segment
     }
 
-    /// Bytes in memory besides panels.
+    /// Returns its bytes in memory besides panels.
     pub(crate) fn open_bytes(&self) -> u64 {
         self.charge.bytes()
     }
 
-    /// A panel that a stream holds, or that is cached; `None` if it is not in memory.
+    /// Returns a panel that a stream holds, or that is cached; `None` if it is not in memory.
     pub(crate) fn panel(&self, key: PanelKey) -> Option<Arc<Panel>> {
         self.segment.panel(key)
     }
 
-    /// Whether it has such a part, in memory or not.
+    /// Returns true if it has such a part, in memory or not.
     pub(crate) fn contains(&self, key: PanelKey) -> bool {
         self.segment.cell(key).is_some()
     }
 
-    /// Whether these parts are in memory and stay there as long as the segment.
+    /// Returns true if these parts are in memory and stay there as long as the segment.
     pub(crate) fn keeps(&self, panels: &[PanelKey]) -> bool {
         self.tier.keeps_all() && panels.iter().all(|&panel| self.segment.has(panel))
     }
@@ -199,7 +199,7 @@ impl OpenSegment {
             return Ok(panel);
         }
         let (said, heard) = channel();
-        // The receiver is gone once it has heard of the panel.
+        // Once the panel has arrived, the receiver is dropped.
         let listener = Arc::new(move |arrival| drop(said.send(arrival)));
         let unit = WorkUnit {
             segments: 0..1,
@@ -222,7 +222,7 @@ impl OpenSegment {
         }
     }
 
-    /// Counts what is in memory, and where.
+    /// Adds the memory of its panels, by node, to a report.
     pub(crate) fn report(&self, report: &mut PlacementReport) -> Result<(), StoreError> {
         self.report_against(&self.segment.homes, report)
     }
@@ -236,7 +236,7 @@ impl OpenSegment {
         let description = self.file().description();
         report.panels += panels.len();
         for cell in panels {
-            // Locked, so that memory that it still occupies is not handed out.
+            // Locked to keep its memory from being handed out meanwhile.
             let cell = cell.read();
             let Some(panel) = &*cell else { continue };
             report.resident_panels += 1;
@@ -249,7 +249,7 @@ impl OpenSegment {
         Ok(())
     }
 
-    /// The bytes of panels that may be in memory at a time.
+    /// Returns the maximum bytes of panels in memory.
     pub(crate) fn budget(&self) -> u64 {
         self.tier.capacity()
     }
@@ -259,7 +259,7 @@ impl Drop for OpenSegment {
     fn drop(&mut self) {
         let number = self.segment.number;
         let mut state = self.tier.state.lock();
-        // Before the ledger hands out its memory.
+        // Cleared before the ledger hands out the memory.
         for cell in &self.segment.panels {
             set_cell(cell, None);
         }
@@ -275,14 +275,14 @@ fn set_cell(cell: &PanelCell, panel: Option<Arc<Panel>>) {
 /// Events to deliver once the tier is unlocked.
 type Events = Vec<(Listener, Arrival)>;
 
-/// A panel that the ledger admitted.
+/// Panel that the ledger admitted.
 struct Load {
     key: Key,
     segment: Arc<StreamedSegment>,
 }
 
 impl Load {
-    /// The index of a column's panel among the parts of its segment.
+    /// Returns the index of a column's panel among the parts of its segment.
     fn part(&self) -> usize {
         let PanelKey { limb, factor } = self.key.panel;
         let Factor::Column(column) = factor else {
@@ -296,7 +296,7 @@ impl Tier {
     /// Bytes of the buffers, in addition to the budget.
     pub(crate) const BUFFERS: u64 = BUFFERS as u64;
 
-    /// A tier of `budget` bytes on the nodes of a placement, or for everything that is ever used.
+    /// Creates a tier of `budget` bytes on the nodes of a placement; `None` keeps everything used.
     pub(crate) fn new(budget: Option<u64>, placement: &Placement) -> Result<Self, StoreError> {
         let shared = budget.map(|budget| shared_arenas(budget, placement));
         let capacity = budget.map_or(u64::MAX, |budget| budget - budget / GAPS);
@@ -316,22 +316,22 @@ impl Tier {
         })
     }
 
-    /// Whether nothing in memory is ever evicted.
+    /// Returns true if nothing is ever evicted.
     fn keeps_all(&self) -> bool {
         self.arenas.is_none()
     }
 
-    /// The bytes of panels that may be in memory at a time.
+    /// Returns the maximum bytes of panels in memory.
     fn capacity(&self) -> u64 {
         self.state.lock().ledger.capacity()
     }
 
-    /// What is in memory.
+    /// Returns the state of panels in memory.
     pub(crate) fn residency(&self) -> Residency {
         self.state.lock().ledger.residency()
     }
 
-    /// The budget of what segments take while they are open.
+    /// Returns the budget of open segments.
     pub(crate) fn headers(&self) -> &Arc<Headers> {
         &self.headers
     }
@@ -370,8 +370,8 @@ impl Tier {
         })
     }
 
-    /// Segments in the directory of a dataset except these are about to be removed: those that are in use can still be read, as far as
-    /// descriptors suffice.
+    /// Keeps segments of a dataset's directory readable before all but `stay` are removed, as far as descriptors
+    /// suffice.
     pub(crate) fn keep_readable(&self, directory: &Path, stay: &BTreeSet<u32>) {
         let goes = |segment: &&Arc<StreamedSegment>| {
             let segment = &segment.segment;
@@ -386,8 +386,7 @@ impl Tier {
         }
     }
 
-    /// Grows the readers' buffers to this size, if they are smaller. If that fails, the previous ones are allocated
-    /// again.
+    /// Grows the reader's buffers to this size, if they are smaller. If that fails, restores the previous ones.
     fn ensure_buffers(&self, bytes: usize) -> Result<(), StoreError> {
         let mut buffers = self.buffers.lock();
         if buffers.are_allocated && buffers.bytes >= bytes {
@@ -405,8 +404,8 @@ impl Tier {
         Ok(())
     }
 
-    /// Gives the readers as many buffers of `bytes` bytes as fit into their memory. Without a budget each thread has at
-    /// least two, one that is filled and one that is unpacked.
+    /// Provides the reader with as many buffers of `bytes` bytes as fit. Without a budget each thread has at least two,
+    /// one being filled and one being unpacked.
     fn provide(&self, bytes: usize) -> io::Result<()> {
         let footprint = Panel::footprint(bytes.div_ceil(size_of::<u32>()));
         let count = if self.keeps_all() {
@@ -427,7 +426,7 @@ impl Tier {
         listener: Listener,
     ) -> Result<Stream, StoreError> {
         let needed = plan.least_set();
-        // They may have been refused since the segments were opened.
+        // The buffers may have been refused since the segments were opened.
         let bytes = self.buffers.lock().bytes;
         self.ensure_buffers(bytes)?;
         let (id, reads) = {
@@ -500,7 +499,7 @@ impl Tier {
         let is_wanted = self.asks_for(load.key);
         let tier = Arc::downgrade(self);
         let then = Box::new(move |bytes: Result<&[u8], ReadError>| {
-            // Without a tier nobody waits for it.
+            // Without a tier the panel is not needed.
             let Some(tier) = tier.upgrade() else { return };
             let segment = &load.segment.segment;
             let panel = match bytes {
@@ -527,7 +526,7 @@ impl Tier {
         self.reader.submit(&owner, read);
     }
 
-    /// Expands a mask on a thread of the reader.
+    /// Expands a mask on a reader thread.
     fn queue_expansion(self: &Arc<Self>, load: Load) {
         let is_wanted = self.asks_for(load.key);
         let owner = Arc::clone(&load.segment.owner);
@@ -549,7 +548,7 @@ impl Tier {
         Box::new(move || tier.upgrade().is_some_and(|tier| tier.is_wanted(key)))
     }
 
-    /// Whether somebody waits for a panel that was to be read; if not, its memory is for others.
+    /// Returns true if a panel in the queue is still needed; otherwise frees its memory.
     fn is_wanted(self: &Arc<Self>, key: Key) -> bool {
         let is_abandoned = self.state.lock().ledger.abandon(key);
         if is_abandoned {
@@ -617,7 +616,7 @@ impl Tier {
             };
             panel.filled(fill)
         };
-        // Its callers must be told of its end, whatever that is.
+        // Callers must learn of its end, even after a panic.
         catch_unwind(AssertUnwindSafe(build)).unwrap_or_else(|_| {
             let PanelKey { limb, factor } = load.key.panel;
             let what = match factor {
@@ -635,7 +634,7 @@ impl Tier {
         })
     }
 
-    /// Evicts `bytes` bytes of cached panels, or all of them; returns whether there were any.
+    /// Evicts `bytes` bytes of cached panels, or all of them; returns true if any were evicted.
     fn evict(&self, bytes: usize) -> bool {
         let mut state = self.state.lock();
         let actions = state.ledger.evict(bytes as u64);
@@ -648,8 +647,8 @@ impl Tier {
     }
 }
 
-/// The size of a buffer for the panels of a segment. Each growth replaces all readers, so a growing dataset passes
-/// through few sizes.
+/// Returns the buffer size for the panels of a segment. Growth replaces all reader threads, so sizes are rounded up to
+/// few values.
 fn buffer_bytes(segment: &StoredSegment) -> usize {
     let full = full_panel_bytes(&segment.description().parameters);
     let panel = segment
@@ -659,7 +658,7 @@ fn buffer_bytes(segment: &StoredSegment) -> usize {
     panel.next_power_of_two().min(full)
 }
 
-/// The arenas that the panels of all segments share.
+/// Reserves the arenas that the panels of all segments share.
 fn shared_arenas(budget: u64, placement: &Placement) -> Result<Arc<[Arena]>, ArenaError> {
     let backings = placement.backings();
     let share = budget as usize / backings.len();
@@ -667,11 +666,11 @@ fn shared_arenas(budget: u64, placement: &Placement) -> Result<Arc<[Arena]>, Are
     arenas.map(|it| Arena::reserve(share, it)).collect()
 }
 
-/// Address space for all panels of one segment.
+/// Reserves address space for all panels of one segment.
 fn own_arenas(description: &SegmentDescription, homes: &Homes) -> Result<Arc<[Arena]>, ArenaError> {
     let degree = description.parameters.degree();
     let panels = description.parameters.limb_count() * (description.columns as usize + 1);
-    // An arena without blocks takes as little as possible.
+    // An arena without blocks takes the minimum.
     let mut bytes = vec![1; homes.arena_count()];
     for stretch in homes.stretches(description) {
         bytes[stretch.arena()] += panels * Panel::footprint(stretch.blocks.len() * degree);
@@ -682,8 +681,8 @@ fn own_arenas(description: &SegmentDescription, homes: &Homes) -> Result<Arc<[Ar
         .collect()
 }
 
-/// An arena on the requested node or, if that has been forbidden since the store was opened, wherever the kernel
-/// allocates it: far memory is better than none.
+/// Reserves an arena on the requested node or, if that has been forbidden since the store was opened, anywhere: distant
+/// memory is better than none.
 fn reserve_near(bytes: usize, backing: Backing) -> Result<Arena, ArenaError> {
     match Arena::reserve(bytes, backing) {
         Err(ArenaError::Node { .. }) => Arena::reserve(bytes, Backing::default()),
@@ -692,7 +691,7 @@ fn reserve_near(bytes: usize, backing: Backing) -> Result<Arena, ArenaError> {
 }
 
 impl State {
-    /// A load has ended.
+    /// Records the end of a load.
     fn end(
         &mut self,
         load: Load,
@@ -721,7 +720,7 @@ impl State {
     }
 }
 
-/// Units being loaded. Dropping it releases what it reserved and holds.
+/// Units being loaded. Dropping it releases its reservation and panels.
 pub struct Stream {
     tier: Arc<Tier>,
     id: StreamId,
@@ -753,7 +752,7 @@ impl Stream {
         tier.open(plan, segments, listener)
     }
 
-    /// A unit is no longer needed.
+    /// Releases a unit.
     pub fn release(&self, unit: usize) {
         self.tier.act(|state, _| {
             state.ledger.release(self.id, unit);
@@ -761,7 +760,7 @@ impl Stream {
         });
     }
 
-    /// What was read so far, and what was found in memory.
+    /// Returns the reads so far, and the panels found in memory.
     pub fn reads(&self) -> Reads {
         self.reads.get()
     }

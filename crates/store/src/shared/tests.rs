@@ -1,4 +1,4 @@
-//! Published versions as another process reads them: whatever the storage, and whatever is missing.
+//! Published versions as read by another process: any storage, and missing parts.
 
 use super::*;
 use crate::DEFAULT_NAMESPACE;
@@ -9,7 +9,7 @@ use oboro_ring::{Column, Limb};
 use std::fs;
 use tempfile::TempDir;
 
-/// A store with one dataset of three segments, and the dataset's manifest.
+/// Creates a store with one dataset of three segments; returns it with the dataset's bundle.
 fn published(location: impl Into<Location>, root: &TempDir) -> (Store, oboro_format::Bundle) {
     let store = Store::open_on(location, Placement::default()).unwrap();
     let bundle = bundle(&root.path().join("bundle"), &two_limbs(), &[2, 2, 1]);
@@ -50,7 +50,7 @@ fn reads_beside_the_store_that_has_the_directory() {
         &snapshot,
         &shared.snapshot(DEFAULT_NAMESPACE, "a", manifest).unwrap()
     ));
-    // A newer version has the older one's panels.
+    // A newer version contains the older one's panels.
     let longer = append(&bundle, &[2]);
     send(&store, &longer);
     store.access().publish_pending(ID).unwrap();

@@ -17,7 +17,7 @@ impl Source for Segment {
         Ok(self.check_and_forget(part)?)
     }
 
-    /// It was checked when the file was opened.
+    /// Returns `Ok`: the header was checked when the file was opened.
     fn check_header(&self) -> Result<(), StoreError> {
         Ok(())
     }

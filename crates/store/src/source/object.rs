@@ -1,7 +1,7 @@
 //! Object storage: a store's objects below one prefix of a bucket, whole and in ranges.
 //!
-//! Requests run on threads of their own, so that any thread may wait for one, and many are in flight at a time. A
-//! request that still fails after some retries is an error with its cause, and is never taken for an answer.
+//! Requests run on their own threads: any thread may wait for one, and many are in flight at a time. A request that
+//! still fails after some retries is an error with its cause, and is never taken for an answer.
 
 mod cache;
 
@@ -31,22 +31,22 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
 
-/// Bytes of panels in flight at a time.
+/// Maximum bytes of panels in flight.
 const IN_FLIGHT: u64 = 32 << 20;
-/// Bytes that one permit of the semaphore stands for.
+/// Bytes per permit of the semaphore.
 const PERMIT: u64 = 4096;
-/// The smallest piece of an object in a multipart upload.
+/// Minimum bytes of a chunk in a multipart upload.
 const CHUNK: u64 = 8 << 20;
-/// The most pieces of one object: S3 takes ten thousand.
+/// Maximum number of chunks of one object: S3 accepts ten thousand.
 const CHUNKS: u64 = 9000;
-/// Chunks in memory at a time, of the one object that is written at a time.
+/// Number of chunks in memory, of the one object that is written at a time.
 const CHUNKS_AT_A_TIME: usize = 4;
-/// For asking whether an object that could not be read is too short: the read has been retried for long enough.
+/// Timeout for the length of an object whose read has failed, after its retries.
 const LENGTH_TIME: Duration = Duration::from_secs(5);
-/// The most characters of a cause that are shown: some servers send pages.
+/// Maximum characters of a cause in messages: some servers send pages.
 const MOST_SHOWN: usize = 300;
 
-/// Gives up after some seconds: the caller can retry, and should know.
+/// Returns the retry policy, which gives up after some seconds: the caller can retry, and should know.
 fn retries() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {
@@ -59,18 +59,18 @@ fn retries() -> RetryConfig {
     }
 }
 
-/// A file on its way into an object.
+/// Upload of a file in progress.
 enum Begun {
     Small(Vec<u8>),
     Large(WriteMultipart),
 }
 
-/// Why an object could not be read or written.
+/// Reasons why an object could not be read or written.
 #[derive(Debug, Clone)]
 pub(crate) enum ObjectError {
-    /// There is no such object.
+    /// No such object.
     Missing,
-    /// It ends after this many bytes, before the end of the requested range.
+    /// The object ends after this many bytes, before the end of the requested range.
     Short(u64),
     /// Unknown: the error of the network or the server.
     Unreachable(String),
@@ -81,7 +81,7 @@ impl ObjectError {
         if let object_store::Error::NotFound { .. } = error {
             return Self::Missing;
         }
-        // The outer errors say which request it was.
+        // The outer errors only name the request.
         let mut cause: &dyn Error = error;
         while let Some(inner) = cause.source() {
             cause = inner;
@@ -91,25 +91,25 @@ impl ObjectError {
     }
 }
 
-/// An object that was not replaced.
+/// Reasons why an object was not replaced.
 pub(crate) enum PutError {
-    /// Somebody else has changed it.
+    /// Another server has changed it.
     Changed,
-    /// It is unknown whether it was.
+    /// Unknown outcome.
     Uncertain(ObjectError),
 }
 
-/// An object that one server at a time replaces, as this one left it.
+/// Object that one server at a time replaces, as last written by this one.
 pub(crate) struct OwnedObject {
     name: &'static str,
-    /// `None`: it has never existed.
+    /// Version; `None` if the object never existed.
     version: Option<UpdateVersion>,
-    /// What requests with unknown outcome may have written.
+    /// Digests of writes with unknown outcome.
     unsure: Vec<Digest>,
 }
 
 impl OwnedObject {
-    /// An object that was found in this version.
+    /// Creates the state of an object found in this version.
     pub(crate) fn new(name: &'static str, version: Option<UpdateVersion>) -> Self {
         let unsure = Vec::new();
         Self {
@@ -122,7 +122,7 @@ impl OwnedObject {
     /// Replaces the object, unless another server did.
     ///
     /// # Errors
-    /// Another server has it; storage out of reach.
+    /// Another server owns it; storage out of reach.
     pub(crate) fn write(&mut self, objects: &Objects, bytes: Vec<u8>) -> Result<(), StoreError> {
         let digest = Digest::of(&bytes);
         let mut written = objects.replace(self.name, bytes.clone(), self.version.clone());
@@ -149,7 +149,7 @@ impl OwnedObject {
     /// Checks that no other server has replaced the object.
     ///
     /// # Errors
-    /// One has; storage out of reach.
+    /// Another server has; storage out of reach.
     pub(crate) fn check(&self, objects: &Objects) -> Result<(), StoreError> {
         let found = objects.version_of(self.name);
         let found = found.map_err(|error| objects.failed(self.name, &error))?;
@@ -165,23 +165,23 @@ impl OwnedObject {
     }
 }
 
-/// The objects below one prefix.
+/// Objects below one prefix.
 pub(crate) struct Objects {
     store: Arc<dyn ObjectStore>,
-    /// Of a directory: locked while an object is compared and replaced, which takes two steps there.
+    /// Directory in place of a bucket, locked while an object is compared and replaced, which takes two steps there.
     directory: Option<Arc<Path>>,
     prefix: String,
     url: String,
-    /// What the names of these objects begin with below the prefix: nothing, or directories and a slash.
+    /// Further prefix of these objects' names: empty, or directories and a slash.
     below: String,
     in_flight: Arc<Semaphore>,
     traffic: Arc<Traffic>,
-    /// Held by the one object that is being written from a file.
+    /// Permit held by the one object that is being written from a file.
     turn: Arc<Semaphore>,
     runtime: Arc<Requests>,
 }
 
-/// Requests so far, those of all prefixes together.
+/// Requests so far, of all prefixes together.
 #[derive(Debug, Default)]
 struct Traffic {
     requests: AtomicU64,
@@ -192,16 +192,16 @@ struct Traffic {
 /// Requests to object storage since the store was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Requested {
-    /// All of them; what a request repeats by itself is not counted.
+    /// Number of requests, not counting their internal retries.
     pub requests: u64,
-    /// Those that storage did not answer, or refused.
+    /// Number of requests that storage did not answer, or refused.
     pub failed: u64,
-    /// Bytes that were received.
+    /// Bytes received.
     pub fetched_bytes: u64,
 }
 
 impl Traffic {
-    /// Counts a request that ended in this way.
+    /// Counts a request with this outcome.
     fn count<T>(&self, ended: Result<T, ObjectError>) -> Result<T, ObjectError> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         if let Err(ObjectError::Unreachable(_)) = ended {
@@ -210,7 +210,7 @@ impl Traffic {
         ended
     }
 
-    /// The same of one that fetches bytes.
+    /// As [`count`](Self::count), for a request that fetches bytes.
     fn count_bytes(&self, ended: Result<Vec<u8>, ObjectError>) -> Result<Vec<u8>, ObjectError> {
         let bytes = ended.as_ref().map_or(0, |it| it.len() as u64);
         self.fetched.fetch_add(bytes, Ordering::Relaxed);
@@ -218,22 +218,22 @@ impl Traffic {
     }
 }
 
-/// The threads of requests; there until it is dropped.
+/// Threads of requests, until dropped.
 struct Requests(Option<Runtime>);
 
-/// What a URL names.
+/// Target of a URL.
 pub(crate) enum Named<'a> {
-    /// A bucket, and what names in it begin with.
+    /// Bucket, and a prefix of names in it.
     Bucket {
         store: Box<AmazonS3>,
         prefix: &'a str,
     },
-    /// A directory of this machine.
+    /// Local directory.
     Directory(&'a Path),
 }
 
 impl<'a> Named<'a> {
-    /// By `s3://BUCKET/PREFIX` or `file:///DIRECTORY`. Nothing is looked for there yet.
+    /// Parses `s3://BUCKET/PREFIX` or `file:///DIRECTORY`, without accessing it.
     ///
     /// # Errors
     /// Another URL, invalid settings (`AWS_*`).
@@ -245,7 +245,7 @@ impl<'a> Named<'a> {
                     return Err(refused(url, "it names no bucket"));
                 }
                 ObjectPath::parse(prefix).map_err(|error| refused(url, error))?;
-                // A provider that is installed already will do.
+                // An already installed provider is fine.
                 let _ = rustls::crypto::ring::default_provider().install_default();
                 let builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
                 let store = builder.with_retry(retries()).build();
@@ -260,7 +260,7 @@ impl<'a> Named<'a> {
     }
 }
 
-/// The objects in a directory, which is made if it is not there.
+/// Opens the objects in a directory, which is created if it does not exist.
 fn made(directory: &Path, url: &str) -> Result<LocalFileSystem, StoreError> {
     fs::create_dir_all(directory).map_err(|error| refused(url, error))?;
     let store = LocalFileSystem::new_with_prefix(directory);
@@ -276,14 +276,14 @@ fn refused(url: &str, reason: impl ToString) -> StoreError {
 }
 
 impl Objects {
-    /// Bytes that requests in flight take: received pieces, what they are assembled into, and what is written.
+    /// Bytes of requests in flight: received pieces, the buffers they are assembled into, and written chunks.
     pub(crate) const BUFFERS: u64 = 2 * IN_FLIGHT + CHUNKS_AT_A_TIME as u64 * CHUNK;
 
-    /// The objects below a URL, `s3://BUCKET/PREFIX` or `file:///DIRECTORY`. At most `threads` threads check and unpack
-    /// what is fetched. No request is sent yet.
+    /// Opens the objects below a URL, `s3://BUCKET/PREFIX` or `file:///DIRECTORY`. At most `threads` threads check and
+    /// unpack fetched bytes. No request is sent yet.
     ///
     /// # Errors
-    /// Another URL, invalid settings (`AWS_*`), a directory that cannot be made.
+    /// Another URL, invalid settings (`AWS_*`), a directory that cannot be created.
     pub(crate) fn open(url: &str, threads: &Arc<[CpuAssignment]>) -> Result<Self, StoreError> {
         type Found<'a> = (Arc<dyn ObjectStore>, &'a str, Option<Arc<Path>>);
         let (store, prefix, directory): Found<'_> = match Named::by(url)? {
@@ -301,10 +301,10 @@ impl Objects {
         })
     }
 
-    /// Checks that storage honours the conditions of writes: without them two servers would undo each other's changes.
+    /// Checks that storage honours conditional writes: without them two servers would undo each other's changes.
     ///
     /// # Errors
-    /// It ignores them or has them turned off; it is out of reach.
+    /// Conditions that are ignored or turned off; storage out of reach.
     pub(crate) fn check_conditions(&self) -> Result<(), StoreError> {
         if self.directory.is_some() {
             return Ok(());
@@ -313,7 +313,7 @@ impl Objects {
         let (store, path) = (Arc::clone(&self.store), self.path(&name));
         let tried = self.wait(async move {
             let tried = try_conditions(&*store, &path).await;
-            // Best effort: nobody reads it.
+            // Best effort: a leftover is harmless.
             let _ = store.delete(&path).await;
             tried
         });
@@ -340,7 +340,7 @@ impl Objects {
             .max_blocking_threads(threads.len())
             .on_thread_start(move || {
                 let number = started.fetch_add(1, Ordering::Relaxed);
-                // On another CPU it works as well, only farther from the memory.
+                // Failure to pin is harmless; memory is only farther away.
                 let _ = assignments[number % assignments.len()].apply();
             })
             .thread_name("objects")
@@ -359,7 +359,7 @@ impl Objects {
         })
     }
 
-    /// Those of these whose names begin with `below`, directories and a slash, without it.
+    /// Returns the objects whose names begin with `below`, directories and a slash, which is then left out.
     pub(crate) fn below(&self, below: &str) -> Self {
         Self {
             store: Arc::clone(&self.store),
@@ -374,24 +374,24 @@ impl Objects {
         }
     }
 
-    /// The URL of the prefix.
+    /// Returns the URL of the prefix.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// The URL of these objects: without a slash at its end.
+    /// Returns the URL of these objects, without a trailing slash.
     pub(crate) fn root_url(&self) -> String {
         format!("{}/{}", self.url, self.below)
             .trim_end_matches('/')
             .to_owned()
     }
 
-    /// The URL of an object.
+    /// Returns the URL of an object.
     pub(crate) fn url_of(&self, name: &str) -> String {
         format!("{}/{}{name}", self.url, self.below)
     }
 
-    /// The error of an object that cannot be reached.
+    /// Returns the error of an object that cannot be reached.
     pub(crate) fn unavailable(&self, name: &str, cause: &str) -> StoreError {
         ObjectStorageError::Unavailable {
             object: self.url_of(name),
@@ -400,7 +400,7 @@ impl Objects {
         .into()
     }
 
-    /// The error of an operation for which a missing object is no answer: then the bucket is missing.
+    /// Returns the error of an operation in which a missing object means a missing bucket.
     pub(crate) fn failed(&self, name: &str, error: &ObjectError) -> StoreError {
         match error {
             ObjectError::Missing => self.unavailable(name, "there is no such bucket or object"),
@@ -411,7 +411,7 @@ impl Objects {
         }
     }
 
-    /// The error of an object that another server has written.
+    /// Returns the error of an object that another server has written.
     pub(crate) fn other_server(&self) -> StoreError {
         ObjectStorageError::OtherServer {
             url: self.url().into(),
@@ -429,7 +429,7 @@ impl Objects {
         runtime.as_ref().expect("there until it is dropped")
     }
 
-    /// Runs `work` there and waits for it here.
+    /// Runs `work` on the threads of requests and waits for it.
     fn wait<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
         let (told, heard) = sync_channel(1);
         self.runtime().spawn(async move {
@@ -438,7 +438,7 @@ impl Objects {
         heard.recv().expect("requests do not panic")
     }
 
-    /// A whole object and its version.
+    /// Returns a whole object and its version.
     pub(crate) fn get(&self, name: &str) -> Result<(Vec<u8>, UpdateVersion), ObjectError> {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
         let got = self.wait(async move { get(&*store, &path).await });
@@ -446,14 +446,14 @@ impl Objects {
             .count(got.map_err(|error| ObjectError::of(&error)))
     }
 
-    /// A range of an object, all of it.
+    /// Returns a range of an object, complete.
     pub(crate) fn get_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ObjectError> {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
         let got = self.wait(async move { get_range(&*store, &path, range).await });
         self.traffic.count_bytes(got)
     }
 
-    /// Gets a range of an object and passes it to `then` on a thread where that may take its time. Does not block.
+    /// Fetches a range of an object and passes it to `then`, on a thread that may block. Does not block itself.
     pub(crate) fn fetch(
         &self,
         name: &str,
@@ -473,10 +473,11 @@ impl Objects {
         });
     }
 
-    /// Writes a file's bytes as an object, replacing one that exists, unless `check` fails right before it would appear.
+    /// Writes a file as an object, replacing an existing one, unless `check` fails immediately before the write takes
+    /// effect.
     ///
     /// # Errors
-    /// That of `check`; an object that another server wrote meanwhile; a file that cannot be read; storage out of reach.
+    /// The error of `check`; an object that another server wrote meanwhile; an unreadable file; storage out of reach.
     pub(crate) fn put_file(
         &self,
         name: &str,
@@ -544,7 +545,7 @@ impl Objects {
         }
     }
 
-    /// The version of an object; `None` if there is none.
+    /// Returns the version of an object; `None` without one.
     pub(crate) fn version_of(&self, name: &str) -> Result<Option<UpdateVersion>, ObjectError> {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
         let found = self.wait(async move { store.head(&path).await });
@@ -559,7 +560,7 @@ impl Objects {
         }
     }
 
-    /// Asks for an object that must exist, to see whether storage answers, which it has some seconds for.
+    /// Requests an object that must exist, with a timeout of some seconds, to see whether storage answers.
     pub(crate) fn probe(&self, name: &str) -> Result<(), ObjectError> {
         let (store, path) = (Arc::clone(&self.store), self.path(name));
         let found = self.wait(async move { timeout(LENGTH_TIME, store.head(&path)).await });
@@ -573,7 +574,7 @@ impl Objects {
         self.traffic.count(answered).map(drop)
     }
 
-    /// What was requested so far, for all prefixes.
+    /// Returns the requests so far, for all prefixes.
     pub(crate) fn requested(&self) -> Requested {
         let Traffic {
             requests,
@@ -587,7 +588,7 @@ impl Objects {
         }
     }
 
-    /// Writes an object if it still is as it `was`, or absent; returns what it is now.
+    /// Writes an object if it is still as it `was`, or absent; returns its new version.
     pub(crate) fn replace(
         &self,
         name: &str,
@@ -607,7 +608,7 @@ impl Objects {
         self.wait(async move { replace(&*store, &path, bytes, was).await })
     }
 
-    /// The names of all objects below `name`, and their lengths.
+    /// Returns the names of all objects below `name`, with their lengths.
     pub(crate) fn list(&self, name: &str) -> Result<Vec<(String, u64)>, ObjectError> {
         let (store, path, prefix) = (Arc::clone(&self.store), self.path(name), self.path(""));
         let listed = self.wait(async move {
@@ -625,7 +626,7 @@ impl Objects {
         self.traffic.count(listed)
     }
 
-    /// Removes objects; missing ones are fine.
+    /// Removes objects; missing ones are ignored.
     pub(crate) fn delete(&self, names: Vec<String>) -> Result<(), ObjectError> {
         let paths: Vec<_> = names.iter().map(|name| Ok(self.path(name))).collect();
         let store = Arc::clone(&self.store);
@@ -645,7 +646,7 @@ impl Objects {
 
 impl Drop for Requests {
     fn drop(&mut self) {
-        // The last reference may be dropped on one of its own threads, or on another runtime's: none of them may block.
+        // The last reference may be dropped on one of its threads, or on another runtime's, none of which may block.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
@@ -682,14 +683,14 @@ async fn get_range(
     }
 }
 
-/// The length of an object, if the server answers soon. A range beyond the end is refused by every server in its own
-/// words.
+/// Returns the length of an object, if the server answers soon. Servers differ in their errors for a range beyond the
+/// end.
 async fn length(store: &dyn ObjectStore, path: &ObjectPath) -> Option<u64> {
     let found = timeout(LENGTH_TIME, store.head(path)).await;
     Some(found.ok()?.ok()?.size)
 }
 
-/// Tries writes whose conditions do not hold; which kind of condition is ignored, if any.
+/// Tries writes whose conditions do not hold; returns the kind of condition that is ignored, if any.
 async fn try_conditions(
     store: &dyn ObjectStore,
     path: &ObjectPath,
@@ -734,13 +735,13 @@ async fn replace(
     };
     match written {
         Ok(written) => Ok(written.into()),
-        // On a conflict, the second try may have met what the first one wrote.
+        // On a conflict, the retry may have met what the first attempt wrote.
         Err(AlreadyExists { .. } | Precondition { .. }) => match get(store, path).await {
             Ok((found, version)) if found == bytes => Ok(version),
             Ok(_) => Err(PutError::Changed),
             Err(error) => Err(PutError::Uncertain(ObjectError::of(&error))),
         },
-        // A directory, which is locked meanwhile.
+        // A directory, locked meanwhile.
         Err(NotImplemented { .. }) => {
             let found = store.head(path).await;
             if !was.is_some_and(|was| found.is_ok_and(|found| found.e_tag == was.e_tag)) {

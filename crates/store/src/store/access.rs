@@ -1,8 +1,8 @@
-//! What one caller may do with a store: the only way to anything in it.
+//! Access control: the operations that one caller may perform, and the only way to anything in a store.
 //!
-//! A caller works in a namespace of its own, with the roles of its token, and in those of others as far as their owners
-//! granted it: their datasets are called `OWNER/NAME`. What a caller has no role on does not exist for it: the answer
-//! is found by the same steps as that about something which is not there.
+//! A caller works in its own namespace with the roles of its token, and in others as far as their owners granted it;
+//! their datasets are called `OWNER/NAME`. Without a role on it, a thing does not exist for the caller: the answer is
+//! found by the same steps as for a missing one.
 
 use super::grants::{ANY, Grant};
 use super::namespace::{Namespace, check_name};
@@ -20,44 +20,44 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A handle to what one caller may do.
+/// Handle to the operations that one caller may perform.
 #[derive(Clone)]
 pub struct Access {
     namespaces: Arc<Namespaces>,
     caller: Arc<str>,
     roles: Roles,
-    /// The name of the only upload that this is about.
+    /// Name of the only upload that this handle is for.
     upload: Option<Arc<str>>,
 }
 
-/// A name of a dataset or collection, and where it is.
+/// Resolved name of a dataset or collection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
-    /// The namespace.
+    /// Namespace.
     pub namespace: Arc<str>,
-    /// Its directory.
+    /// Directory of the namespace.
     pub home: PathBuf,
-    /// The name in it.
+    /// Name in the namespace.
     pub name: String,
-    /// The roles that the caller has on it.
+    /// Roles of the caller on it.
     pub roles: Roles,
 }
 
-/// What a caller may see of a namespace.
+/// Part of a namespace that a caller may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visible {
-    /// The namespace.
+    /// Namespace.
     pub namespace: Arc<str>,
-    /// Its directory.
+    /// Directory of the namespace.
     pub home: PathBuf,
-    /// What names in it begin with for this caller: nothing in its own.
+    /// Prefix of the namespace's names for this caller: empty for its own.
     pub prefix: String,
-    /// The names that it may see; all if there is no list.
+    /// Visible names; `None` for all.
     names: Option<BTreeSet<String>>,
 }
 
 impl Visible {
-    /// Whether it may see this name.
+    /// Returns true if this name is visible.
     pub fn has(&self, name: &str) -> bool {
         self.names.as_ref().is_none_or(|it| it.contains(name))
     }
@@ -73,21 +73,20 @@ impl Access {
         }
     }
 
-    /// The caller's namespace.
+    /// Returns the caller's namespace.
     pub fn namespace(&self) -> &Arc<str> {
         &self.caller
     }
 
-    /// The directory of the caller's namespace, which need not exist.
+    /// Returns the directory of the caller's namespace, which need not exist.
     pub fn home(&self) -> PathBuf {
         self.namespaces.home(&self.caller)
     }
 
-    /// Where a dataset or collection is of which the caller wants to do what a role allows. Whether it exists is not
-    /// looked at.
+    /// Resolves the name of a dataset or collection, if the caller has this role on it. Does not check that it exists.
     ///
     /// # Errors
-    /// Without a role on it: none there; with other roles: forbidden.
+    /// Not found, if the caller has no role on it; forbidden, if it has only others.
     pub fn resolve(&self, name: &str, role: Role) -> Result<Resolved, StoreError> {
         let (owner, local) = match name.split_once('/') {
             Some((owner, local)) if *owner != *self.caller => (owner, local),
@@ -122,10 +121,10 @@ impl Access {
         })
     }
 
-    /// The namespaces of which the caller may see something, its own first.
+    /// Returns the namespaces of which the caller may see something, its own first.
     ///
     /// # Errors
-    /// It may see nothing, not even in its own.
+    /// The caller may see nothing, not even in its own namespace.
     pub fn visible(&self) -> Result<Vec<Visible>, StoreError> {
         self.check(Role::Read)?;
         let mut all = vec![Visible {
@@ -150,10 +149,10 @@ impl Access {
         Ok(all)
     }
 
-    /// Refuses what the caller may not do in its own namespace.
+    /// Checks that the caller has this role in its own namespace.
     ///
     /// # Errors
-    /// Forbidden.
+    /// A missing role.
     pub fn check(&self, role: Role) -> Result<(), StoreError> {
         if self.roles.has(role) {
             Ok(())
@@ -162,7 +161,7 @@ impl Access {
         }
     }
 
-    /// The namespace in which a name is, and the name there.
+    /// Returns the namespace of a name, and the name in it.
     fn located(&self, name: &str, role: Role) -> Result<(Arc<Namespace>, String), StoreError> {
         let Resolved {
             namespace, name, ..
@@ -170,15 +169,15 @@ impl Access {
         Ok((self.namespaces.get(&namespace)?, name))
     }
 
-    /// The caller's own.
+    /// Returns the caller's own namespace.
     fn own(&self, role: Role) -> Result<Arc<Namespace>, StoreError> {
         self.check(role)?;
         self.namespaces.get(&self.caller)
     }
 
-    /// Begins the upload of a dataset or of a newer version of it, or returns the progress of an upload of the same
-    /// manifest. Segments of the published version need no upload. A version by which something of the published one is
-    /// lost takes the role to delete as well.
+    /// Begins the upload of a dataset or of a newer version of it, or returns the progress of an upload of this
+    /// manifest. Segments of the published version need no upload. A version that loses part of the published one
+    /// requires the role to delete as well.
     ///
     /// # Errors
     /// A name that is invalid or taken, a manifest that is invalid or does not follow the published version, another
@@ -196,7 +195,7 @@ impl Access {
             return begun;
         }
         begun.map_err(|error| match error {
-            // Under which name is not for others to know.
+            // The name that it is stored under is not for others to know.
             StoreError::Upload(
                 UploadError::StoredAs { dataset, .. }
                 | UploadError::Deleted { dataset, .. }
@@ -210,8 +209,7 @@ impl Access {
         })
     }
 
-    /// The handle by which the upload under this name is sent and published, and nothing else is done; it may be in
-    /// another's namespace.
+    /// Returns a handle restricted to sending and publishing the upload under this name, possibly in another namespace.
     ///
     /// # Errors
     /// As [`resolve`](Self::resolve).
@@ -227,7 +225,7 @@ impl Access {
         })
     }
 
-    /// The namespace in which the upload of this id is.
+    /// Returns the namespace of the upload with this id.
     fn uploading(&self, dataset: DatasetId) -> Result<Arc<Namespace>, StoreError> {
         let namespace = self.own(Role::Append)?;
         if let Some(name) = &self.upload {
@@ -236,10 +234,12 @@ impl Access {
         Ok(namespace)
     }
 
-    /// Resumes receiving a segment of the version with this root at `offset`, which must be where its upload stands.
+    /// Resumes receiving a segment of the version with this root at `offset`, which must be the upload's current
+    /// length.
     ///
     /// # Errors
-    /// No such upload or segment, an upload of another version, another offset, a segment that another connection sends, a disk that fails.
+    /// No such upload or segment, an upload of another version, another offset, a segment that another connection
+    /// sends, a disk that fails.
     pub fn receive_segment(
         &self,
         dataset: DatasetId,
@@ -251,23 +251,23 @@ impl Access {
             .receive_segment(dataset, root, index, offset)
     }
 
-    /// Publishes the completely received version with this root. Repeating it does nothing.
+    /// Publishes the completely received version with this root. Idempotent.
     ///
     /// # Errors
-    /// No such upload, an upload of another version, segments that are missing, another server that writes to the
-    /// objects, a disk that fails.
+    /// No such upload, an upload of another version, missing segments, another server that writes to the objects, a
+    /// disk that fails.
     pub fn publish(&self, dataset: DatasetId, root: Digest) -> Result<Published, StoreError> {
         self.uploading(dataset)?.publish(dataset, root)
     }
 
-    /// Publishes what a bundle holds, as an upload of it would. Segments are linked if the store is a directory on the
+    /// Publishes the content of a bundle, like an upload. Segments are linked if the store is a directory on the
     /// bundle's file system: then headers are checked here, panels before their first use, and they are as durable as
     /// the bundle. Otherwise they are copied, and checked completely.
     ///
     /// # Errors
     ///
-    /// As of uploads: a name that is taken, a version that is not newer, damaged segments, a full disk. What is
-    /// complete by then stays, and the next import resumes there.
+    /// As for uploads: a name that is taken, a version that is not newer, damaged segments, a full disk. Completed
+    /// segments stay, and the next import resumes there.
     pub fn import(&self, name: &str, bundle: &Bundle) -> Result<Published, StoreError> {
         let Resolved {
             namespace,
@@ -280,8 +280,8 @@ impl Access {
             .import(&name, bundle, roles)
     }
 
-    /// Cancels the upload under this name, discards what was received, and returns the id of its dataset. A published
-    /// version is not touched, and the same upload may begin again.
+    /// Cancels the upload under this name, discards its data, and returns the id of its dataset. A published version is
+    /// not affected, and the upload may begin again.
     ///
     /// # Errors
     /// No such upload, a catalogue that fails.
@@ -290,8 +290,8 @@ impl Access {
         namespace.cancel_upload(&name)
     }
 
-    /// The published datasets that the caller may see. One whose manifest is damaged, or that must not be served, does
-    /// not hide the others.
+    /// Lists the published datasets that the caller may see. Those with a damaged manifest, or that must not be served,
+    /// do not hide the others.
     ///
     /// # Errors
     /// A catalogue that fails.
@@ -309,8 +309,8 @@ impl Access {
         Ok(all)
     }
 
-    /// Describes a published dataset to a caller that may list it, count on it or fetch its columns, and says when its
-    /// version was published, in seconds since 1970.
+    /// Describes a published dataset to a caller that may list it, count on it or fetch its columns. Also returns the
+    /// time of its version's publication, in seconds since 1970.
     ///
     /// # Errors
     /// No such dataset, a damaged manifest, a catalogue that fails.
@@ -322,7 +322,7 @@ impl Access {
         namespace.describe(&local)
     }
 
-    /// The caller's datasets that were deleted and can be brought back, by name.
+    /// Lists the caller's deleted but restorable datasets, by name.
     ///
     /// # Errors
     /// A catalogue that fails.
@@ -330,7 +330,7 @@ impl Access {
         self.own(Role::Read)?.deleted()
     }
 
-    /// The caller's unfinished uploads, by name.
+    /// Lists the caller's unfinished uploads, by name.
     ///
     /// # Errors
     /// A catalogue or disk that fails.
@@ -338,7 +338,7 @@ impl Access {
         self.own(Role::Read)?.uploads()
     }
 
-    /// What the caller's namespace holds.
+    /// Returns the contents of the caller's namespace, in numbers.
     ///
     /// # Errors
     /// A catalogue that fails.
@@ -346,18 +346,18 @@ impl Access {
         self.own(Role::Read)?.usage()
     }
 
-    /// Pins the published version of a dataset. All its segment files are opened and their headers checked; panels are
-    /// read when they are used.
+    /// Pins the published version of a dataset. Opens all its segment files and checks their headers; panels are read
+    /// on use.
     ///
     /// # Errors
-    /// No such dataset, a segment that is missing or damaged, a catalogue that fails.
+    /// No such dataset, a missing or damaged segment, a catalogue that fails.
     pub fn snapshot(&self, name: &str) -> Result<Arc<Snapshot>, StoreError> {
         let (namespace, name) = self.located(name, Role::Read)?;
         namespace.snapshot(&name)
     }
 
-    /// Pins the version of a dataset that has this root, to count on it: the published one, or one that was queried
-    /// before an append replaced it, so that a mining run in progress can finish.
+    /// Pins the version of a dataset that has this root, to count on it. It is the published one, or one that was
+    /// queried before an append replaced it, which lets a mining run finish.
     ///
     /// # Errors
     /// As [`snapshot`](Self::snapshot), or the dataset is at another version.
@@ -366,35 +366,35 @@ impl Access {
         namespace.snapshot_at(&name, root)
     }
 
-    /// The same, to fetch columns of it.
+    /// As [`snapshot_at`](Self::snapshot_at), for fetching columns.
     ///
     /// # Errors
-    /// Likewise.
+    /// As for [`snapshot_at`](Self::snapshot_at).
     pub fn columns_at(&self, name: &str, root: Digest) -> Result<Arc<Snapshot>, StoreError> {
         let (namespace, name) = self.located(name, Role::Fetch)?;
         namespace.snapshot_at(&name, root)
     }
 
-    /// Begins to receive a recovery copy of so many bytes for a published dataset.
+    /// Begins to receive a recovery copy of this many bytes for a published dataset.
     ///
     /// # Errors
-    /// No such dataset, a length that cannot be one, another copy on its way, a quota, a disk that fails.
+    /// No such dataset, an invalid length, another copy in progress, a quota, a disk that fails.
     pub fn keep_recovery(&self, name: &str, bytes: u64) -> Result<RecoveryReceiver, StoreError> {
         let (namespace, name) = self.located(name, Role::Append)?;
         namespace.keep_recovery(&name, bytes)
     }
 
-    /// The recovery copy that is kept of the published version of a dataset.
+    /// Returns the recovery copy of the published version of a dataset.
     ///
     /// # Errors
-    /// No such dataset, no copy, a copy that is damaged, a disk that fails.
+    /// No such dataset, no copy, a damaged copy, a disk that fails.
     pub fn recovery(&self, name: &str) -> Result<Recovery, StoreError> {
         let (namespace, name) = self.located(name, Role::Fetch)?;
         namespace.recovery(&name)
     }
 
-    /// Deletes a dataset, published or only being uploaded; which one it was. A published one can be brought back as
-    /// long as the [policy](Policy) says. Its name is free, its id is never accepted again. Snapshots already taken stay
+    /// Deletes a dataset, published or only being uploaded, and returns its id. A published one can be restored as long
+    /// as the [policy](Policy) permits. Its name is free, its id is never accepted again. Existing snapshots stay
     /// usable.
     ///
     /// # Errors
@@ -404,8 +404,7 @@ impl Access {
         namespace.delete(&name, false)
     }
 
-    /// Deletes a dataset for ever, published, deleted before or only being uploaded, even on a full disk; which one it
-    /// was.
+    /// Purges a dataset that is published, deleted or only being uploaded, even on a full disk. Returns its id.
     ///
     /// # Errors
     /// As [`delete`](Self::delete).
@@ -414,11 +413,11 @@ impl Access {
         namespace.delete(&name, true)
     }
 
-    /// Publishes a deleted dataset again, given by its name or, where several had it, by its id; under another name if
-    /// one is given, which only its owner may: others may have other roles on that. Returns its id.
+    /// Publishes a deleted dataset again, given by its name or, if several had it, by its id. Another name may be given
+    /// only by the owner: others may have other roles on that. Returns its id.
     ///
     /// # Errors
-    /// None that was deleted, several, a name that is taken, another server that writes to the objects, a catalogue
+    /// No such deleted dataset, several, a name that is taken, another server that writes to the objects, a catalogue
     /// that fails.
     pub fn undelete(&self, which: &str, name: Option<&str>) -> Result<DatasetId, StoreError> {
         let Resolved {
@@ -439,7 +438,7 @@ impl Access {
             .undelete(&which, name.as_ref().map(|it| &*it.name))
     }
 
-    /// Starts to check one dataset, or everything of the caller's own. The catalogue is checked at once.
+    /// Starts to check one dataset, or everything of the caller's own. The catalogue is checked immediately.
     ///
     /// # Errors
     /// No such dataset, a catalogue that cannot be read.
@@ -453,10 +452,10 @@ impl Access {
         }
     }
 
-    /// Adds roles to those that a caller has on something in the namespace; returns what they are now.
+    /// Adds to the roles of a caller on something in the namespace; returns the resulting roles.
     ///
     /// # Errors
-    /// A name that cannot be one, roles that cannot be granted, too many grants, a disk that fails.
+    /// An invalid name, roles that cannot be granted, too many grants, a disk that fails.
     pub fn grant(&self, grant: &Grant) -> Result<Roles, StoreError> {
         if grant.roles.has(Role::Operate) {
             return Err(StoreError::NotGrantable);
@@ -470,26 +469,26 @@ impl Access {
         })
     }
 
-    /// Takes roles from those that a caller has on something in the namespace; returns what is left of them.
+    /// Removes from the roles of a caller on something in the namespace; returns the remaining roles.
     ///
     /// # Errors
-    /// A name that cannot be one, a disk that fails.
+    /// An invalid name, a disk that fails.
     pub fn revoke(&self, grant: &Grant) -> Result<Roles, StoreError> {
         self.change_grant(grant, |roles| {
             roles.iter().filter(|&it| !grant.roles.has(it)).collect()
         })
     }
 
-    /// What was granted to others in the caller's namespace.
+    /// Lists the grants in the caller's namespace.
     ///
     /// # Errors
-    /// Forbidden.
+    /// A missing role to administer.
     pub fn grants(&self) -> Result<Vec<Grant>, StoreError> {
         self.check(Role::Administer)?;
         Ok(self.namespaces.grants().of_owner(&self.caller))
     }
 
-    /// The name may be in a namespace of which the caller may administer it.
+    /// Changes a grant. The name may be in another namespace, if the caller may administer it there.
     fn change_grant(
         &self,
         grant: &Grant,

@@ -1,10 +1,10 @@
-//! A copy of what a store has published, which is a store itself.
+//! Backup: a copy of a store's published data, which is itself a store.
 //!
-//! It may be taken while a server has the store open. The catalogue is copied first: files come before the rows that
-//! name them, so what the copy names exists, is complete, and no longer changes. Only a deletion or a rewriting takes
-//! files away; then the catalogue is copied again and no longer names them. Notes of what was rewritten are copied last:
-//! if one is about a dataset that was copied as it was before, all of this is done again. The backup gets its name once
-//! all of it is on disk.
+//! A server may have the store open meanwhile. The catalogue is copied first: files are created before the rows
+//! that name them, so everything the copy names exists, is complete, and no longer changes. Only a deletion or a
+//! rewriting removes files; then the catalogue is copied again and no longer names them. Notes of rewritings are copied
+//! last: if one is about a dataset copied before it was rewritten, the process is repeated. The backup gets its name
+//! once all of it is on disk.
 
 use super::directory::{check_is_store, has_catalogue, remove_dataset};
 use super::stored_manifest::stored_manifest;
@@ -22,26 +22,26 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Marks a backup in progress, and is locked by whoever makes it. A directory without it is somebody else's.
+/// Marker of a backup in progress, locked by the process that makes it. A directory without it is not a backup's.
 const UNFINISHED: &str = "unfinished-backup";
 
-/// The size of a backup.
+/// Size of a backup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BackedUp {
-    /// Datasets, as they were published when the catalogue was copied.
+    /// Number of datasets, as published when the catalogue was copied.
     pub datasets: u64,
-    /// Segments of all of them.
+    /// Number of segments of all datasets.
     pub segments: u64,
-    /// Bytes of these.
+    /// Bytes of the segments.
     pub bytes: u64,
 }
 
-/// Copies what the store in a directory has published to `target`, which must not exist: a store that a server can
-/// open. Every panel is checked before it is written. `progress` is told the bytes copied and the total.
+/// Copies the published data of the store in a directory to `target`, which must not exist; the copy is a store that a
+/// server can open. Checks every panel before writing it. `progress` receives the bytes copied and the total.
 ///
 /// # Errors
-/// No store, a target that exists or is being written, something else where
-/// it is to be written, damaged datasets: then there is no backup.
+/// No store, a target that exists or is being written, other content where it is to be written, damaged datasets; then
+/// no backup is left.
 pub fn backup(
     directory: &Path,
     target: &Path,
@@ -50,11 +50,11 @@ pub fn backup(
     backup_with(directory, target, progress, |_| Ok(())).map(|(copied, ())| copied)
 }
 
-/// The same; then `also` copies what else belongs to the backup, durably, into the directory that it is given, before the
-/// backup has its name.
+/// As [`backup`]; then `also` copies further parts of the backup, durably, into the given directory, before the backup
+/// gets its name.
 ///
 /// # Errors
-/// Those of [`backup`] and of `also`: then there is no backup.
+/// Errors of [`backup`] and of `also`; then no backup is left.
 pub fn backup_with<T, E: From<StoreError>>(
     directory: &Path,
     target: &Path,
@@ -76,7 +76,7 @@ pub fn backup_with<T, E: From<StoreError>>(
     copied
 }
 
-/// The target without a trailing slash, and the directory where it is made, which is locked and marked.
+/// Returns the target without a trailing slash, and its temporary directory, locked and marked.
 fn begin(directory: &Path, target: &Path) -> Result<(PathBuf, PathBuf, Lock), StoreError> {
     check_is_store(directory)?;
     let target: PathBuf = target.components().collect();
@@ -94,7 +94,7 @@ fn begin(directory: &Path, target: &Path) -> Result<(PathBuf, PathBuf, Lock), St
     Ok((target, partial, lock))
 }
 
-/// Copies all namespaces, and then what their owners granted: of what is granted later, nothing is copied.
+/// Copies all namespaces, after their grants: later grants are not copied.
 fn copy_store(from: &Path, to: &Path, progress: &dyn Fn(u64, u64)) -> Result<BackedUp, StoreError> {
     grants::copy_grants(from, to)?;
     let id = StoreId::of(from, None)?;
@@ -126,13 +126,13 @@ fn copy_store(from: &Path, to: &Path, progress: &dyn Fn(u64, u64)) -> Result<Bac
     Ok(all)
 }
 
-/// Whether an earlier attempt created this directory; an empty one may be the start of one.
+/// Returns true if an earlier attempt created this directory; an empty one may be the start of one.
 fn is_of_a_backup(directory: &Path) -> Result<bool, StoreError> {
     let is_empty = || Ok(fs::read_dir(directory)?.next().is_none());
     Ok(exists(&directory.join(UNFINISHED))? || is_empty().map_err(io_error("list", directory))?)
 }
 
-/// The root of a published version of which a file is missing: damage, or a concurrent deletion or rewriting.
+/// Root of a published version with a missing file, and the error: damage, or a concurrent deletion or rewriting.
 type Gone = Option<(Digest, StoreError)>;
 
 struct Copying<'a> {
@@ -144,7 +144,7 @@ struct Copying<'a> {
 
 impl Copying<'_> {
     fn run(&self) -> Result<BackedUp, StoreError> {
-        // An attempt that was interrupted may have left anything.
+        // An interrupted attempt may have left anything.
         remove_dataset(&self.to.join(SEGMENTS))?;
         remove_if_there(&self.to.join(CATALOGUE))?;
         ensure_directory(&self.to.join(SEGMENTS))?;
@@ -173,7 +173,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Copies the catalogue as of one moment, without uploads in progress; returns its content.
+    /// Copies a consistent snapshot of the catalogue, without uploads in progress; returns its content.
     fn copy_catalogue(&self) -> Result<Vec<Manifest>, StoreError> {
         let copy = self.to.join(CATALOGUE);
         let mut copy =
@@ -182,7 +182,7 @@ impl Copying<'_> {
         for record in copy.all(Table::Dataset)? {
             let manifest = stored_manifest(&record)?;
             if rewritten::is_replaced(self.from, &manifest)? {
-                // It was restored from an old copy, and nobody has uploaded it since.
+                // Restored from an old copy, and not uploaded since.
                 copy.withdraw(record.id)?;
             } else {
                 published.push(manifest);
@@ -191,7 +191,7 @@ impl Copying<'_> {
         Ok(published)
     }
 
-    /// Removes what only an earlier catalogue named.
+    /// Removes the data that only an earlier catalogue named.
     fn remove_all_but(&self, published: &[Manifest]) -> Result<(), StoreError> {
         let segments = self.to.join(SEGMENTS);
         let named: BTreeSet<String> = published
@@ -204,7 +204,7 @@ impl Copying<'_> {
             .try_for_each(|name| remove_dataset(&segments.join(name)))
     }
 
-    /// Copies the segments that are not copied yet, up to the first that is gone.
+    /// Copies the segments that are not copied yet, up to the first that is missing.
     fn copy_segments(&self, published: &[Manifest]) -> Result<Gone, StoreError> {
         let total = held_by(published).bytes;
         let mut done = 0;

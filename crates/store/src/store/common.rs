@@ -14,24 +14,25 @@ use parking_lot::{Mutex, RwLock};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What all namespaces of a store share.
+/// State shared by all namespaces of a store.
 pub(super) struct Common {
     pub(super) home: PathBuf,
     pub(super) id: StoreId,
     pub(super) placement: Placement,
     /// Ciphertext in memory.
     pub(super) tier: Arc<Tier>,
-    /// If the directory is a cache: what namespaces are below.
+    /// Objects in the namespaces, if the directory is a cache.
     pub(super) objects: Option<Arc<Cache>>,
     pub(super) policy: RwLock<Policy>,
-    /// Locked after the state of a namespace, if both are.
+    /// Open snapshots. Locked after the state of a namespace, if both are.
     pub(super) snapshots: Mutex<AllSnapshots>,
-    /// Held as long as anything may still write.
+    /// Lock of the store, held as long as anything may still write.
     _lock: Lock,
 }
 
 impl Common {
-    /// Takes the directory, or the cache of objects. `alternative` names what else to choose if another process has it.
+    /// Opens and locks the directory, or the cache of objects. `alternative` completes the error if another process
+    /// holds it.
     pub(super) fn open(
         location: &Location,
         placement: Placement,

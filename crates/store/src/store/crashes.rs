@@ -1,7 +1,6 @@
-//! The store on a disk whose power is cut after every operation, its own and SQLite's.
+//! Power cuts after every operation of the store on its disk, including SQLite's.
 //!
-//! The script runs once. What it promised by the time of a cut is compared with what a store opened
-//! on the remains finds.
+//! The script runs once. A store opened on the remains of a cut is compared with what had been promised by then.
 
 use super::script::{Owner, Promised, SCRIPT, Server, check_survivors};
 use oboro_faults::{Disk, Image, Loss, replay};
@@ -16,7 +15,7 @@ fn a_power_cut_at_any_step_leaves_what_was_promised() {
     }
     drop(server);
     let record = disk.record();
-    // If anything were not recorded, what follows would mean little.
+    // If anything were not recorded, the following would mean little.
     assert!(record.image(record.operations(), Loss::Nothing) == Image::read(disk.path()));
 
     let promised = Promised::by_steps();

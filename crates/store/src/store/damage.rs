@@ -1,5 +1,5 @@
-//! Bits that flip at rest, in every part of what a store keeps, and sectors that a disk no longer reads: each is found
-//! and named, or changes nothing.
+//! Bit flips at rest in every part of a store's data, and unreadable sectors: each is found and named, or changes
+//! nothing.
 
 use super::Store;
 use super::script::{Owner, Server, Step};
@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A store with two published datasets, one of them in two versions, and an upload half done.
+/// Store with two published datasets, one of them in two versions, and an upload half done.
 struct Setting {
     owner: Owner,
     image: Image,
@@ -40,7 +40,7 @@ impl Setting {
         Self { owner, image }
     }
 
-    /// A copy of the store with one bit of a file flipped.
+    /// Returns a copy of the store with one bit of a file flipped.
     fn with_flipped(&self, file: &str, at: usize) -> (TempDir, PathBuf) {
         let directory = scratch();
         self.image.write(directory.path());
@@ -51,14 +51,14 @@ impl Setting {
         (directory, store)
     }
 
-    /// A file of the store as it should be.
+    /// Returns an intact file of the store.
     fn file(&self, file: &str) -> Vec<u8> {
         let directory = scratch();
         self.image.write(directory.path());
         fs::read(directory.path().join("data/store").join(file)).unwrap()
     }
 
-    /// Reads all of a published dataset and compares it with the owner's; an error, or its version.
+    /// Reads all of a published dataset and compares it with the owner's; returns its version or an error.
     fn read(&self, store: &Store, name: &'static str) -> Result<u64, StoreError> {
         let snapshot = store.access().snapshot(name)?;
         let version = snapshot.manifest().version;
@@ -73,7 +73,7 @@ impl Setting {
     }
 }
 
-/// What a scrub of a store finds.
+/// Returns the findings of a scrub of a store.
 fn scrubbed(store: &Path) -> Result<Vec<Damage>, StoreError> {
     let mut scrub = Scrub::of_directory(store)?;
     let mut damage = Vec::new();
@@ -229,7 +229,7 @@ fn a_disk_that_wears_out_while_it_serves() {
         );
         let again = snapshot.panel(1, Limb(0), Column(0)).unwrap();
         assert!(again.pieces().flatten().copied().eq(before));
-        // Neither the rest of the dataset nor another one suffers.
+        // Neither the rest of the dataset nor another one is affected.
         snapshot.panel(0, Limb(0), Column(1)).unwrap();
         store
             .access()

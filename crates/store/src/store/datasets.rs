@@ -1,5 +1,4 @@
-//! Everything that can be done with the datasets and uploads of one namespace. Who may do what is decided in
-//! [`Access`].
+//! Operations on the datasets and uploads of one namespace. [`Access`] decides who may perform them.
 
 use super::directory::length;
 use super::namespace::{Namespace, State, check_name, now};
@@ -22,12 +21,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The most bytes of all manifests of a namespace: what reads them all, when the server starts for one, takes a few times as
-/// much memory.
+/// Maximum bytes of all manifests of a namespace: a server that reads them all when it starts takes a few times as much
+/// memory.
 const MANIFEST_BYTES: u64 = 64 << 20;
 
 impl Namespace {
-    /// Begins the upload of a dataset or of a newer version of it, or returns the progress of an upload of the same
+    /// Begins the upload of a dataset or of a newer version of it, or returns the progress of an upload of this
     /// manifest. Segments of the published version need no upload.
     ///
     /// # Errors
@@ -47,7 +46,7 @@ impl Namespace {
             other => other.into(),
         })?;
         let announced = self.announce(name, manifest, &new, roles)?;
-        // Nobody waits while files are looked at.
+        // Files are examined without the lock.
         Ok(UploadStatus {
             segments: self.progress(&new, announced.older.as_ref(), announced.is_whole)?,
             dataset: new.dataset,
@@ -55,7 +54,7 @@ impl Namespace {
         })
     }
 
-    /// Notes the upload of a version in the catalogue.
+    /// Records the upload of a version in the catalogue.
     fn announce(
         &self,
         name: &str,
@@ -92,7 +91,7 @@ impl Namespace {
                 .into());
             }
         }
-        // Even if only an old copy of the store is here.
+        // Even if this store is only an old copy.
         self.check_is_not_replaced(new)?;
         let published = catalogue.by_id(Table::Dataset, id)?;
         if published
@@ -119,7 +118,7 @@ impl Namespace {
         self.check_quota(catalogue, new, manifest.len() as u64, is_new)?;
         match pending {
             Some(pending) if pending.manifest != manifest => {
-                // A bundle that changed since its upload started keeps what has arrived of what it still has.
+                // If a bundle changed since its upload started, arrived segments that it still has are kept.
                 let begun = stored_manifest(&pending)?;
                 if new.follows(&begun).is_err() {
                     return Err(UploadError::OtherUpload {
@@ -130,7 +129,7 @@ impl Namespace {
                 }
                 self.ensure_dataset(id)?;
                 catalogue.change_upload(id, manifest, now())?;
-                // What it no longer names goes, and is not received any more.
+                // Segments that it no longer names are removed and not received any more.
                 let named = new.numbers();
                 for ((of, number), cancelled) in &state.receiving {
                     if *of == id && !named.contains(number) {
@@ -162,7 +161,8 @@ impl Namespace {
         })
     }
 
-    /// Refuses what would exceed the namespace's quota. A dataset, an upload `is_new` if there was none of this id.
+    /// Refuses an upload beyond the namespace's quota. `is_new` is true for a dataset, and for an upload, with a new
+    /// id.
     fn check_quota(
         &self,
         catalogue: &Catalogue,
@@ -199,7 +199,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// What has arrived of each segment; those of the `published` version are complete, if that is whole.
+    /// Returns the progress of each segment; those of the `published` version are complete, if that is whole.
     fn progress(
         &self,
         manifest: &Manifest,
@@ -226,11 +226,13 @@ impl Namespace {
         manifest.segments.iter().enumerate().map(one).collect()
     }
 
-    /// Resumes receiving a segment of the version with this root at `offset`, which must be where its upload stands.
+    /// Resumes receiving a segment of the version with this root at `offset`, which must be the upload's current
+    /// length.
     ///
     /// # Errors
     ///
-    /// No such upload or segment, an upload of another version, another offset, a segment that another connection sends, a disk that fails.
+    /// No such upload or segment, an upload of another version, another offset, a segment that another connection
+    /// sends, a disk that fails.
     pub(super) fn receive_segment(
         self: &Arc<Self>,
         dataset: DatasetId,
@@ -303,7 +305,7 @@ impl Namespace {
         })
     }
 
-    /// Refuses an upload or dataset of this id that has another name, as if there were none.
+    /// Refuses an upload or dataset of this id under another name, as if it did not exist.
     pub(super) fn check_is_named(&self, dataset: DatasetId, name: &str) -> Result<(), StoreError> {
         let state = self.state();
         for table in [Table::Upload, Table::Dataset] {
@@ -316,11 +318,11 @@ impl Namespace {
         Err(UploadError::NoUpload { dataset }.into())
     }
 
-    /// Publishes the completely received version with this root. Repeating it does nothing.
+    /// Publishes the completely received version with this root. Idempotent.
     ///
     /// # Errors
-    /// No such upload, an upload of another version, segments that are missing, another server that writes to the
-    /// objects, a disk that fails.
+    /// No such upload, an upload of another version, missing segments, another server that writes to the objects, a
+    /// disk that fails.
     pub(super) fn publish(
         &self,
         dataset: DatasetId,
@@ -337,10 +339,10 @@ impl Namespace {
                 self.check_is_served(manifest, &record.name)?;
             }
             if pending.is_some() {
-                // Finishing would remove what has arrived of the other version; publishing that finishes both.
+                // Finishing would remove segments of the other version; publishing that finishes both.
                 return Ok(Published::of(manifest, Vec::new()));
             }
-            // Of an earlier attempt something may be left to do.
+            // An earlier attempt may be unfinished.
             return self.finish(&mut state, manifest.clone(), None);
         }
         let Some(pending) = pending else {
@@ -376,14 +378,14 @@ impl Namespace {
         // A segment may owe its name to a rename that could not be made durable.
         sync_directory(&self.dataset(dataset))?;
         let made = self.make(&mut state.catalogue, Change::Publish(dataset, now()));
-        // Whether it was made or not: the next question looks.
+        // Whether the change succeeded or not, the next query looks it up.
         self.snapshots().forget_name(&pending.name);
         made?;
         self.finish(&mut state, manifest, published.as_ref())
     }
 
-    /// Forgets what a published version has rewritten, unless that was done: only calls in progress still have it.
-    /// `before` was published until now, if that is known.
+    /// Forgets the data that a published version has rewritten, unless that was done: only calls in progress still use
+    /// them. `before` is the previously published version, if it is known.
     fn finish(
         &self,
         state: &mut State,
@@ -395,7 +397,7 @@ impl Namespace {
         let noted = self.noted(dataset)?;
         let mut rewrote = Vec::new();
         if is_newer(&manifest, noted.as_ref()) {
-            // Otherwise something may be left of a version in between, too.
+            // Otherwise a version in between may have left data, too.
             let only_appended =
                 |before: &Manifest| noted.as_ref() == Some(before) && !manifest.replaces(before);
             if !before.is_some_and(only_appended) {
@@ -406,14 +408,14 @@ impl Namespace {
                 self.remove_objects(dataset, &numbers);
                 rewrote.clone_from(&manifest.earlier_roots);
             }
-            // Last, so that a failure before has all of this done again.
+            // Last: a failure before repeats all of this.
             self.note(&manifest)?;
         }
         state.outdated.remove(&dataset);
         Ok(Published::of(&manifest, rewrote))
     }
 
-    /// The published datasets. One whose manifest is damaged, or that must not be served, does not hide the others.
+    /// Lists the published datasets. Those with a damaged manifest, or that must not be served, do not hide the others.
     ///
     /// # Errors
     /// A catalogue that fails.
@@ -422,7 +424,7 @@ impl Namespace {
         entries.retain(|it| is_visible(&it.name));
         let mut listing = Listing::default();
         for entry in entries {
-            // One manifest at a time is in memory, and nobody waits for all of them.
+            // One manifest at a time is in memory, and the lock is released in between.
             let state = self.state();
             let (record, is_outdated) = (
                 state.catalogue.by_id(Table::Dataset, entry.id)?,
@@ -438,7 +440,7 @@ impl Namespace {
         Ok(listing)
     }
 
-    /// Describes a published dataset, and says when its version was published, in seconds since 1970.
+    /// Describes a published dataset; also returns the time of its version's publication, in seconds since 1970.
     ///
     /// # Errors
     /// No such dataset, a damaged manifest, a catalogue that fails.
@@ -471,13 +473,13 @@ impl Namespace {
         })
     }
 
-    /// Pins the published version of a dataset. All its segment files are opened and
-    /// their headers checked; panels are read when they are used.
+    /// Pins the published version of a dataset. Opens all its segment files and checks their headers; panels are read
+    /// on use.
     ///
     /// # Errors
-    /// No such dataset, a segment that is missing or damaged, a catalogue that fails.
+    /// No such dataset, a missing or damaged segment, a catalogue that fails.
     pub(super) fn snapshot(&self, name: &str) -> Result<Arc<Snapshot>, StoreError> {
-        // Neither disk nor object storage is needed for what is open already, however long others wait for them.
+        // An open version needs neither disk nor object storage, however long others wait for them.
         if let Some(current) = self.snapshots().current(name) {
             return Ok(current);
         }
@@ -509,8 +511,8 @@ impl Namespace {
         Ok(snapshot)
     }
 
-    /// Pins the version of a dataset that has this root: the published one, or one that was queried before an append
-    /// replaced it, so that a mining run in progress can finish.
+    /// Pins the version of a dataset that has this root. It is the published one, or one that was queried before an
+    /// append replaced it, which lets a mining run finish.
     ///
     /// # Errors
     ///
@@ -534,11 +536,11 @@ impl Namespace {
         })
     }
 
-    /// Deletes a dataset, published or only being uploaded, or `at_once` one that was deleted, by name or id; which one it was. A published one can be brought back as
-    /// long as the store keeps deleted datasets, and takes space until then, unless it is deleted `at_once`; then that
-    /// works even on a full disk. Its name is free, its id is never accepted again. Snapshots already taken stay usable; of
-    /// a dataset that is removed, as far as descriptors suffice to keep their files open: where they do not, reading
-    /// what is not in memory fails with [`FormatError::Removed`].
+    /// Deletes a dataset that is published or only being uploaded, or with `at_once` one that was deleted; returns its
+    /// id. A published one stays restorable as long as the store keeps deleted datasets, and takes space until then.
+    /// With `at_once` it is purged, which works even on a full disk. Its name is free, its id is never accepted again.
+    /// Existing snapshots stay usable. Those of a purged dataset do as far as descriptors suffice to keep its files
+    /// open; otherwise reading panels that are not in memory fails with [`FormatError::Removed`].
     ///
     /// # Errors
     /// No such dataset, another server that writes to the objects, a catalogue that fails.
@@ -566,7 +568,7 @@ impl Namespace {
         self.snapshots().forget(id);
         made?;
         state.stop_receiving(id);
-        // What an upload of a newer version has sent goes; what was published stays, all of it if it is not known.
+        // Segments sent for a newer version are removed; the published ones stay, or all if they are not known.
         if let Ok(manifest) = stored_manifest(&published) {
             let kept = manifest.numbers();
             self.sweep(id, &kept)?;
@@ -575,11 +577,11 @@ impl Namespace {
         Ok(id)
     }
 
-    /// Publishes a deleted dataset again, given by name or, where several had this name, by id; under another name if
-    /// one is given. Returns its id.
+    /// Publishes a deleted dataset again, given by name or, if several had it, by id; optionally under another name.
+    /// Returns its id.
     ///
     /// # Errors
-    /// None that was deleted, several, a name that is taken, another server that writes to the objects, a catalogue
+    /// No such deleted dataset, several, a name that is taken, another server that writes to the objects, a catalogue
     /// that fails.
     pub(super) fn undelete(
         &self,
@@ -606,7 +608,7 @@ impl Namespace {
         Ok(record.id)
     }
 
-    /// Removes a dataset for ever.
+    /// Purges a dataset.
     fn purge(&self, state: &mut State, id: DatasetId) -> Result<(), StoreError> {
         let purged =
             self.change_to_free(&mut state.catalogue, |it| self.make(it, Change::Purge(id)));
@@ -621,8 +623,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// Removes what was deleted long enough ago, and cancels uploads that nobody has gone on with for long enough;
-    /// `now` is in seconds since the beginning of 1970. Returns how many of each.
+    /// Purges deleted datasets after their retention time, and cancels stalled uploads; `now` is in seconds since 1970.
+    /// Returns the numbers of both.
     ///
     /// # Errors
     /// Another server that writes to the objects, a catalogue that fails.
@@ -650,7 +652,7 @@ impl Namespace {
         Ok((deleted.len(), uploads.len()))
     }
 
-    /// The datasets that were deleted and can be brought back, by name.
+    /// Lists the deleted but restorable datasets, by name.
     ///
     /// # Errors
     /// A catalogue that fails.
@@ -669,7 +671,7 @@ impl Namespace {
         Ok(records.into_iter().map(info).collect())
     }
 
-    /// The unfinished uploads, by name.
+    /// Lists the unfinished uploads, by name.
     ///
     /// # Errors
     /// A catalogue or disk that fails.
@@ -683,7 +685,7 @@ impl Namespace {
         for entry in entries {
             let record = self.state().catalogue.by_id(Table::Upload, entry.id)?;
             let Some(record) = record else { continue };
-            // A damaged one is reported when it goes on.
+            // A damaged one is reported when it is resumed.
             let Ok(manifest) = stored_manifest(&record) else {
                 continue;
             };
@@ -701,7 +703,7 @@ impl Namespace {
         Ok(uploads)
     }
 
-    /// Bytes of a version's segments that are here.
+    /// Returns the bytes of a version's segments that have arrived.
     fn received(&self, manifest: &Manifest) -> Result<u64, StoreError> {
         let one = |(index, entry): (u32, &oboro_format::SegmentEntry)| {
             let path = self.segment(manifest, index);
@@ -713,7 +715,7 @@ impl Namespace {
         (0..).zip(&manifest.segments).map(one).sum()
     }
 
-    /// What the namespace holds.
+    /// Returns the contents of the namespace, in numbers.
     ///
     /// # Errors
     /// A catalogue that fails.
@@ -727,8 +729,8 @@ impl Namespace {
         })
     }
 
-    /// Cancels the upload under this name, discards what was received, and returns the id of its dataset. A published
-    /// version is not touched, and the same upload may begin again.
+    /// Cancels the upload under this name, discards its data, and returns the id of its dataset. A published version is
+    /// not affected, and the upload may begin again.
     ///
     /// # Errors
     /// No such upload, a catalogue that fails.
@@ -745,8 +747,8 @@ impl Namespace {
         let published = state.catalogue.by_id(Table::Dataset, pending.id)?;
         let published = published.as_ref().map(stored_manifest).transpose()?;
         state.stop_receiving(pending.id);
-        // Complete segments without a row would be taken for a dataset that the catalogue forgot, so here the row goes
-        // last: without its segments the upload is back at its start.
+        // Complete segments without a row would be taken for a dataset that the catalogue forgot, so here the row is
+        // removed last: without its segments the upload is back at its start.
         let there = published
             .as_ref()
             .map_or_else(BTreeSet::new, Manifest::numbers);
@@ -761,17 +763,17 @@ impl Namespace {
     }
 }
 
-/// What the catalogue said of an announced upload.
+/// State of an announced upload in the catalogue.
 struct Announced {
-    /// The published version.
+    /// Published version.
     older: Option<Manifest>,
-    /// Whether all of that is here.
+    /// `true` if the published version has all its segments.
     is_whole: bool,
-    /// The announced version is the published one.
+    /// `true` if the announced version is the published one.
     is_published: bool,
 }
 
-/// Refuses a version by which something of the published one would be lost, or by which nothing could follow it.
+/// Refuses a version that loses part of the published one, or that no version could follow.
 ///
 /// # Errors
 /// Such a version.
@@ -786,13 +788,13 @@ fn check_only_appends(new: &Manifest, older: &Manifest) -> Result<(), StoreError
     }
 }
 
-/// The deleted dataset that has this name, or this id.
+/// Returns the deleted dataset with this name or id.
 ///
 /// # Errors
 /// None, several, a catalogue that fails.
 fn deleted(catalogue: &Catalogue, which: &str) -> Result<Entry, StoreError> {
     let mut found = catalogue.entries(Table::Deleted)?;
-    // One may be called as another's id.
+    // The name of one may be the id of another.
     if let Some(at) = found.iter().position(|it| it.id.to_string() == which) {
         return Ok(found.swap_remove(at));
     }

@@ -1,4 +1,4 @@
-//! More segments and more uploads than the process may have descriptors. The limit is that of a process of its own.
+//! More segments and uploads than the process may have descriptors, with the limit set in a child process.
 
 use super::Store;
 use crate::error::StoreError;
@@ -13,13 +13,13 @@ use std::process::Command;
 use std::{env, fs, thread};
 use tempfile::TempDir;
 
-/// Descriptors of the process. Some 25 of them are for segments between reads, and half of those for segments that
+/// Descriptor limit of the process. About 25 are for segments between reads, and half of those for segments that
 /// outlive their names.
 const DESCRIPTORS: u64 = 200;
 const COUNT: usize = 230;
 const IN_CHILD: &str = "OBORO_TEST_FEW_DESCRIPTORS";
 
-/// Runs `body` in a process with few descriptors: this test once more.
+/// Runs `body` in a process with few descriptors, by running this test again.
 fn with_few_descriptors(test: &str, body: impl FnOnce()) {
     if env::var_os(IN_CHILD).is_some() {
         let mut limit = getrlimit(Resource::Nofile);
@@ -46,7 +46,7 @@ fn many_segments(directory: &TempDir) -> Bundle {
     bundle(&directory.path().join("bundle"), &one_limb(), &[1; COUNT])
 }
 
-/// Reads a column of every segment on several threads; how many of them are right, and the errors.
+/// Reads a column of every segment on several threads; returns the number of correct ones, and the errors.
 fn read(snapshot: &Snapshot, column: u32) -> (usize, Vec<StoreError>) {
     let part = |segment: usize| {
         let panel = snapshot.panel(segment, Limb(0), Column(column))?;
@@ -100,7 +100,7 @@ fn more_segments_than_descriptors_are_read_and_deleted() {
                     assert!(part.damage.is_none(), "{part:?}");
                 }
                 drop((snapshot, scrub, store));
-                // Within a budget files are read past the system's cache.
+                // Within a budget, reads bypass the page cache.
                 let store = Store::open_within(location, 64 << 20, Placement::default()).unwrap();
                 let snapshot = store.access().snapshot("a").unwrap();
                 assert_eq!(read(&snapshot, 0).0, COUNT);

@@ -8,13 +8,13 @@ use oboro_format::files::{exists, io_error, length_if_there};
 use std::path::Path;
 use std::{fs, io};
 
-/// The length of a file, `None` if it does not exist.
+/// Returns the length of a file, `None` if it does not exist.
 pub(super) fn length(path: &Path) -> Result<Option<u64>, StoreError> {
     Ok(length_if_there(path)?)
 }
 
-/// Whether there is a catalogue. A directory that had one is an error without it: sweeping would remove what is there, and
-/// deleted datasets could be uploaded again.
+/// Returns true if the directory has a catalogue. Fails if it had one: sweeping would remove the data, and deleted
+/// datasets could be uploaded again.
 pub(super) fn has_catalogue(directory: &Path) -> Result<bool, StoreError> {
     match length(&directory.join(CATALOGUE))? {
         Some(1..) => Ok(true),
@@ -26,8 +26,8 @@ pub(super) fn has_catalogue(directory: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Whether a namespace was opened in a directory: its catalogue comes before everything else but notes, which operators
-/// copy. The directory of an owner's dataset has segments as well.
+/// Returns true if a namespace was opened in the directory. Its catalogue is created before everything but notes, which
+/// operators copy. The directory of an owner's dataset has segments as well.
 fn had_catalogue(directory: &Path) -> Result<bool, StoreError> {
     let later = [SEGMENTS, RECOVERY, UNKNOWN, RESERVE];
     let mut later = later.into_iter().map(|name| exists(&directory.join(name)));

@@ -1,7 +1,7 @@
-//! The store on a disk of which one operation fails, or that is full or read-only from one operation on.
+//! Disks on which one operation fails, or that are full or read-only from one operation on.
 //!
-//! Whichever it is: the affected call says what to do, nothing published is lost or altered, and once the disk works
-//! again the same call succeeds, and what it then promises survives a power cut.
+//! In each case the affected call says what to do, and nothing published is lost or altered. Once the disk works again,
+//! the call succeeds when repeated, and what it then promises survives a power cut.
 
 use super::script::{Owner, Promised, SCRIPT, Server, Step, check_survivors};
 use crate::StoreError;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// In a sample, every n-th operation fails.
+/// Stride of the failing operations in a sample.
 const STRIDE: usize = 7;
 
 #[test]
@@ -49,7 +49,7 @@ fn a_full_disk_can_be_emptied() {
     disk.fail(Failure::Full { at: 0 });
     let error = server.run(Step::Upload("c", 1)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
-    // Neither does a full disk keep a server from starting.
+    // A full disk does not keep a server from starting.
     for step in [
         Step::Open,
         Step::Delete("a"),

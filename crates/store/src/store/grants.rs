@@ -1,5 +1,5 @@
-//! What owners of namespaces granted to others: a small sealed file, which is replaced with every change and held in
-//! memory, so that looking takes the same steps whether there is anything to find or not.
+//! Grants of namespace owners: a small sealed file, replaced with every change and held in memory. Lookups take the
+//! same steps for existing and missing grants.
 //!
 //! In object storage it is an object.
 
@@ -16,48 +16,48 @@ use std::path::{Path, PathBuf};
 
 const MAGIC: &str = "OBOROGRA";
 const VERSION: u32 = 1;
-/// Stands for every caller, or for every name.
+/// Wildcard for every caller, or for every name.
 pub(super) const ANY: &str = "*";
-/// The most grants of one namespace.
+/// Maximum number of grants of one namespace.
 const MAX_GRANTS: usize = 1_000;
 
-/// Roles that the owner of a namespace granted to a caller.
+/// Roles granted to a caller by the owner of a namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// The name of the caller's token; `*` for everybody's.
+    /// Name of the caller's token; `*` for every caller.
     pub grantee: String,
-    /// The dataset or collection that it is about; `*` for all of the namespace.
+    /// Dataset or collection; `*` for all of the namespace.
     pub name: String,
-    /// The roles.
+    /// Granted roles.
     pub roles: Roles,
 }
 
-/// How often grants are read again that another server writes meanwhile.
+/// Maximum attempts to read grants that another server is changing.
 const TAKE_OVER: usize = 8;
 
-/// The roles by owner, grantee and name.
+/// Roles by owner, grantee and name.
 type All = BTreeMap<(String, String, String), Roles>;
 
 pub(super) struct Grants {
     path: PathBuf,
     all: RwLock<All>,
-    /// Held while a change is written.
+    /// State of the file, locked while a change is written.
     written: Mutex<Written>,
 }
 
-/// The file or object as it was written last.
+/// File or object as last written.
 struct Written {
-    /// How often that was: what conditional writes compare is never the same twice.
+    /// Number of writes, which makes each content distinct for conditional writes.
     times: u64,
     object: Option<OwnedObject>,
 }
 
 impl Grants {
-    /// Reads the grants of a store. In object storage they are taken over: a server that had them before grants nothing any
-    /// more.
+    /// Reads the grants of a store. In object storage they are taken over: the previous server can no longer change
+    /// them.
     ///
     /// # Errors
-    /// A file or object that is damaged or cannot be read, or is written by other servers all the time.
+    /// A file or object that is damaged or unreadable, or that other servers keep writing.
     pub(super) fn open(common: &Common) -> Result<Self, StoreError> {
         let path = common.home.join(GRANTS);
         let decoded = |bytes: Option<Vec<u8>>| {
@@ -93,7 +93,7 @@ impl Grants {
                     let (times, object) = (times + 1, Some(object));
                     return Ok(Self::new(path, all, Written { times, object }));
                 }
-                // The server before has granted something in between.
+                // The previous server has changed grants in between.
                 Err(StoreError::Object(ObjectStorageError::OtherServer { .. }))
                     if tries.next().is_some() => {}
                 Err(error) => return Err(error),
@@ -109,7 +109,7 @@ impl Grants {
         }
     }
 
-    /// The roles that a caller was granted on a name of another's namespace.
+    /// Returns the roles granted to a caller on a name of another's namespace.
     pub(super) fn roles(&self, owner: &str, caller: &str, name: &str) -> Roles {
         let all = self.all.read();
         let one = |grantee: &str, name: &str| {
@@ -127,12 +127,12 @@ impl Grants {
         .collect()
     }
 
-    /// The owners who granted anything to a caller by its name, or from the default namespace to everybody, and the names:
-    /// `*` for all of the namespace.
+    /// Returns the names granted to a caller, by owner; `*` is all of the namespace. Includes grants to this caller,
+    /// and those of the default namespace to everyone.
     pub(super) fn of_caller(&self, caller: &str) -> BTreeMap<String, BTreeSet<String>> {
         let mut owners: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for (owner, grantee, name) in self.all.read().keys() {
-            // Nobody can keep others from granting to everybody: only what operators grant so is shown unasked.
+            // Anyone can grant to everyone: only such grants of operators are listed.
             let is_shown = grantee == caller || grantee == ANY && owner == DEFAULT_NAMESPACE;
             if is_shown && owner != caller {
                 owners
@@ -144,7 +144,7 @@ impl Grants {
         owners
     }
 
-    /// What the owner of a namespace granted.
+    /// Lists the grants of a namespace's owner.
     pub(super) fn of_owner(&self, owner: &str) -> Vec<Grant> {
         let all = self.all.read();
         let own = all.iter().filter(|((of, ..), _)| of == owner);
@@ -156,11 +156,11 @@ impl Grants {
         .collect()
     }
 
-    /// Changes the roles that `owner` granted to a caller on a name, durably; returns what they are now.
+    /// Changes the roles granted by `owner` to a caller on a name, durably; returns the resulting roles.
     ///
     /// # Errors
-    /// Too many grants, another server that has taken them over, a disk that fails, objects out of reach: then it holds as
-    /// before for this server, and the next one to start may have it changed.
+    /// Too many grants, a server that has taken them over, a disk that fails, objects out of reach. Then nothing
+    /// changes for this server, but the next one to start may see the change.
     pub(super) fn change(
         &self,
         common: &Common,
@@ -196,7 +196,7 @@ impl Grants {
     }
 }
 
-/// Copies the grants of a store to a backup of it.
+/// Copies the grants of a store to its backup.
 ///
 /// # Errors
 /// A disk that fails.

@@ -1,8 +1,8 @@
-//! The id of a store: in the file, or object, `identity`, and in the catalogue of each namespace.
+//! Id of a store: in the file, or object, `identity`, and in the catalogue of each namespace.
 //!
-//! A catalogue that was moved here from another namespace or another store is refused by it: sweeping by a foreign
-//! catalogue would remove or hide what is here. A store whose `identity` is missing has the id of its catalogue, so a copy
-//! that was made without that file can be served; the next start writes the file again.
+//! The id protects against a catalogue moved here from another namespace or store: sweeping by it would remove or hide
+//! data. A store without `identity` gets its id from the catalogue, which makes a copy without that file usable; the
+//! next start writes the file again.
 
 use super::directory::has_catalogue;
 use crate::catalogue::Catalogue;
@@ -19,10 +19,10 @@ const MAGIC: &str = "OBOROSID";
 const VERSION: u32 = 1;
 
 impl StoreId {
-    /// The id in the file or object `identity`; `None` if there is none.
+    /// Returns the id in the file or object `identity`; `None` if it does not exist.
     ///
     /// # Errors
-    /// One that is damaged or cannot be read.
+    /// An identity that is damaged or unreadable.
     pub(super) fn stored(
         home: &Path,
         objects: Option<&Objects>,
@@ -44,11 +44,11 @@ impl StoreId {
         })?)
     }
 
-    /// The id of the store in a directory or in object storage: the one that it was given, else that of its catalogue; a new
-    /// one for a new store. Nothing is written.
+    /// Returns the id of the store in a directory or in object storage: the stored one, else that of its catalogue,
+    /// else a new one. Nothing is written.
     ///
     /// # Errors
-    /// A file, object or catalogue that is damaged or cannot be read; no randomness.
+    /// A damaged or unreadable file, object or catalogue; no randomness.
     pub(super) fn of(home: &Path, objects: Option<&Objects>) -> Result<Self, StoreError> {
         if let Some(stored) = Self::stored(home, objects)? {
             return Ok(stored);
@@ -74,7 +74,7 @@ impl StoreId {
         }
     }
 
-    /// Has the store keep the id, unless it does already. It is durable before any catalogue names it.
+    /// Writes the id to the store, unless it is there. It is durable before any catalogue names it.
     ///
     /// # Errors
     /// A disk that fails, objects out of reach, another server that gave the store an id meanwhile.
@@ -123,7 +123,7 @@ mod tests {
     use std::fs;
     use tempfile::TempDir;
 
-    /// A store of two owners, each with a dataset named `a`.
+    /// Creates a store of two owners, each with a dataset named `a`.
     fn store(directory: &Path) {
         let store = Store::open(directory).unwrap();
         for (number, owner) in [(1, DEFAULT_NAMESPACE), (2, "bob")] {
@@ -196,7 +196,7 @@ mod tests {
             assert!(copied.is_err() && !path("copy").exists());
             fs::write(&to, own).unwrap();
         }
-        // A backup is the same store: its catalogues fit.
+        // A backup is the same store: its catalogues match.
         backup(&path("one"), &path("copy"), &|_, _| {}).unwrap();
         fs::copy(of("copy", "bob"), of("one", "bob")).unwrap();
         assert_eq!(damage_of(&path("one")).unwrap().len(), 0);
@@ -239,12 +239,12 @@ mod tests {
         let problem = lost();
         assert!(problem.contains("symbolic link"), "{problem}");
         fs::remove_file(&catalogue).unwrap();
-        // Also where nothing was published.
+        // Also in a namespace without published data.
         fs::remove_dir_all(home_of(&home, "bob").join(SEGMENTS)).unwrap();
         fs::create_dir(home_of(&home, "bob").join(SEGMENTS)).unwrap();
         lost();
         fs::rename(&elsewhere, &catalogue).unwrap();
-        // What an interrupted start leaves is no damage.
+        // Leftovers of an interrupted start are no damage.
         fs::create_dir(home_of(&home, "carol")).unwrap();
         let damage = damage_of(&home).unwrap();
         assert!(damage.iter().all(|it| it.segment.is_some()), "{damage:?}");

@@ -1,5 +1,5 @@
-//! Bundles of this machine, published without copying their segments where the file system has hard links: the uploads
-//! of a server in the owner's own process.
+//! Import of local bundles, for a server in the owner's own process. Segments are not copied where the file system has
+//! hard links.
 
 use super::namespace::Namespace;
 use super::receiver::SegmentReceiver;
@@ -17,14 +17,14 @@ use std::sync::Arc;
 const CHUNK_BYTES: usize = 1 << 20;
 
 impl Namespace {
-    /// Publishes what a bundle holds, as an upload of it would. Segments are linked if the store is a directory on the
+    /// Publishes the content of a bundle, like an upload. Segments are linked if the store is a directory on the
     /// bundle's file system: then headers are checked here, panels before their first use, and they are as durable as
     /// the bundle. Otherwise they are copied, and checked completely.
     ///
     /// # Errors
     ///
-    /// As of uploads: a name that is taken, a version that is not newer, damaged segments, a full disk. What is
-    /// complete by then stays, and the next import resumes there.
+    /// As for uploads: a name that is taken, a version that is not newer, damaged segments, a full disk. Completed
+    /// segments stay, and the next import resumes there.
     pub(super) fn import(
         self: &Arc<Self>,
         name: &str,
@@ -48,7 +48,7 @@ impl Namespace {
 }
 
 impl SegmentReceiver {
-    /// Completes the segment from the file of it at `path`.
+    /// Completes the segment from its file at `path`.
     fn adopt(self, path: &Path) -> Result<(), StoreError> {
         Segment::open_named(path, &self.manifest, self.index)?;
         if self.link(path)? {
@@ -58,7 +58,7 @@ impl SegmentReceiver {
         }
     }
 
-    /// Links the file into the store; returns whether that was possible.
+    /// Links the file into the store; returns true if that was possible.
     fn link(&self, path: &Path) -> Result<bool, StoreError> {
         if self.namespace.remote.is_some() {
             return Ok(false);

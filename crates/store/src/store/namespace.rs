@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-/// Bytes set aside so that a full disk can still take the changes of the catalogue that free space.
+/// Reserved bytes, which let a full disk take the catalogue changes that free space.
 const RESERVE_BYTES: usize = 256 << 10;
 
 /// The datasets of one namespace.
@@ -29,20 +29,20 @@ pub(super) struct Namespace {
     pub(super) common: Arc<Common>,
     /// If the directory is a cache.
     pub(super) remote: Option<Remote>,
-    /// Files of segments being received of which bytes may be lost, although they can still be read.
+    /// Partial files whose bytes may be lost although they can still be read.
     pub(super) unsound: Mutex<HashSet<PathBuf>>,
-    /// Datasets of which recovery copies are being received.
+    /// Datasets whose recovery copies are being received.
     pub(super) keeping: Mutex<HashSet<DatasetId>>,
     pub(super) state: Mutex<State>,
 }
 
 pub(super) struct State {
     pub(super) catalogue: Catalogue,
-    /// Segments being received, by number, and whether their upload was cancelled since.
+    /// Segments being received, by number, with a flag that is set when their upload is cancelled.
     pub(super) receiving: HashMap<(DatasetId, u32), Arc<AtomicBool>>,
-    /// When segments of an upload were last completed, in seconds since the beginning of 1970.
+    /// Time of an upload's last completed segment, in seconds since 1970.
     pub(super) touched: HashMap<DatasetId, i64>,
-    /// Datasets that were restored from a copy older than a rewriting.
+    /// Datasets restored from a copy that predates a rewriting.
     pub(super) outdated: HashSet<DatasetId>,
 }
 
@@ -99,7 +99,7 @@ impl Namespace {
         self.home.join(CATALOGUE)
     }
 
-    /// The file of a segment, whose name means that it is complete.
+    /// Returns the file of a segment, whose existence means that the segment is complete.
     pub(super) fn segment(&self, manifest: &Manifest, index: u32) -> PathBuf {
         let entry = &manifest.segments[index as usize];
         segment_path(&self.home, manifest.dataset, entry.number)
@@ -123,7 +123,7 @@ impl Namespace {
         }
     }
 
-    /// Changes what is published: in object storage first, if the store is there.
+    /// Changes the published state: in object storage first, if the store is there.
     pub(super) fn make(
         &self,
         catalogue: &mut Catalogue,
@@ -135,7 +135,7 @@ impl Namespace {
         catalogue.make(change)
     }
 
-    /// Removes everything about a dataset's segments except their files, and except what is `published`.
+    /// Removes the objects of a dataset's segments except those that are `published`; their files stay.
     pub(super) fn remove_objects(&self, dataset: DatasetId, published: &BTreeSet<u32>) {
         if let Some(remote) = &self.remote {
             remote.remove_segments(dataset, published);
@@ -146,7 +146,7 @@ impl Namespace {
         self.home.join(RESERVE)
     }
 
-    /// The offset at which an upload can resume a partial file. A file longer than the segment is not part of it.
+    /// Returns the offset at which an upload can resume a partial file; 0 for a file longer than the segment.
     pub(super) fn usable_length(&self, partial: &Path, announced: u64) -> Result<u64, StoreError> {
         if self.unsound.lock().contains(partial) {
             return Ok(0);
@@ -181,8 +181,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Segments of a dataset except these, by number, are about to be removed: those in use can still be read, as far as
-    /// descriptors suffice.
+    /// Keeps segments in use readable before all but these, by number, are removed, as far as descriptors suffice.
     pub(super) fn keep_readable(&self, id: DatasetId, stay: &BTreeSet<u32>) {
         self.common.tier.keep_readable(&self.dataset(id), stay);
     }
@@ -191,18 +190,18 @@ impl Namespace {
         remove_dataset(&self.dataset(id))
     }
 
-    /// Sets the reserve aside unless that was done, if there is space for it.
+    /// Creates the reserve unless it exists, as far as space permits.
     pub(super) fn fill_reserve(&self) {
         let path = self.reserve();
         if !matches!(length(&path), Ok(Some(length)) if length == RESERVE_BYTES as u64) {
-            // Data that a compressing file system cannot shrink.
+            // Incompressible data, for file systems that compress.
             let mut bytes = vec![0; RESERVE_BYTES];
             blake3::Hasher::new().finalize_xof().fill(&mut bytes);
             let _ = fs::write(path, bytes);
         }
     }
 
-    /// Makes a change of the catalogue after which space will be freed, even if none is free now.
+    /// Makes a change of the catalogue that leads to freed space, even on a full disk.
     pub(super) fn change_to_free(
         &self,
         catalogue: &mut Catalogue,
@@ -222,7 +221,7 @@ impl State {
     /// Returns the record of a published dataset.
     ///
     /// # Errors
-    /// No such dataset, a name that no dataset can have, a catalogue that fails.
+    /// No such dataset, an invalid name, a catalogue that fails.
     pub(super) fn published(&self, name: &str) -> Result<Record, StoreError> {
         check_name(name)?;
         let record = self.catalogue.by_name(Table::Dataset, name)?;
@@ -249,6 +248,6 @@ pub(super) fn check_name(name: &str) -> Result<(), StoreError> {
 /// Seconds since the beginning of 1970.
 pub(super) fn now() -> i64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    // A clock before that is wrong: then nothing expires.
+    // A clock before 1970 is wrong: then nothing expires.
     now.map_or(0, |it| it.as_secs().cast_signed())
 }

@@ -1,4 +1,4 @@
-//! The namespaces of a store, each opened when it is first needed: whoever works in one waits for nobody in another.
+//! Namespaces of a store, each opened on first use. Work in one never waits for another.
 
 use super::common::Common;
 use super::directory::has_catalogue;
@@ -16,21 +16,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// All namespaces of a store, and what their owners granted.
+/// All namespaces of a store, and their owners' grants.
 pub(super) struct Namespaces {
     common: Arc<Common>,
     grants: Grants,
     opened: Mutex<HashMap<Arc<str>, Slot>>,
 }
 
-/// A namespace, once it is open.
+/// Namespace, once it is open.
 type Slot = Arc<Mutex<Option<Arc<Namespace>>>>;
 
 impl Namespaces {
-    /// Opens the store's namespaces: the default one now, others later.
+    /// Opens the store's default namespace; others follow on first use.
     ///
     /// # Errors
-    /// Those of opening the default one; grants that are damaged or cannot be read.
+    /// Errors of opening the default namespace; damaged or unreadable grants.
     pub(super) fn open(common: Common) -> Result<Self, StoreError> {
         let objects = common.objects.as_ref().map(|it| it.objects());
         common.id.keep(&common.home, objects)?;
@@ -52,7 +52,7 @@ impl Namespaces {
         &self.grants
     }
 
-    /// A namespace, which is created if there is none of this name.
+    /// Returns a namespace, creating it if it does not exist.
     ///
     /// # Errors
     /// A catalogue that is damaged or of another version, a disk that fails, objects out of reach.
@@ -76,31 +76,31 @@ impl Namespaces {
         Ok(Arc::clone(slot.insert(Arc::new(namespace))))
     }
 
-    /// The home of a namespace, which need not exist.
+    /// Returns the home of a namespace, which need not exist.
     pub(super) fn home(&self, name: &str) -> PathBuf {
         home_of(&self.common.home, name)
     }
 
-    /// Those that are open. Nobody waits for one that is being opened.
+    /// Returns the open namespaces, without waiting for those being opened.
     pub(super) fn opened(&self) -> Vec<Arc<Namespace>> {
         let slots: Vec<Slot> = self.opened.lock().values().cloned().collect();
         let open = |slot: &Slot| slot.try_lock()?.clone();
         slots.iter().filter_map(open).collect()
     }
 
-    /// The names of all that have a catalogue here, or are open.
+    /// Returns the names of all namespaces that have a catalogue here, or are open.
     pub(super) fn names(&self) -> BTreeSet<Arc<str>> {
         let mut names: BTreeSet<Arc<str>> = self.opened.lock().keys().cloned().collect();
-        // What cannot be listed is found when somebody calls.
+        // A failure to list is reported by later calls.
         let listed = namespaces_in(&self.common.home).unwrap_or_default();
-        // One that is lost is found when the namespace is opened.
+        // A lost catalogue is reported when the namespace is opened.
         let is_namespace = |name: &String| has_catalogue(&self.home(name)).unwrap_or(true);
         names.extend(listed.into_iter().filter(is_namespace).map(Arc::from));
         names
     }
 }
 
-/// The names of the namespaces in a store's directory, the default one first.
+/// Returns the names of the namespaces in a store's directory, the default one first.
 ///
 /// # Errors
 /// A directory that cannot be listed.
@@ -112,7 +112,7 @@ pub fn namespaces_in(store: &Path) -> Result<Vec<String>, StoreError> {
         for name in names(&directory)?.into_iter().filter(|it| is_caller(it)) {
             let path = directory.join(&name);
             let found = if_there(&path, "look at", fs::metadata(&path))?;
-            // Whatever else is there is not the store's.
+            // Other entries are not the store's.
             others.extend(found.filter(fs::Metadata::is_dir).map(|_| name));
         }
         others.sort();

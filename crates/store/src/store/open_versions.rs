@@ -5,26 +5,26 @@ use oboro_format::{DatasetId, Digest};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Snapshots kept for mining runs that started before an append.
+/// Number of snapshots kept for mining runs that started before an append.
 const REPLACED_SNAPSHOTS: usize = 16;
 
-/// Versions that are open: keeps their panels resident.
+/// Open versions, whose panels stay resident.
 #[derive(Default)]
 pub(super) struct Snapshots {
-    /// The newest snapshot taken of each dataset.
+    /// Newest snapshot of each dataset.
     pub(super) newest: HashMap<DatasetId, Arc<Snapshot>>,
-    /// The names of those that are the published versions.
+    /// Names of the snapshots that are the published versions.
     current: HashMap<String, DatasetId>,
-    /// Snapshots that newer ones replaced, the last at the end. They share their segments.
+    /// Snapshots replaced by newer ones, the latest at the end. They share segments with them.
     pub(super) replaced: VecDeque<Arc<Snapshot>>,
 }
 
-/// The open versions of all namespaces, by name.
+/// Open versions of all namespaces, by name.
 #[derive(Default)]
 pub(super) struct AllSnapshots(pub(super) BTreeMap<Arc<str>, Snapshots>);
 
 impl Snapshots {
-    /// The published version under this name, if it is open.
+    /// Returns the published version under this name, if it is open.
     pub(super) fn current(&self, name: &str) -> Option<Arc<Snapshot>> {
         self.newest(*self.current.get(name)?)
     }
@@ -54,12 +54,12 @@ impl Snapshots {
         }
     }
 
-    /// Forgets which version is published under this name.
+    /// Forgets the published version under this name.
     pub(super) fn forget_name(&mut self, name: &str) {
         self.current.remove(name);
     }
 
-    /// Forgets the snapshots of a dataset; those who have one keep it.
+    /// Forgets the snapshots of a dataset; their current users keep them.
     pub(super) fn forget(&mut self, dataset: DatasetId) {
         self.newest.remove(&dataset);
         self.current.retain(|_, it| *it != dataset);
@@ -67,14 +67,14 @@ impl Snapshots {
             .retain(|older| older.manifest().dataset != dataset);
     }
 
-    /// Bytes of versions, of those that somebody uses or of those that nobody does. What two versions share counts twice.
+    /// Returns the bytes of used or unused versions. Segments shared by two versions count twice.
     pub(super) fn bytes(&self, are_idle: bool) -> u64 {
         let all = self.newest.values().chain(&self.replaced);
         let meant = all.filter(|it| is_idle(it) == are_idle);
         meant.map(|it| it.header_bytes()).sum()
     }
 
-    /// Forgets a version that nobody uses: one that was replaced, or else the least recently used.
+    /// Forgets an unused version: a replaced one or else the least recently used.
     fn forget_one(&mut self) -> bool {
         if let Some(at) = self.replaced.iter().position(is_idle) {
             self.replaced.remove(at);
@@ -91,7 +91,7 @@ fn is_idle(snapshot: &Arc<Snapshot>) -> bool {
 }
 
 impl AllSnapshots {
-    /// Forgets versions that nobody uses until there is room; whether there is.
+    /// Forgets unused versions until `is_enough` returns true; returns false if it never does.
     pub(super) fn make_room(&mut self, mut is_enough: impl FnMut() -> bool) -> bool {
         loop {
             if is_enough() {

@@ -1,26 +1,26 @@
-//! What a store keeps of each namespace, and for how long.
+//! Quotas of namespaces, and retention times.
 
 use std::time::Duration;
 
-/// What one namespace may hold; `None` for no limit.
+/// Quota of one namespace; `None` for no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// Bytes of all datasets, deleted ones that can be brought back included.
+    /// Bytes of all datasets, including deleted but restorable ones.
     pub bytes: Option<u64>,
-    /// Datasets, published or being uploaded.
+    /// Number of datasets, published or being uploaded.
     pub datasets: Option<u64>,
-    /// Unfinished uploads.
+    /// Number of unfinished uploads.
     pub uploads: Option<u64>,
 }
 
-/// What a store keeps, and for how long.
+/// Quotas and retention times of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// How long deleted datasets can be brought back; zero: not at all.
+    /// Time for which deleted datasets can be restored; zero for not at all.
     pub keep_deleted: Duration,
-    /// How long an upload may stand still before it is cancelled.
+    /// Time after which a stalled upload is cancelled.
     pub keep_uploads: Duration,
-    /// What each namespace may hold.
+    /// Quota of each namespace.
     pub quota: Quota,
 }
 

@@ -1,4 +1,4 @@
-//! One segment being received.
+//! Reception of one segment.
 
 use super::namespace::{Namespace, now};
 use crate::error::{StoreError, UploadError};
@@ -10,32 +10,32 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Receives the bytes of one segment. Dropped before [`finish`](Self::finish), it keeps what arrived, so that the
-/// upload can be resumed.
+/// Receiver of one segment. Dropped before [`finish`](Self::finish), it keeps the received bytes, from which the upload
+/// can be resumed.
 pub struct SegmentReceiver {
     pub(super) namespace: Arc<Namespace>,
     pub(super) manifest: Manifest,
     pub(super) index: u32,
     pub(super) announced: u64,
     pub(super) received: u64,
-    /// Its path now, and once it is complete.
+    /// Path of the partial file, and of the complete one.
     pub(super) partial: PathBuf,
     pub(super) path: PathBuf,
     pub(super) cancelled: Arc<AtomicBool>,
 }
 
 impl SegmentReceiver {
-    /// How many of the segment's bytes have arrived.
+    /// Returns the number of bytes received.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// How many bytes the segment has.
+    /// Returns the number of bytes of the segment.
     pub fn announced(&self) -> u64 {
         self.announced
     }
 
-    /// Appends what arrived; refuses, as a whole, what would exceed the segment.
+    /// Appends bytes; refuses them as a whole if they would exceed the segment.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         let dataset = self.manifest.dataset;
         self.check_cancelled()?;
@@ -56,17 +56,17 @@ impl SegmentReceiver {
         Ok(())
     }
 
-    /// The partial file, for the time of one write: uploads that wait for their clients have no descriptors.
+    /// Opens the partial file for one write: uploads that wait for their clients have no descriptors.
     fn open(&self) -> Result<File, StoreError> {
         let opened = OpenOptions::new().write(true).open(&self.partial);
         opened.map_err(|error| match self.check_cancelled() {
-            // Who cancels it removes the file.
+            // Cancellation removes the file.
             Err(cancelled) => cancelled,
             Ok(()) => io_error("open", &self.partial)(error).into(),
         })
     }
 
-    /// Best effort: the rest of a broken write would only be found at the end.
+    /// Truncates a partial write, best effort: the rest would only be detected at the end.
     fn take_back(&self, file: &File) {
         let written = file.metadata();
         if written.is_ok_and(|it| it.len() > self.received) {
@@ -74,8 +74,8 @@ impl SegmentReceiver {
         }
     }
 
-    /// Checks all that arrived against the manifest and makes the segment complete and
-    /// durable. A segment that does not agree is discarded.
+    /// Checks the received bytes against the manifest and makes the segment complete and durable. A segment that does
+    /// not match is discarded.
     pub fn finish(self) -> Result<(), StoreError> {
         let (dataset, index) = (self.manifest.dataset, self.index);
         let number = self.number();
@@ -90,8 +90,8 @@ impl SegmentReceiver {
             .into());
         }
         if let Err(error) = self.open()?.sync_all() {
-            // The bytes may be lost although they can still be read, and a later sync may succeed without them: none of
-            // them counts, even where the disk does not let them be removed now.
+            // The bytes may be lost although they can still be read, and a later sync may succeed without them. None of
+            // them counts, even if the disk does not let them be removed now.
             self.namespace.unsound.lock().insert(self.partial.clone());
             self.namespace.remove_unsound(&self.partial)?;
             return Err(io_error("sync", &self.partial)(error).into());
@@ -142,7 +142,7 @@ impl SegmentReceiver {
         remote.put_segment(self.manifest.dataset, self.number(), file)
     }
 
-    /// Removes what [`put_object`](Self::put_object) has written.
+    /// Removes the object written by [`put_object`](Self::put_object).
     fn take_back_object(&self) {
         if let Some(remote) = &self.namespace.remote {
             remote.take_back_segment(self.manifest.dataset, self.number());

@@ -1,8 +1,8 @@
-//! Recovery copies: what owners keep here to go on with a dataset after they lost its directory (docs/formats.md).
+//! Recovery copies, from which owners continue a dataset whose directory they lost (docs/formats.md).
 //!
-//! A copy is a file in `recovery/`, or an object, named by the dataset's id. There is one at most, of the published version:
-//! publishing another version removes it, so that nothing of what an owner erased stays. Besides the version that it is of and
-//! its digest, its bytes say nothing here.
+//! A copy is a file in `recovery/`, or an object, named by the dataset's id. At most one exists, of the published
+//! version: publishing another version removes it, to leave nothing of erased data. Its version and digest are readable
+//! here, the rest is opaque.
 
 use super::directory::{length, remove_dataset};
 use super::namespace::Namespace;
@@ -38,7 +38,7 @@ fn damaged(id: DatasetId, path: Option<PathBuf>, corruption: Corruption) -> Stor
     .into()
 }
 
-/// A copy that is being read. It was checked.
+/// Checked copy that is being read.
 pub struct Recovery {
     head: RecoveryHead,
     bytes: u64,
@@ -46,12 +46,12 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// The version that it is of.
+    /// Returns the version of the copy.
     pub fn head(&self) -> &RecoveryHead {
         &self.head
     }
 
-    /// Its bytes.
+    /// Returns its length in bytes.
     pub fn length(&self) -> u64 {
         self.bytes
     }
@@ -63,10 +63,10 @@ impl Read for Recovery {
     }
 }
 
-/// Copies the recovery copies of these versions to a backup. One of another version was kept since, and is left out.
+/// Copies the recovery copies of these versions to a backup. Copies of another version are newer, and left out.
 ///
 /// # Errors
-/// A copy that is damaged, a disk that fails.
+/// A damaged copy, a disk that fails.
 pub(super) fn copy_recoveries(
     from: &Path,
     to: &Path,
@@ -99,7 +99,7 @@ impl Namespace {
     /// Begins to receive a copy of this many bytes for the published dataset of this name.
     ///
     /// # Errors
-    /// No such dataset, a length that cannot be one, another copy on its way, a quota, a disk that fails.
+    /// No such dataset, an invalid length, another copy in progress, a quota, a disk that fails.
     pub(super) fn keep_recovery(
         self: &Arc<Self>,
         name: &str,
@@ -133,7 +133,7 @@ impl Namespace {
         Ok(receiver)
     }
 
-    /// The version of a dataset that is published.
+    /// Returns the published version of a dataset.
     fn published_head(&self, name: &str) -> Result<RecoveryHead, StoreError> {
         let state = self.state();
         let record = state.published(name)?;
@@ -159,7 +159,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Bytes of all copies, without that of one dataset.
+    /// Returns the bytes of all copies, without that of one dataset.
     ///
     /// # Errors
     /// A disk that fails.
@@ -179,22 +179,22 @@ impl Namespace {
             .sum()
     }
 
-    /// The copy that is kept of a dataset.
+    /// Returns the copy of a dataset.
     ///
     /// # Errors
-    /// No such dataset, no copy of its published version, a copy that is damaged, a disk that fails.
+    /// No such dataset, no copy of its published version, a damaged copy, a disk that fails.
     pub(super) fn recovery(&self, name: &str) -> Result<Recovery, StoreError> {
         let published = self.published_head(name)?;
         let found = self.open_recovery(published.dataset)?;
-        // One of another version is left over.
+        // A copy of another version is a leftover.
         let found = found.filter(|it| it.head == published);
         found.ok_or_else(|| StoreError::NoRecovery { name: name.into() })
     }
 
-    /// A dataset's copy, checked; `None` if there is none.
+    /// Returns a dataset's copy, checked; `None` if it does not exist.
     ///
     /// # Errors
-    /// A copy that is damaged, a disk that fails, objects out of reach.
+    /// A damaged copy, a disk that fails, objects out of reach.
     pub(super) fn open_recovery(&self, id: DatasetId) -> Result<Option<Recovery>, StoreError> {
         let path = self.recovery_path(id);
         if let Some(remote) = &self.remote {
@@ -232,7 +232,7 @@ impl Namespace {
         })
     }
 
-    /// Removes a copy that is not of this version, which is published now.
+    /// Removes a copy of a version other than this one, which is published now.
     ///
     /// # Errors
     /// A disk that fails, objects out of reach.
@@ -241,7 +241,7 @@ impl Namespace {
         let is_of_it = match self.open_recovery(id) {
             Ok(None) => return Ok(()),
             Ok(Some(copy)) => copy.head == RecoveryHead::of(published),
-            // Of which version a damaged one is cannot be told.
+            // The version of a damaged copy is unknown.
             Err(StoreError::Format(FormatError::Damaged { .. })) => false,
             Err(other) => return Err(other),
         };
@@ -251,7 +251,7 @@ impl Namespace {
         self.remove_recovery(id)
     }
 
-    /// Removes a dataset's copy, if there is one.
+    /// Removes a dataset's copy, if it exists.
     ///
     /// # Errors
     /// A disk that fails, objects out of reach.
@@ -268,14 +268,14 @@ impl Namespace {
     }
 }
 
-/// Removes copies of datasets that were deleted for ever, and what a crash left of others on their way.
+/// Removes copies of purged datasets, and partial copies that a crash left.
 ///
 /// # Errors
 /// A disk that fails.
 pub(super) fn sweep_recoveries(home: &Path, catalogue: &Catalogue) -> Result<(), StoreError> {
     let directory = home.join(RECOVERY);
     for name in names(&directory)? {
-        // What only the catalogue forgot must not be lost.
+        // Copies of datasets that only the catalogue forgot must not be lost.
         let is_left = match name.parse() {
             Ok(id) => catalogue.is_purged(id)?,
             Err(_) => name.ends_with(".partial"),
@@ -287,7 +287,7 @@ pub(super) fn sweep_recoveries(home: &Path, catalogue: &Catalogue) -> Result<(),
     Ok(())
 }
 
-/// Receives a copy. Dropped before [`finish`](Self::finish), it leaves nothing, and the copy before stays.
+/// Receiver of a copy. Dropped before [`finish`](Self::finish), it leaves nothing, and the previous copy stays.
 pub struct RecoveryReceiver {
     namespace: Arc<Namespace>,
     name: String,
@@ -298,15 +298,15 @@ pub struct RecoveryReceiver {
 }
 
 impl RecoveryReceiver {
-    /// The dataset that it is for.
+    /// Returns the dataset of the copy.
     pub fn dataset(&self) -> DatasetId {
         self.dataset
     }
 
-    /// Appends what arrived.
+    /// Appends bytes.
     ///
     /// # Errors
-    /// More than was announced, a disk that fails.
+    /// More bytes than announced, a disk that fails.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         if bytes.len() as u64 > self.announced - self.received {
             return Err(self.other_length(self.received.saturating_add(bytes.len() as u64)));
@@ -327,10 +327,10 @@ impl RecoveryReceiver {
         .into()
     }
 
-    /// Checks the copy, and puts it in the place of the one before, durably.
+    /// Checks the copy, and replaces the previous one, durably.
     ///
     /// # Errors
-    /// Less than was announced, a copy that is damaged or not of the published version, a quota, a disk that fails.
+    /// Fewer bytes than announced, a copy that is damaged or not of the published version, a quota, a disk that fails.
     pub fn finish(self) -> Result<(), StoreError> {
         if self.received != self.announced {
             return Err(self.other_length(self.received));
@@ -349,13 +349,13 @@ impl RecoveryReceiver {
             .check_recovery_quota(dataset, self.announced)?;
         file.sync_all().map_err(io_error("sync", &self.partial))?;
         if let Some(remote) = &self.namespace.remote {
-            // Nobody waits for it.
+            // The lock is not held during the upload.
             remote.put_recovery(dataset, &self.partial, self.announced)?;
             let checked = self.check_is_published(&head);
             return checked.or_else(|error| remote.remove_recovery(dataset).and(Err(error)));
         }
         let path = self.namespace.recovery_path(dataset);
-        // Whoever publishes another version meanwhile removes it.
+        // A concurrent publication of another version removes it.
         rename_durably(&self.partial, &path)?;
         self.check_is_published(&head)
             .or_else(|error| self.namespace.remove_recovery(dataset).and(Err(error)))
@@ -376,7 +376,7 @@ impl RecoveryReceiver {
 
 impl Drop for RecoveryReceiver {
     fn drop(&mut self) {
-        // Best effort: the next opening removes what is left.
+        // Best effort: the next opening removes leftovers.
         let _ = remove_if_there(&self.partial);
         self.namespace.keeping.lock().remove(&self.dataset);
     }
@@ -395,7 +395,7 @@ mod tests {
     use oboro_faults::{Disk, EIO, Failure, Image, replay, scratch};
     use oboro_format::{Bundle, encode_recovery};
 
-    /// A copy of what a bundle has.
+    /// Returns a copy of a bundle.
     fn copy(bundle: &Bundle, fill: u8) -> Vec<u8> {
         let head = RecoveryHead::of(bundle.manifest());
         let sealed = vec![fill; 2 * 4096 - head.encode().len() - 32];
@@ -418,7 +418,7 @@ mod tests {
         Ok(bytes)
     }
 
-    /// A store and a bundle in a directory, with one version published.
+    /// Creates a store and a bundle in a directory, with one version published.
     fn published(directory: &Path) -> (Store, Bundle) {
         let first = bundle(&directory.join("bundle"), &one_limb(), &[1, 2]);
         let store = Store::open(&directory.join("store")).unwrap();
@@ -444,7 +444,7 @@ mod tests {
         keep(&store, &copy(&first, 1)).unwrap();
         keep(&store, &copy(&first, 2)).unwrap();
         assert_eq!(kept(&store).unwrap(), copy(&first, 2));
-        // Publishing again changes nothing; another version makes it useless.
+        // Publishing again changes nothing; another version invalidates it.
         store.access().publish_pending(ID).unwrap();
         assert_eq!(kept(&store).unwrap(), copy(&first, 2));
         let second = append(&first, &[3]);
@@ -493,7 +493,7 @@ mod tests {
         Image::read(&path("store/rewritten")).write(&path("with/rewritten"));
         drop(Store::open(&path("with")).unwrap());
         assert_eq!(names(&path("with").join(RECOVERY)).unwrap(), [""; 0]);
-        // Nothing tells of it without the notes.
+        // Without the notes nothing reveals that.
         let store = Store::open(&path("without")).unwrap();
         assert_eq!(kept(&store).unwrap(), copy(&first, 1));
     }
@@ -516,7 +516,7 @@ mod tests {
             keep(&store, bad).unwrap_err();
             assert_eq!(kept(&store).unwrap(), good);
         }
-        // Others than announced.
+        // Lengths other than announced.
         let begin = |bytes| store.access().keep_recovery("a", bytes);
         let mut receiver = begin(4096).unwrap();
         assert!(receiver.write(&good).is_err());
@@ -552,7 +552,7 @@ mod tests {
         assert_eq!(refused.kind(), oboro_format::ErrorKind::Quota);
         limit(before + 8192);
         keep(&store, &copy(&first, 1)).unwrap();
-        // In the place of the one before.
+        // Replaces the previous copy.
         keep(&store, &copy(&first, 2)).unwrap();
         assert_eq!(store.access().usage().unwrap().bytes, before + 8192);
     }

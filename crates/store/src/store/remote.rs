@@ -1,16 +1,17 @@
-//! A store whose bytes are objects, of which the directory is a cache.
+//! Store in object storage, with the directory as its cache.
 //!
 //! Everything published is below one prefix: `segments/DATASET/NUMBER.seg`, with the bytes of segment files, and
-//! `catalogue.sqlite`, which names them; `rewritten/DATASET` are notes of what owners rewrote, `recovery/DATASET` their recovery copies. The catalogue's object is written before the local one, and before the caller
-//! is told; segments come before it and go after it. So any server that is given an empty directory serves everything
-//! that was ever reported as published.
+//! `catalogue.sqlite`, which names them. `rewritten/DATASET` are notes of owners' rewritings, `recovery/DATASET` their
+//! recovery copies. The catalogue's object is written before the local one and before the call returns. Segments are
+//! written before it and removed after it. Any server with an empty directory can therefore serve everything ever
+//! reported as published.
 //!
-//! One server at a time writes. A starting server takes the catalogue over by writing it with its own number, on
-//! condition that it is unchanged since it was read; from then on the previous server can no longer write it, and so
-//! cannot publish what the new one has deleted. Every other object is written on condition that it is as it was a moment
-//! before, and written or removed only after a look whether the catalogue is still this server's. The file of grants is taken
-//! over like a catalogue. A server removes a segment only together with its dataset or its
-//! upload: what the catalogue does not name may be newer than the catalogue.
+//! One server at a time writes. A starting server takes the catalogue over: it writes it with its own number, on
+//! condition that it is unchanged since it was read. From then on the previous server can no longer write it, and so
+//! cannot publish what the new one has deleted. Every other object is written on condition that it has not changed in
+//! the meantime. Before a write or removal, the server checks that the catalogue is still its own. The file of
+//! grants is taken over like a catalogue. A server removes a segment only together with its dataset or its upload:
+//! objects that the catalogue does not name may be newer than the catalogue.
 
 use super::stored_manifest::stored_manifest;
 use crate::cache_marker::mark;
@@ -30,20 +31,21 @@ use std::sync::Arc;
 pub(super) struct Remote {
     pub(super) cache: Arc<Cache>,
     catalogue: Mutex<CatalogueObject>,
-    /// Objects of segments that the catalogue did not name when it was opened.
+    /// Number of segment objects that the catalogue did not name when it was opened.
     pub(super) unnamed: usize,
-    /// The lengths of the recovery copies.
+    /// Lengths of the recovery copies.
     recoveries: Mutex<HashMap<DatasetId, u64>>,
 }
 
-/// The catalogue's object as this server left it.
+/// Catalogue's object as last written by this server.
 struct CatalogueObject {
     object: OwnedObject,
     server: i64,
 }
 
 impl Remote {
-    /// Takes the objects over, with their cache in a directory that this process has locked; returns what they publish.
+    /// Takes over the objects, with their cache in a directory locked by this process; returns the published catalogue,
+    /// too.
     pub(super) fn open(
         cache: Cache,
         directory: &Path,
@@ -53,7 +55,7 @@ impl Remote {
         mark(directory, &objects.root_url())?;
         let path = directory.join(CATALOGUE);
         let mut catalogue = match Catalogue::open(&path, of) {
-            // There is another one.
+            // The object is the authoritative copy.
             Err(StoreError::Catalogue(
                 CatalogueError::Damaged { .. } | CatalogueError::Swapped { .. },
             )) => {
@@ -78,12 +80,12 @@ impl Remote {
         self.cache.objects()
     }
 
-    /// The URL of a segment's object.
+    /// Returns the URL of a segment's object.
     pub(super) fn url_of(&self, dataset: DatasetId, number: u32) -> String {
         self.objects().url_of(&object_of(dataset, number))
     }
 
-    /// Writes the catalogue's object as it will be after a change.
+    /// Writes the catalogue's object as of after a change.
     pub(super) fn write(
         &self,
         catalogue: &Catalogue,
@@ -94,10 +96,10 @@ impl Remote {
         object.object.write(self.objects(), image)
     }
 
-    /// Checks that no other server has taken the objects over, before one is replaced or removed.
+    /// Checks that no other server has taken over the objects, before one is replaced or removed.
     ///
     /// # Errors
-    /// One has; storage out of reach.
+    /// Another server has; storage out of reach.
     fn check_is_ours(&self) -> Result<(), StoreError> {
         self.catalogue.lock().object.check(self.objects())
     }
@@ -116,13 +118,13 @@ impl Remote {
         self.put_file(&object_of(dataset, number), file)
     }
 
-    /// Writes the object of a note, which is in this file.
+    /// Writes the object of a note from a file.
     pub(super) fn put_note(&self, dataset: DatasetId, path: &Path) -> Result<(), StoreError> {
         let file = File::open(path).map_err(io_error("open", path))?;
         self.put_file(&format!("{NOTES}/{dataset}"), file)
     }
 
-    /// All notes.
+    /// Returns all notes.
     pub(super) fn notes(&self) -> Result<Vec<(DatasetId, Vec<u8>)>, StoreError> {
         let failed = |error: ObjectError| self.objects().failed(NOTES, &error);
         let listed = self.objects().list(NOTES).map_err(failed)?.into_iter();
@@ -135,7 +137,7 @@ impl Remote {
         notes.map_err(failed)
     }
 
-    /// Writes the object of a recovery copy, which is in this file.
+    /// Writes the object of a recovery copy from a file.
     pub(super) fn put_recovery(
         &self,
         dataset: DatasetId,
@@ -143,14 +145,14 @@ impl Remote {
         bytes: u64,
     ) -> Result<(), StoreError> {
         let file = File::open(path).map_err(io_error("open", path))?;
-        // Before it is written: of what fails it is not known whether it was.
+        // Before the write, whose outcome is unknown if it fails.
         self.recoveries.lock().insert(dataset, bytes);
         self.put_file(&format!("{RECOVERY}/{dataset}"), file)
     }
 
-    /// A dataset's recovery copy, if there is one.
+    /// Returns a dataset's recovery copy, if it exists.
     pub(super) fn recovery(&self, dataset: DatasetId) -> Result<Option<Vec<u8>>, StoreError> {
-        // Nobody else writes any.
+        // No other server writes any.
         if !self.recoveries.lock().contains_key(&dataset) {
             return Ok(None);
         }
@@ -162,7 +164,7 @@ impl Remote {
         }
     }
 
-    /// Removes a dataset's recovery copy, if there is one.
+    /// Removes a dataset's recovery copy, if it exists.
     pub(super) fn remove_recovery(&self, dataset: DatasetId) -> Result<(), StoreError> {
         if !self.recoveries.lock().contains_key(&dataset) {
             return Ok(());
@@ -175,14 +177,14 @@ impl Remote {
         Ok(())
     }
 
-    /// Bytes of all recovery copies, without that of one dataset.
+    /// Returns the bytes of all recovery copies, without that of one dataset.
     pub(super) fn recovery_bytes(&self, without: Option<DatasetId>) -> u64 {
         let recoveries = self.recoveries.lock();
         let counted = recoveries.iter().filter(|it| Some(*it.0) != without);
         counted.map(|it| it.1).sum()
     }
 
-    /// Finds out which recovery copies there are, and removes those of datasets that were deleted for ever.
+    /// Lists the recovery copies, and removes those of purged datasets.
     fn sweep_recoveries(&self, catalogue: &Catalogue) -> Result<(), StoreError> {
         let objects = self.objects();
         let failed = |error: ObjectError| objects.failed(RECOVERY, &error);
@@ -203,8 +205,8 @@ impl Remote {
         objects.delete(deleted).map_err(failed)
     }
 
-    /// The first of these segments of a dataset whose object is missing or different: the same dataset may have been
-    /// uploaded to another server in between.
+    /// Returns the first of these segments of a dataset whose object is missing or different: another server may have
+    /// received an upload of this dataset in between.
     pub(super) fn missing(
         &self,
         manifest: &Manifest,
@@ -229,8 +231,8 @@ impl Remote {
         Ok(None)
     }
 
-    /// Removes the objects of a dataset's segments except those of these numbers, as far as that is possible now: those
-    /// that stay are swept by the next server.
+    /// Removes the objects of a dataset's segments except those of these numbers, as far as possible now: the next
+    /// server sweeps the rest.
     pub(super) fn remove_segments(&self, dataset: DatasetId, published: &BTreeSet<u32>) {
         self.cache.forget(dataset, published);
         if self.check_is_ours().is_err() {
@@ -246,17 +248,16 @@ impl Remote {
         }
     }
 
-    /// Removes the object of a segment whose upload was cancelled while it was written, as far as that is
-    /// possible now.
+    /// Removes the object of a segment whose upload was cancelled while it was written, as far as possible now.
     pub(super) fn take_back_segment(&self, dataset: DatasetId, number: u32) {
         if self.check_is_ours().is_ok() {
             let _ = self.objects().delete(vec![object_of(dataset, number)]);
         }
     }
 
-    /// Removes the objects of deleted datasets and of segments that a rewriting has replaced, and counts those of
-    /// segments that the local catalogue does not know, not even as part of an upload. These stay: a catalogue that was
-    /// restored from an old copy does not know newer segments.
+    /// Removes the objects of deleted datasets and of rewritten segments, and counts those of segments that are in
+    /// neither the local catalogue nor an upload. These stay: a catalogue restored from an old copy does not know newer
+    /// segments.
     pub(super) fn sweep(&mut self, catalogue: &Catalogue) -> Result<(), StoreError> {
         let mut known: HashMap<DatasetId, Known> = HashMap::new();
         for table in Table::ALL {
@@ -269,7 +270,7 @@ impl Remote {
                             of_dataset.given_away = manifest.next_segment;
                         }
                     }
-                    // It is reported when its dataset is used.
+                    // Reported when its dataset is used.
                     Err(_) => of_dataset.is_damaged = true,
                 }
             }
@@ -300,11 +301,11 @@ impl Remote {
     }
 }
 
-/// The segments of a dataset that a catalogue knows, by number.
+/// Segments of a dataset that a catalogue knows, by number.
 #[derive(Default)]
 struct Known {
     named: BTreeSet<u32>,
-    /// Any other segment below this number was replaced.
+    /// Number below which any other segment was replaced.
     given_away: u32,
     is_damaged: bool,
 }

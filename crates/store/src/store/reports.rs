@@ -1,44 +1,44 @@
-//! What callers are told of their datasets and uploads.
+//! Reports on datasets and uploads for callers.
 
 use crate::error::StoreError;
 use crate::residency::Residency;
 use crate::source::object::Requested;
 use oboro_format::{DatasetId, DatasetInfo, Digest, Manifest};
 
-/// Where an upload stands.
+/// Progress of an upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UploadStatus {
-    /// The dataset being uploaded.
+    /// Dataset being uploaded.
     pub dataset: DatasetId,
     /// One entry for each segment that the manifest names.
     pub segments: Vec<SegmentProgress>,
-    /// This very version is published; nothing is left to do.
+    /// `true` if this version is published; nothing is left to do.
     pub published: bool,
 }
 
-/// Where the upload of one segment stands.
+/// Progress of one segment's upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentProgress {
-    /// The segment's index in the manifest.
+    /// Index of the segment in the manifest.
     pub index: u32,
-    /// The length of its file.
+    /// Length of its file in bytes.
     pub bytes_total: u64,
-    /// How many of these bytes have arrived: where to continue.
+    /// Number of bytes received: the offset at which to continue.
     pub bytes_received: u64,
-    /// All bytes have arrived and agree with the manifest.
+    /// `true` if all bytes have arrived and match the manifest.
     pub complete: bool,
 }
 
-/// What has been published.
+/// Published version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Published {
-    /// The dataset.
+    /// Dataset.
     pub dataset: DatasetId,
-    /// The version of the dataset.
+    /// Version of the dataset.
     pub version: u64,
-    /// Its root hash, for the owner to compare.
+    /// Root hash, for comparison by the owner.
     pub root: Digest,
-    /// The roots of the versions before it, if this call rewrote what they have: nothing of them may be kept.
+    /// Roots of the earlier versions that this call rewrote; nothing of them may be kept.
     pub rewrote: Vec<Digest>,
 }
 
@@ -53,73 +53,73 @@ impl Published {
     }
 }
 
-/// What there is of a store in memory and in its cache, and what was read since it was opened.
+/// State of a store in memory and in its cache, and its reads since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreState {
     /// Panels in memory.
     pub residency: Residency,
-    /// The cache of object storage, if data are there.
+    /// Cache of object storage, if the data are there.
     pub cache: Option<CacheState>,
 }
 
-/// The cache of what was fetched from object storage.
+/// State of the cache of object storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheState {
     /// Bytes on disk.
     pub bytes: u64,
-    /// The most that there may be.
+    /// Maximum bytes on disk.
     pub limit: u64,
     /// Requests to object storage.
     pub requested: Requested,
 }
 
-/// What a store holds.
+/// Contents of a store.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// The published datasets, by name.
+    /// Published datasets, by name.
     pub datasets: Vec<DatasetInfo>,
-    /// Those of which the catalogue knows no more than this.
+    /// Errors of the datasets with unreadable metadata.
     pub damaged: Vec<StoreError>,
 }
 
-/// A deleted dataset that can be brought back.
+/// Deleted but restorable dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeletedInfo {
-    /// The name it was stored under.
+    /// Name that it was stored under.
     pub name: String,
-    /// Its id.
+    /// Id of the dataset.
     pub dataset: DatasetId,
-    /// The bytes of its segment files.
+    /// Bytes of its segment files.
     pub stored_bytes: u64,
-    /// When it was deleted, and when it goes for ever: seconds since the beginning of 1970.
+    /// Time of its deletion, in seconds since 1970.
     pub deleted: i64,
-    /// When it goes for ever.
+    /// Time at which it will be purged, in seconds since 1970.
     pub until: i64,
 }
 
-/// An unfinished upload.
+/// Unfinished upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UploadInfo {
-    /// The name it is to be stored under.
+    /// Name that it is to be stored under.
     pub name: String,
-    /// Its id.
+    /// Id of the dataset.
     pub dataset: DatasetId,
-    /// Bytes of its segments that are here, and of all.
+    /// Bytes of its segments that have arrived.
     pub received_bytes: u64,
     /// Bytes of all its segments.
     pub total_bytes: u64,
-    /// When it is cancelled if nobody goes on with it: seconds since the beginning of 1970.
+    /// Time at which it is cancelled unless it is resumed, in seconds since 1970.
     pub until: i64,
 }
 
-/// What a namespace holds.
+/// Contents of a namespace, in numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Published datasets.
+    /// Number of published datasets.
     pub datasets: u64,
-    /// Unfinished uploads.
+    /// Number of unfinished uploads.
     pub uploads: u64,
-    /// Deleted datasets that can be brought back.
+    /// Number of deleted but restorable datasets.
     pub deleted: u64,
     /// Bytes of all of these.
     pub bytes: u64,

@@ -1,9 +1,9 @@
-//! Notes of what owners rewrote. They outlive the catalogue: a backup that is older than an erasure is restored together
-//! with the newest notes at hand, and then does not bring back what was erased.
+//! Notes of owners' rewritings. They outlive the catalogue: a backup older than an erasure is restored together with
+//! the newest notes at hand, which keeps erased data from coming back.
 //!
-//! A note is the manifest of the newest published version of a dataset, in a file named by the dataset's id, from its
-//! first rewriting on. A store that has an earlier version when it is opened, with segments that this one lacks, removes
-//! these and does not serve the dataset until its owner has uploaded it again.
+//! A note is the manifest of a dataset's newest published version, in a file named by the dataset's id, from its first
+//! rewriting on. If a store is opened with an earlier version, it removes the segments that the note lacks. It does not
+//! serve the dataset until its owner has uploaded it again.
 
 use super::directory::length;
 use super::namespace::Namespace;
@@ -24,10 +24,10 @@ fn note(home: &Path, id: DatasetId) -> PathBuf {
     home.join(NOTES).join(id.to_string())
 }
 
-/// The newest version of a dataset that is known to have replaced others.
+/// Returns the newest version of a dataset known to have replaced others.
 ///
 /// # Errors
-/// A note that is damaged, a disk that fails.
+/// A damaged note, a disk that fails.
 fn noted(home: &Path, id: DatasetId) -> Result<Option<Manifest>, StoreError> {
     let path = note(home, id);
     let found = match read_if_there(&path) {
@@ -47,27 +47,27 @@ fn decode(note: &[u8], id: DatasetId) -> Option<Manifest> {
     noted.filter(|it| it.dataset == id)
 }
 
-/// The ids of the datasets of which there are notes.
+/// Returns the ids of the datasets that have notes.
 fn all(home: &Path) -> Result<Vec<DatasetId>, StoreError> {
     let names = names(&home.join(NOTES))?;
     Ok(names.iter().filter_map(|it| it.parse().ok()).collect())
 }
 
-/// Whether this version is to be noted.
+/// Returns true if this version needs a note.
 pub(super) fn is_newer(manifest: &Manifest, noted: Option<&Manifest>) -> bool {
     !manifest.earlier_roots.is_empty() && noted.is_none_or(|it| it.version < manifest.version)
 }
 
-/// Whether the owner of a dataset is known to have replaced this version.
+/// Returns true if the owner of a dataset is known to have replaced this version.
 ///
 /// # Errors
-/// A note that is damaged, a disk that fails.
+/// A damaged note, a disk that fails.
 pub(super) fn is_replaced(home: &Path, manifest: &Manifest) -> Result<bool, StoreError> {
     let newest = noted(home, manifest.dataset)?;
     Ok(newest.is_some_and(|it| it.replaces(manifest)))
 }
 
-/// Copies the notes of a store to a backup of it.
+/// Copies the notes of a store to its backup.
 ///
 /// # Errors
 /// A disk that fails.
@@ -80,7 +80,7 @@ pub(super) fn copy_notes(from: &Path, to: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Writes a note, and makes it durable.
+/// Writes a note durably.
 fn write(home: &Path, id: DatasetId, bytes: &[u8]) -> Result<(), StoreError> {
     ensure_directory(&home.join(NOTES))?;
     replace(&note(home, id), bytes, Durability::Durable)?;
@@ -88,7 +88,7 @@ fn write(home: &Path, id: DatasetId, bytes: &[u8]) -> Result<(), StoreError> {
 }
 
 impl Namespace {
-    /// Notes that this version of a dataset replaced earlier ones. The note is durable, as an object first.
+    /// Notes that this version of a dataset replaced earlier ones, durably, and as an object first.
     ///
     /// # Errors
     /// A disk that fails, objects out of reach.
@@ -103,15 +103,15 @@ impl Namespace {
         Ok(rename_durably(&staged, &path)?)
     }
 
-    /// The newest version of a dataset that is known to have replaced others.
+    /// Returns the newest version of a dataset known to have replaced others.
     ///
     /// # Errors
-    /// A note that is damaged, a disk that fails.
+    /// A damaged note, a disk that fails.
     pub(super) fn noted(&self, id: DatasetId) -> Result<Option<Manifest>, StoreError> {
         noted(&self.home, id)
     }
 
-    /// Bytes of all notes, which outlive what they are about.
+    /// Returns the bytes of all notes, which outlive their datasets.
     ///
     /// # Errors
     /// A disk that fails.
@@ -124,25 +124,25 @@ impl Namespace {
         lengths.sum()
     }
 
-    /// Refuses to publish a version that its owner is known to have replaced, or that parted from the newest.
+    /// Refuses to publish a version that its owner is known to have replaced, or that diverged from the newest.
     ///
     /// # Errors
-    /// Such a version, a note that is damaged, a disk that fails.
+    /// Such a version, a damaged note, a disk that fails.
     pub(super) fn check_is_not_replaced(&self, manifest: &Manifest) -> Result<(), StoreError> {
         let Some(newest) = self.noted(manifest.dataset)? else {
             return Ok(());
         };
-        // An older version of which it has everything replaces nothing.
+        // An older version that is contained in the newest replaces nothing.
         if newest.version > manifest.version && !newest.replaces(manifest) || newest == *manifest {
             return Ok(());
         }
         Ok(manifest.follows(&newest)?)
     }
 
-    /// Refuses to serve a dataset of which this version is published, if its owner is known to have replaced it.
+    /// Refuses to serve a dataset whose published version its owner is known to have replaced.
     ///
     /// # Errors
-    /// Such a version, a note that is damaged, a disk that fails.
+    /// Such a version, a damaged note, a disk that fails.
     pub(super) fn check_is_served(
         &self,
         published: &Manifest,
@@ -154,7 +154,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Makes the notes here and those in object storage the same: the newest of each.
+    /// Synchronises the local notes with those in object storage, keeping the newest of each.
     fn compare_notes(&self) -> Result<(), StoreError> {
         let Some(remote) = &self.remote else {
             return Ok(());
@@ -172,7 +172,7 @@ impl Namespace {
             if version(&here) > version(&there) {
                 remote.put_note(id, &note(&self.home, id))?;
             } else if let Some(bytes) = object.filter(|_| here.is_none() || here != there) {
-                // A damaged one, too: then it is not known what was replaced.
+                // A damaged one as well: then the replaced versions are unknown.
                 write(&self.home, id, bytes)?;
             }
         }
@@ -180,8 +180,8 @@ impl Namespace {
     }
 }
 
-/// Compares what is published with the notes: notes what they lack, and removes what they say was replaced. Returns the
-/// datasets that must not be served.
+/// Compares the published versions with the notes: adds missing notes, and removes replaced data. Returns the datasets
+/// that must not be served.
 ///
 /// # Errors
 /// A disk that fails, objects out of reach.
@@ -198,7 +198,7 @@ pub(super) fn replay(namespace: &Namespace) -> Result<HashSet<DatasetId>, StoreE
             .collect())
     };
     let (mut published, pending) = (manifests(Table::Dataset)?, manifests(Table::Upload)?);
-    // One that was deleted may be published again.
+    // A deleted dataset may be published again.
     published.append(&mut manifests(Table::Deleted)?);
     let here = published.iter().chain(&pending).map(|it| it.dataset);
     for id in here.collect::<BTreeSet<_>>() {
@@ -251,7 +251,7 @@ mod tests {
     use oboro_faults::{Disk, EIO, Failure, Image, scratch};
     use oboro_format::Bundle;
 
-    /// A store and a bundle in a directory, with one version published.
+    /// Creates a store and a bundle in a directory, with one version published.
     fn published(directory: &Path) -> (Store, Bundle) {
         let first = bundle(&directory.join("bundle"), &one_limb(), &[1, 2]);
         let store = Store::open(&directory.join("store")).unwrap();
@@ -273,7 +273,7 @@ mod tests {
         send(&store, &second);
         let snapshot = store.access().snapshot("a").unwrap();
         store.access().publish_pending(ID).unwrap();
-        // Who counts may go on; nobody new begins with the old version.
+        // Calls in progress may continue; new ones cannot begin with the old version.
         snapshot
             .panel(1, oboro_ring::Limb(0), oboro_ring::Column(0))
             .unwrap();
@@ -298,12 +298,12 @@ mod tests {
         assert!(!has_old("restored"));
         let error = store.access().snapshot("a").unwrap_err();
         assert!(matches!(error, StoreError::Outdated { .. }), "{error}");
-        // Publishing again makes no difference, and the note stays.
+        // Publishing again changes nothing, and the note stays.
         let error = store.access().publish_pending(ID).unwrap_err();
         assert!(matches!(error, StoreError::Outdated { .. }), "{error}");
         let noted = store.namespace().noted(ID).unwrap();
         assert_eq!(noted.as_ref(), Some(second.manifest()));
-        // The old version is not accepted either; the present one, with something appended, is.
+        // The old version is not accepted either; the current one, with an append, is.
         assert!(
             store
                 .access()
@@ -322,7 +322,7 @@ mod tests {
         );
     }
 
-    /// The bytes of the segment of this number, in a store.
+    /// Returns true if a store contains these bytes of a segment.
     fn has(store: &Path, bytes: &[u8]) -> bool {
         let mut found = files(store).into_iter();
         found.any(|file| fs::read(store.join(file)).unwrap() == bytes)
@@ -366,7 +366,7 @@ mod tests {
         assert!(published_before_it_failed > 0);
     }
 
-    /// One with as many new segments as new versions looks like the noted one with appends.
+    /// With as many new segments as new versions, a version looks like the noted one with appends.
     #[test]
     fn what_was_appended_since_is_forgotten_when_it_is_rewritten() {
         let directory = scratch();
@@ -384,7 +384,7 @@ mod tests {
         let second = rewrite(&first, 1, &[]);
         assert_eq!(publish(&second), [root(&first)]);
         let third = append(&second, &[64, 1]);
-        // Who counts on the second version may go on.
+        // Calls on the second version may continue.
         assert_eq!(publish(&third), []);
         store.access().snapshot_at("a", root(&second)).unwrap();
         let erased = fs::read(third.segment_path(3)).unwrap();
@@ -448,7 +448,7 @@ mod tests {
         );
     }
 
-    /// A restored upload that was never published may have what its successor erased.
+    /// A restored upload that was never published may contain data that its successor erased.
     #[test]
     fn a_restored_upload_is_not_published() {
         let directory = scratch();
@@ -475,7 +475,7 @@ mod tests {
         store.access().snapshot("a").unwrap();
     }
 
-    /// A version that was uploaded and never published may have what its successor does not.
+    /// A version that was uploaded and never published may contain data that its successor lacks.
     #[test]
     fn an_upload_that_is_superseded_leaves_nothing() {
         let directory = scratch();
@@ -533,7 +533,7 @@ mod tests {
         let listing = store.access().list().unwrap();
         assert!(listing.datasets.is_empty());
         assert!(matches!(listing.damaged[..], [StoreError::Outdated { .. }]));
-        // A backup has what is served.
+        // A backup contains the served datasets.
         drop(store);
         let backed_up = backup::backup(&path("restored"), &path("again"), &|_, _| {}).unwrap();
         assert_eq!(backed_up.datasets, 0);

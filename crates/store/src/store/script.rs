@@ -1,6 +1,6 @@
-//! A script of uploads, appends, cancellations and deletions, and what it promises at each step.
+//! Script of uploads, appends, cancellations and deletions, with the promises at each step.
 //!
-//! It is the same for every fault; the datasets `a`, `b` and `c` have two versions each, `a` a third, rewritten one.
+//! All fault tests share it; the datasets `a`, `b` and `c` have two versions each, `a` a third, rewritten one.
 
 use super::Store;
 use crate::error::{StoreError, UploadError};
@@ -21,7 +21,7 @@ pub(super) enum Step {
     Open,
     /// Sends this many more bytes of a version, without publishing it.
     Send(&'static str, u64, u64),
-    /// Sends what is missing and publishes.
+    /// Sends the missing bytes and publishes.
     Upload(&'static str, u64),
     Cancel(&'static str),
     Delete(&'static str),
@@ -59,7 +59,7 @@ pub(super) const SCRIPT: &[Step] = &[
     Delete("a"),
 ];
 
-/// What a store has promised.
+/// Promises of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Promised {
     pub(super) published: BTreeMap<&'static str, u64>,
@@ -67,7 +67,7 @@ pub(super) struct Promised {
 }
 
 impl Promised {
-    /// After each number of steps of the script.
+    /// Returns the promises after each number of steps of the script.
     pub(super) fn by_steps() -> Vec<Self> {
         let mut all = vec![Self::default()];
         for step in SCRIPT {
@@ -86,11 +86,11 @@ impl Promised {
     }
 }
 
-/// The bundles of three datasets, two or three versions of each.
+/// Bundles of three datasets, two or three versions of each.
 pub(super) struct Owner {
     _directory: TempDir,
     bundles: BTreeMap<(&'static str, u64), Bundle>,
-    /// A copy of each version's directory: rewriting removes what it replaces.
+    /// Copy of each version's directory: rewriting removes the data it replaces.
     copies: BTreeMap<(&'static str, u64), PathBuf>,
 }
 
@@ -122,7 +122,7 @@ impl Owner {
         }
     }
 
-    /// Sends at most `most` bytes of what is missing; returns whether everything has arrived.
+    /// Sends at most `most` of the missing bytes; returns true if everything has arrived.
     fn send(
         &self,
         store: &Store,
@@ -167,7 +167,7 @@ impl Owner {
         Ok(())
     }
 
-    /// This is the root hash of that version.
+    /// Checks the root hash of a version.
     pub(super) fn assert_root(&self, name: &'static str, version: u64, root: Digest) {
         assert_eq!(root, self.bundles[&(name, version)].manifest().root());
     }
@@ -176,7 +176,7 @@ impl Owner {
         self.bundles[&(name, 1)].manifest().dataset
     }
 
-    /// Every panel of what is published agrees with the owner's bundle.
+    /// Checks every panel of published datasets against the owner's bundle.
     fn assert_intact(&self, store: &Store, published: &BTreeMap<&'static str, u64>) {
         for (&name, &version) in published {
             let snapshot = store.access().snapshot(name).unwrap();
@@ -191,12 +191,12 @@ impl Owner {
     }
 }
 
-/// The location of the store on a disk.
+/// Returns the location of the store on a disk.
 fn store_path(disk: &Path) -> PathBuf {
     disk.join("data/store")
 }
 
-/// A store that a script operates on; `None` before it is first opened.
+/// Store that a script operates on; `None` before it is first opened.
 pub(super) struct Server<'a> {
     owner: &'a Owner,
     path: PathBuf,
@@ -232,7 +232,7 @@ impl<'a> Server<'a> {
         self.store.as_ref().expect("the script begins with `Open`")
     }
 
-    /// If the store is open, one of these states is published, intact.
+    /// Checks that an open store has one of these states published, intact.
     pub(super) fn assert_one_of(&self, promised: &[Promised], context: &str) {
         let Some(store) = &self.store else {
             return;
@@ -259,7 +259,7 @@ fn is(listed: &BTreeMap<String, u64>, published: &BTreeMap<&'static str, u64>) -
         .eq(published)
 }
 
-/// Opens what is left and finds what was promised; then everything works from there.
+/// Opens the remains, checks the promises, and then that everything works.
 pub(super) fn check_survivors(owner: &Owner, disk: &Path, promised: &[&Promised], cancel: bool) {
     let path = store_path(disk);
     let store = Store::open(&path).unwrap();
@@ -291,7 +291,7 @@ pub(super) fn check_survivors(owner: &Owner, disk: &Path, promised: &[&Promised]
             assert!(is(&listed(&store), &promised.published) || !newest.is_empty());
         }
         let last = if name == "a" { 3 } else { 2 };
-        // The rest of a file that was being received may be anything: then it is sent again.
+        // The rest of a partially received file may be anything: then it is sent again.
         let mut sent = owner.upload(&store, name, last);
         while let Err(StoreError::Upload(UploadError::SegmentRefused { .. })) = sent {
             sent = owner.upload(&store, name, last);
@@ -307,7 +307,7 @@ pub(super) fn check_survivors(owner: &Owner, disk: &Path, promised: &[&Promised]
     assert_no_leftovers(owner, &path, &newest);
 }
 
-/// The store's directory holds what the catalogue names and nothing else.
+/// Checks that the store's directory contains only what the catalogue names.
 fn assert_no_leftovers(owner: &Owner, path: &Path, published: &BTreeMap<&'static str, u64>) {
     let own = ["catalogue.sqlite", "identity", "lock", "reserve"].map(PathBuf::from);
     let mut expected = BTreeSet::from(own);
@@ -318,7 +318,7 @@ fn assert_no_leftovers(owner: &Owner, path: &Path, published: &BTreeMap<&'static
             expected.insert(segment_path("".as_ref(), owner.id(name), number));
         }
     }
-    // Notes outlive what they are about.
+    // Notes outlive their datasets.
     let found = files(path).into_iter();
     let found = found.filter(|file| !file.starts_with("rewritten"));
     assert!(found.eq(expected));

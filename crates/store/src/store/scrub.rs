@@ -1,8 +1,7 @@
-//! Reads everything that a store keeps and checks it, to find damage before a query does.
+//! Scrub: reads and checks everything in a store, to find damage before a query does.
 //!
-//! One part is checked at a time: the catalogues, a segment's header, a panel. No lock is held while
-//! segments are read, so everything else continues, and concurrent deletions are not reported as
-//! missing.
+//! One part is checked at a time: the catalogues, a segment's header, a panel. No lock is held while segments are read:
+//! other work continues, and concurrent deletions are not reported as missing.
 
 use super::common::Common;
 use super::directory::{check_is_store, has_catalogue};
@@ -32,30 +31,30 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// One part that was checked.
+/// Checked part.
 #[derive(Debug)]
 pub struct ScrubbedPart {
     /// Bytes that were read for it.
     pub read: u64,
-    /// What was found.
+    /// Damage found in it.
     pub damage: Option<Damage>,
 }
 
-/// A scrub in progress. The catalogue, the headers of segments and their parts are read one by one.
+/// Scrub in progress, which reads the catalogue, the headers of segments and their parts one by one.
 pub struct Scrub {
-    /// Whether names are those in the store, not in the caller's namespace.
+    /// `true` if names are those in the store rather than in the caller's namespace.
     is_of_store: bool,
-    /// Found in the catalogue, not reported yet.
+    /// Damage found in the catalogue and not reported yet.
     found: VecDeque<Damage>,
     waiting: VecDeque<Target>,
     reading: Option<Reading>,
-    /// Datasets whose recovery copies, if there are any, are to be checked.
+    /// Datasets whose recovery copies, if any, are to be checked.
     recoveries: VecDeque<(Arc<Namespace>, String, DatasetId)>,
     total_bytes: u64,
     scrubbed: Scrubbed,
 }
 
-/// A segment to check.
+/// Segment to check.
 #[derive(Clone)]
 struct Target {
     namespace: Arc<Namespace>,
@@ -65,7 +64,7 @@ struct Target {
     index: u32,
 }
 
-/// A segment of which parts are being checked.
+/// Segment whose parts are being checked.
 struct Reading {
     target: Target,
     segment: StoredSegment,
@@ -73,11 +72,11 @@ struct Reading {
 }
 
 impl Scrub {
-    /// Starts to check a store that no server has open. Nothing in it is changed.
+    /// Starts to check a store that no server has open, without changing it.
     ///
     /// # Errors
     ///
-    /// A directory that is not a store's, a store in use, a catalogue that is damaged.
+    /// A directory that is not a store's, a store in use, a damaged catalogue.
     pub fn of_directory(directory: &Path) -> Result<Self, StoreError> {
         let alternative = format!("directory, or have its server scrub it (`{SCRUB_SERVER}`)");
         check_is_store(directory)?;
@@ -144,7 +143,7 @@ impl Scrub {
         }
     }
 
-    /// What names of a namespace begin with in reports.
+    /// Returns the prefix of a namespace's names in reports.
     fn prefix_of(&self, namespace: &Namespace) -> String {
         if self.is_of_store && *namespace.name != *DEFAULT_NAMESPACE {
             format!("{}/", namespace.name)
@@ -169,7 +168,7 @@ impl Scrub {
             )
         };
         let mut waiting = VecDeque::new();
-        // Segments that were published, and so are not part of an upload.
+        // Published segments, which are not part of an upload.
         let mut published = BTreeMap::new();
         for table in Table::ALL {
             let records = state.catalogue.all(table)?.into_iter();
@@ -219,12 +218,12 @@ impl Scrub {
         Ok(())
     }
 
-    /// Bytes to read.
+    /// Returns the bytes to read.
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
 
-    /// What has been checked so far.
+    /// Returns the progress so far.
     pub fn scrubbed(&self) -> Scrubbed {
         self.scrubbed
     }
@@ -253,7 +252,7 @@ impl Scrub {
         Ok(part)
     }
 
-    /// Checks the next part of the segment that is being read.
+    /// Checks the next part of the segment being read.
     fn next_of_segment(&mut self) -> Result<Option<ScrubbedPart>, StoreError> {
         let Some(reading) = &mut self.reading else {
             return Ok(None);
@@ -313,7 +312,7 @@ impl Scrub {
             };
             self.scrubbed.parts += 1;
             self.scrubbed.bytes += read;
-            // They were not known before.
+            // Its length was unknown before.
             self.total_bytes += read;
             return Ok(Some(ScrubbedPart { read, damage }));
         }
@@ -324,18 +323,18 @@ impl Scrub {
     fn next_segment(&mut self) -> Result<Option<ScrubbedPart>, StoreError> {
         while let Some(target) = self.waiting.pop_front() {
             let path = target.file();
-            // An upload may not have reached it, and looking must not create its file.
+            // An upload may not have reached it, and checking must not create its file.
             if target.table == Table::Upload && !exists(&path)? {
                 self.total_bytes -= target.bytes();
                 continue;
             }
-            // From here on the cache holds only what was read from the disk since.
+            // From here on the page cache holds only bytes read from the disk since.
             if let Ok(file) = File::open(&path) {
                 forget_cached(&file, 0, target.bytes());
             }
             let corruption = match target.open() {
                 Ok(segment) => {
-                    // Deletions do not ask whether it is being read here.
+                    // A deletion may remove the file while it is being read, so it is kept open as far as possible.
                     segment.local().file().outlive_its_name();
                     let read = segment.header().bytes();
                     let parts = 0..segment.header().parts();
@@ -379,7 +378,7 @@ impl Target {
         Ok(segment)
     }
 
-    /// Whether a dataset was deleted, or the segment replaced, since the scrub started.
+    /// Returns true if the dataset was deleted, or the segment replaced, since the scrub started.
     fn is_gone(&self) -> Result<bool, StoreError> {
         let state = self.namespace.state();
         let record = state
@@ -409,7 +408,7 @@ impl Target {
             .into()
     }
 
-    /// A corruption in a file of this segment, or in its `part` if that is given.
+    /// Returns the damage for a corruption in a file of this segment, or in its `part`.
     fn damage(&self, path: PathBuf, part: &str, corruption: &Corruption) -> Damage {
         let dataset = self.manifest.dataset;
         Damage {
@@ -433,7 +432,7 @@ impl fmt::Debug for Scrub {
     }
 }
 
-/// The catalogue of a namespace; `None` if there is none, nor ever was.
+/// Opens the catalogue of a namespace; `None` if it has none and never had one.
 fn read_catalogue(common: &Common, name: &str) -> Result<Option<Catalogue>, StoreError> {
     let home = home_of(&common.home, name);
     if !has_catalogue(&home)? {
@@ -443,13 +442,13 @@ fn read_catalogue(common: &Common, name: &str) -> Result<Option<Catalogue>, Stor
     Catalogue::read(&home.join(CATALOGUE), &identity).map(Some)
 }
 
-/// Whether a file is damaged, or a link to it leads nowhere: the rest can be checked all the same.
+/// Returns true for a damaged file or a dangling link: the rest can still be checked.
 fn is_damage(error: &StoreError) -> bool {
     let is_link = matches!(error, StoreError::Format(FormatError::DanglingLink { .. }));
     is_link || error.kind() == ErrorKind::DataLoss
 }
 
-/// The segments that a manifest names.
+/// Returns the segments that a manifest names.
 fn targets(
     namespace: &Arc<Namespace>,
     table: Table,
@@ -466,7 +465,7 @@ fn targets(
     })
 }
 
-/// Datasets that have files but are not in the catalogue.
+/// Reports datasets that have files but no row in the catalogue.
 fn forgotten(namespace: &Namespace, state: &State) -> Result<Vec<Damage>, StoreError> {
     let mut forgotten = Vec::new();
     for name in names(&namespace.home.join(SEGMENTS))? {
@@ -488,7 +487,7 @@ fn forgotten(namespace: &Namespace, state: &State) -> Result<Vec<Damage>, StoreE
     Ok(forgotten)
 }
 
-/// What is wrong, if it is damage.
+/// Returns the corruption, if the error is damage.
 fn found(checked: Result<(), StoreError>) -> Result<Option<Corruption>, StoreError> {
     match checked {
         Ok(()) => Ok(None),

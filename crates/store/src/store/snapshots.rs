@@ -1,8 +1,7 @@
-//! The versions of datasets that are open: their panels stay resident, and questions about them need neither disk nor
-//! object storage.
+//! Open versions of datasets: their panels stay resident, and queries on them need neither disk nor object storage.
 //!
-//! What open segments take in memory is bounded for all namespaces together. Where it would be more, versions that nobody
-//! uses are closed: those of the namespace that has most of them first.
+//! The memory of open segments is bounded for all namespaces together. Beyond it, unused versions are closed: those of
+//! the namespace with most of them first.
 
 use super::common::Common;
 use super::namespace::Namespace;
@@ -14,11 +13,11 @@ use oboro_format::Manifest;
 use parking_lot::{MappedMutexGuard, MutexGuard};
 use std::sync::Arc;
 
-/// What versions that nobody uses take at most.
+/// Maximum bytes of unused versions.
 const IDLE_BYTES: u64 = 64 << 20;
 
 impl Common {
-    /// Forgets versions that nobody uses until what is open takes at most `most` bytes, or all else is in use.
+    /// Forgets unused versions until open ones take at most `most` bytes, or all others are in use.
     pub(super) fn forget_idle(&self, most: u64) {
         let headers = self.tier.headers();
         let mut all = self.snapshots.lock();
@@ -27,7 +26,7 @@ impl Common {
 }
 
 impl Namespace {
-    /// The open versions of this namespace.
+    /// Returns the open versions of this namespace.
     pub(super) fn snapshots(&self) -> MappedMutexGuard<'_, Snapshots> {
         MutexGuard::map(self.common.snapshots.lock(), |all| {
             all.0.entry(Arc::clone(&self.name)).or_default()
@@ -41,11 +40,11 @@ impl Namespace {
         self.common.forget_idle(limit.min(IDLE_BYTES));
     }
 
-    /// Reserves the memory of the segments that a version of a dataset has and an older open one does not.
+    /// Reserves the memory of a version's segments that an older open version lacks.
     ///
     /// # Errors
-    /// More than the server has, or than it has left while others are in use: one owner with several datasets in use has at
-    /// most half.
+    /// More than the server has, or than is left while others are in use. One owner with several datasets in use gets
+    /// at most half.
     pub(super) fn reserve_open(
         &self,
         manifest: &Manifest,

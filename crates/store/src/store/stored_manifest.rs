@@ -4,7 +4,7 @@ use crate::catalogue::Record;
 use crate::error::StoreError;
 use oboro_format::{Corruption, FormatError, Manifest};
 
-/// Decodes a manifest that the catalogue holds.
+/// Decodes a manifest in the catalogue.
 pub(super) fn stored_manifest(record: &Record) -> Result<Manifest, StoreError> {
     let damaged = |corruption| -> StoreError {
         FormatError::Damaged {

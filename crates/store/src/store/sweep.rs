@@ -1,4 +1,4 @@
-//! What a crash or an older catalogue may have left is removed, or set aside, when a namespace is opened.
+//! Sweep of the leftovers of a crash or an older catalogue, which are removed or set aside when a namespace is opened.
 
 use super::directory::remove_dataset;
 use super::namespace::{Namespace, State};
@@ -14,13 +14,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::{fs, iter};
 
-/// Whether there is a complete segment in a dataset's directory.
+/// Returns true if a dataset's directory has a complete segment.
 fn holds_segments(directory: &Path) -> Result<bool, StoreError> {
     Ok(names(directory)?.iter().any(|name| name.ends_with(".seg")))
 }
 
-/// Whether a dataset's directory holds more than a deletion or a cancelled upload leaves, although the catalogue has no
-/// row of it: one restored from an old copy does not know newer datasets.
+/// Returns true if a dataset's directory has more than the leftovers of a deletion or a cancelled upload, without a row
+/// in the catalogue: one restored from an old copy does not know newer datasets.
 pub(super) fn is_forgotten(
     state: &State,
     id: DatasetId,
@@ -40,7 +40,7 @@ fn set_aside(home: &Path, id: DatasetId) -> Result<(), StoreError> {
     let unknown = home.join(UNKNOWN);
     ensure_directory(&unknown)?;
     let from = dataset_path(home, id);
-    // The same dataset may have been forgotten before.
+    // This dataset may have been forgotten before.
     let earlier = (1..).map(|number| unknown.join(format!("{id}.{number}")));
     let mut names = iter::once(unknown.join(id.to_string())).chain(earlier);
     let to = names
@@ -51,7 +51,7 @@ fn set_aside(home: &Path, id: DatasetId) -> Result<(), StoreError> {
     Ok(sync_directory(&home.join(SEGMENTS))?)
 }
 
-/// Removes every file that no row of the catalogue names, and the objects of what was deleted.
+/// Removes all files that no row of the catalogue names, and the objects of deleted datasets.
 pub(super) fn sweep_all(namespace: &mut Namespace) -> Result<(), StoreError> {
     let state = namespace.state.get_mut();
     let is_cache = namespace.remote.is_some();
@@ -70,7 +70,7 @@ pub(super) fn sweep_all(namespace: &mut Namespace) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Tells the cache about the files of a dataset that are left from before.
+/// Adds the remaining files of a dataset to the cache.
 fn take_into_cache(remote: &Remote, id: DatasetId, directory: &Path) -> Result<(), StoreError> {
     for name in names(directory)? {
         let number = name.strip_suffix(".seg").map(str::parse);
@@ -81,7 +81,7 @@ fn take_into_cache(remote: &Remote, id: DatasetId, directory: &Path) -> Result<(
     Ok(())
 }
 
-/// Removes every file that no row of the catalogue names.
+/// Removes all files that no row of the catalogue names.
 fn sweep_files(state: &State, home: &Path, is_cache: bool) -> Result<(), StoreError> {
     let datasets = home.join(SEGMENTS);
     for name in names(&datasets)? {
@@ -90,14 +90,14 @@ fn sweep_files(state: &State, home: &Path, is_cache: bool) -> Result<(), StoreEr
         };
         let directory = datasets.join(&name);
         let published = state.catalogue.by_id(Table::Dataset, id)?;
-        // One that was deleted is kept as one that is published.
+        // Deleted datasets are kept like published ones.
         let published = match published {
             None => state.catalogue.by_id(Table::Deleted, id)?,
             published => published,
         };
         let pending = state.catalogue.by_id(Table::Upload, id)?;
         if published.is_none() && pending.is_none() {
-            // What only the catalogue forgot must not be lost.
+            // Datasets that only the catalogue forgot must not be lost.
             if !is_cache && is_forgotten(state, id, &directory)? {
                 set_aside(home, id)?
             } else {
@@ -105,7 +105,7 @@ fn sweep_files(state: &State, home: &Path, is_cache: bool) -> Result<(), StoreEr
             }
             continue;
         }
-        // Where a manifest is damaged nothing is removed: that dataset reports it when used.
+        // With a damaged manifest nothing is removed: the dataset reports it when used.
         let numbers = |record: Option<Record>| {
             record.map_or(Ok(BTreeSet::new()), |record| {
                 stored_manifest(&record).map(|manifest| manifest.numbers())

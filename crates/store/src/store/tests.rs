@@ -1,5 +1,5 @@
-//! The store under everything that happens to servers: broken connections, crashes, wrong bytes,
-//! full disks, deletion during a query. A crash is a store dropped at that point.
+//! The store under broken connections, crashes, wrong bytes, full disks, and deletion during a query. A crash is a
+//! store dropped at that point.
 
 use super::Store;
 use super::access::Access;
@@ -294,7 +294,7 @@ fn opening_sweeps_what_no_row_names() {
         files(&here),
         ["00000000.seg", "notes.txt"].map(PathBuf::from)
     );
-    // It was complete: an old catalogue may have forgotten it, so it is kept, out of the way.
+    // It was complete: an old catalogue may have forgotten it, so it is set aside.
     assert!(!orphan.exists() && !debris.exists());
     let kept = setting.root().join("unknown").join("77".repeat(16));
     assert_eq!(files(&kept), [PathBuf::from("00000000.seg")]);
@@ -600,12 +600,12 @@ fn headers_of_all_owners_stay_within_their_memory() {
     let headers = || store.tier().headers().used();
     let one = owners[0].snapshot("a").unwrap().header_bytes();
     store.limit_headers(3 * one);
-    // Nobody uses any of them for long.
+    // Each is used only briefly.
     for access in owners.iter().chain(&owners) {
         access.snapshot("a").unwrap();
         assert!(headers() <= 3 * one);
     }
-    // Two of one owner would be more than half; another owner has room, the next none, until something is free again.
+    // Two of one owner would be more than half; another owner has room, the next none, until memory is freed.
     let first = owners[0].snapshot("a").unwrap();
     let refused = owners[0].snapshot("b").unwrap_err();
     let is_busy = |it: &StoreError| {
@@ -618,12 +618,12 @@ fn headers_of_all_owners_stay_within_their_memory() {
     let others = [1, 2].map(|owner: usize| owners[owner].snapshot("b").unwrap());
     assert!(is_busy(&owners[3].snapshot("a").unwrap_err()));
     assert_eq!(headers(), 3 * one);
-    // What is open is used on.
+    // Open versions stay usable.
     owners[1].snapshot("b").unwrap();
     drop(first);
     owners[3].snapshot("a").unwrap();
     drop(others);
-    // What can never fit is refused with what it needs.
+    // A version that can never fit is refused with its size.
     store.limit_headers(one - 1);
     let refused = owners[4].snapshot("b").unwrap_err().to_string();
     assert!(
@@ -699,7 +699,7 @@ fn only_one_version_is_uploaded_at_a_time() {
         "{error}"
     );
 
-    // Cancelling leaves the published version, and a receiver in use learns of it.
+    // Cancelling leaves the published version and stops an active receiver.
     let mut receiver = store.access().receive_pending(ID, 1, 0).unwrap();
     receiver.write(&[0; 10]).unwrap();
     store.access().cancel_upload("a").unwrap();
@@ -722,7 +722,7 @@ fn only_one_version_is_uploaded_at_a_time() {
 }
 
 impl Namespace {
-    /// The root of the version that is uploaded, or else published.
+    /// Returns the root of the version being uploaded, or else published.
     pub(super) fn pending_root(&self, dataset: DatasetId) -> Option<Digest> {
         let catalogue = &self.state().catalogue;
         [Table::Upload, Table::Dataset].into_iter().find_map(|it| {
@@ -742,7 +742,7 @@ fn uploads_are_of_the_version_that_the_call_names() {
     let second = setting.bundle.manifest().root();
     let third = append(&setting.bundle, &[1]).manifest().root();
 
-    // The owner of an older copy uploads what is published: nothing of the newer version is published or lost.
+    // The owner of an older copy uploads the published version: nothing of the newer version is published or lost.
     let access = store.access();
     assert_eq!(access.publish(ID, first.root).unwrap(), first);
     assert_eq!(access.describe("a").unwrap().0.version, 1);
@@ -783,7 +783,7 @@ fn a_deleted_dataset_serves_its_snapshots_and_never_comes_back() {
         Err(StoreError::NoDataset { .. })
     ));
     drop(receiver);
-    // Files are gone from the directory, yet panels never read before can be read.
+    // The directory has no files, yet panels never read before can be read.
     for segment in 0..2 {
         snapshot.panel(segment, Limb(0), Column(1)).unwrap();
     }
@@ -871,7 +871,7 @@ fn a_segment_of_other_parameters_is_not_taken_for_ours() {
         &two_limbs(),
         &[1],
     );
-    // A manifest whose numbers are ours and whose digest is the foreign segment's.
+    // A manifest with our numbers and the digest of the foreign segment.
     let mut lying = setting.bundle.manifest().clone();
     lying.dataset.0[0] ^= 1;
     lying.segments[0].digest = foreign.manifest().segments[0].digest;

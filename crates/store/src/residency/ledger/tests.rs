@@ -1,4 +1,4 @@
-//! What is kept and evicted under a given plan, and that nobody waits for ever.
+//! Kept and evicted panels under given plans, and absence of starvation.
 
 use super::*;
 use oboro_ring::{Column, Factor, Limb};
@@ -15,12 +15,12 @@ fn mask(limb: usize) -> PanelKey {
     PanelKey::new(Limb(limb), Factor::Mask)
 }
 
-/// Segments `from..to`, panels of 10 bytes, a unit for each segment and one for each two neighbours.
+/// Plans segments `from..to`, with panels of 10 bytes, and a unit for each segment and for each two adjacent ones.
 fn plan(segments: Range<u64>, parts: &[PanelKey]) -> Plan {
     plan_in_runs(segments, vec![parts.to_vec()])
 }
 
-/// The same, with the units of each segment pass after pass.
+/// As [`plan`], with the units of each segment pass after pass.
 fn plan_in_runs(segments: Range<u64>, passes: Vec<Vec<PanelKey>>) -> Plan {
     let count = (segments.end - segments.start) as usize;
     let mut units = Vec::new();
@@ -39,7 +39,7 @@ fn plan_in_runs(segments: Range<u64>, passes: Vec<Vec<PanelKey>>) -> Plan {
     }
 }
 
-/// The ledger and the state that its actions lead to, checked as they are taken.
+/// Ledger with the state that results from its actions, checked as they are taken.
 struct Model {
     ledger: Ledger,
     there: HashSet<Key>,
@@ -47,9 +47,9 @@ struct Model {
     /// Units that have arrived and are not released.
     arrived: Vec<(StreamId, usize)>,
     open: BTreeMap<StreamId, Plan>,
-    /// Units that were released.
+    /// Number of released units.
     done: BTreeMap<StreamId, usize>,
-    /// Streams that have failed, of which some may be closed.
+    /// Failed streams, some of which may be closed.
     failed: Vec<StreamId>,
     loads: usize,
 }
@@ -122,7 +122,7 @@ impl Model {
         self.advance();
     }
 
-    /// Reads the next panel in the queue, if anybody still waits for it.
+    /// Reads the next panel in the queue, if a stream still waits for it.
     fn turn(&mut self, which: usize) {
         if self.ledger.abandon(self.loading[which]) {
             self.loading.swap_remove(which);
@@ -169,8 +169,8 @@ impl Model {
         self.advance();
     }
 
-    /// Loads and releases, the earliest first, until nothing moves; how many panels were loaded since
-    /// the last time.
+    /// Loads and releases, the earliest first, until nothing moves; returns the number of panels loaded since the last
+    /// call.
     fn run(&mut self) -> usize {
         let all: Vec<StreamId> = self.open.keys().copied().collect();
         self.serve(&all);
@@ -178,7 +178,7 @@ impl Model {
         std::mem::take(&mut self.loads)
     }
 
-    /// The same, where only some release what they have.
+    /// As [`run`](Self::run), but only some streams release their units.
     fn serve(&mut self, some: &[StreamId]) {
         loop {
             if !self.loading.is_empty() {
@@ -224,7 +224,7 @@ fn nothing_is_valued_before_something_has_to_go() {
     model.open(plan(4..5, &[column(0, 0)])).unwrap();
     assert!(model.ledger.evictable.is_some());
     assert_eq!(model.run(), 1);
-    // Others are of use now.
+    // Priorities are different now.
     assert!(model.ledger.evictable.is_none());
     assert_eq!(model.kept(), 8);
 }
@@ -331,7 +331,7 @@ fn streams_are_admitted_first_come_first_served() {
                 .map(|stream| stream.is_admitted)
         })
     };
-    // The last one would fit, but may not overtake the one before.
+    // The last one would fit, but may not overtake the previous one.
     assert_eq!(admitted(&model), [Some(true), Some(false), Some(false)]);
     model.close(first);
     assert_eq!(admitted(&model), [None, Some(true), Some(true)]);
@@ -345,7 +345,7 @@ fn whoever_waits_is_let_in_before_others_go_far_ahead() {
     while !model.loading.is_empty() {
         model.load(0);
     }
-    // All of the budget is taken.
+    // The budget is exhausted.
     let parts = [column(0, 0), column(0, 1), column(0, 2)];
     let second = model.open(plan(40..42, &parts)).unwrap();
     while !model.ledger.streams[&second].is_admitted {
@@ -464,7 +464,7 @@ fn rows_stay_while_strips_go_by() {
         .collect();
     let mut model = Model::new(70, ALL);
     model.open(plan_in_runs(0..1, passes)).unwrap();
-    // With two strips more than a row and a strip: what went by last begins the next row.
+    // With two strips more than a row and a strip: the last strips begin the next row.
     let loads = model.run();
     assert!(loads <= 16 + (2 + 8) + (2 + 4), "{loads}");
 }
@@ -475,7 +475,7 @@ fn a_trickling_stream_does_not_starve_another() {
     let everything = plan(0..40, &[column(0, 0)]);
     model.open(everything.clone()).unwrap();
     model.run();
-    // Everything is in memory and available; then its caller takes nothing.
+    // Everything is in memory and available; then its caller reads nothing.
     let slow = model.open(everything).unwrap();
     assert!(model.arrived.len() > 20, "{:?}", model.arrived);
     let others: Vec<StreamId> = (0..2)
@@ -547,7 +547,7 @@ fn what_is_not_being_read_yet_for_a_stream_that_is_gone_makes_room() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever streams there are, in whatever order events come and whoever leaves, the others get all they need.
+    /// Any streams, in any order of events and departures: the remaining ones get all they need.
     #[test]
     fn every_stream_is_served_within_the_budget(
         plans in prop::collection::vec((0u64..4, 1u64..8, prop::collection::vec(

@@ -1,4 +1,4 @@
-//! A ring of requests (`io_uring`) and the buffers that they fill.
+//! Ring of requests (`io_uring`) and the buffers that they fill.
 
 #![allow(unsafe_code)]
 
@@ -8,26 +8,26 @@ use oboro_arena::ArenaBlock;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// The requests in flight of one thread, at most one for each buffer.
+/// Requests in flight of one thread, at most one per buffer.
 pub(super) struct Ring {
     ring: IoUring,
-    /// Registered with the kernel, by index.
+    /// `true` if the buffers are registered with the kernel, by index.
     are_registered: bool,
     buffers: Vec<ArenaBlock>,
-    /// For each buffer, the request that fills it.
+    /// Request that fills each buffer.
     begun: Vec<Option<InFlight>>,
     free: Vec<usize>,
 }
 
 struct InFlight {
-    /// Its file stays open until it has arrived.
+    /// Request, whose file stays open until the bytes have arrived.
     request: Begun,
-    /// Bytes that have arrived.
+    /// Number of bytes that have arrived.
     done: usize,
 }
 
 impl Ring {
-    /// A ring with these buffers.
+    /// Creates a ring with these buffers.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Ring {
             })
             .collect();
         // SAFETY: the buffers live as long as the ring, in one place, and are written by the kernel only
-        // between the beginning and the arrival of a request, when nobody else touches them.
+        // between the beginning and the arrival of a request, when no other code accesses them.
         let registered = unsafe { ring.submitter().register_buffers(&vectors) };
         if registered.is_err() {
             let mut probe = Probe::new();
@@ -64,17 +64,17 @@ impl Ring {
         })
     }
 
-    /// Whether a buffer is free.
+    /// Returns true if a buffer is free.
     pub(super) fn has_capacity(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Whether nothing is in flight.
+    /// Returns true if nothing is in flight.
     pub(super) fn is_idle(&self) -> bool {
         self.free.len() == self.buffers.len()
     }
 
-    /// Starts a request. There must be a free buffer.
+    /// Starts a request, for which a buffer must be free.
     pub(super) fn begin(&mut self, request: Begun) {
         let fits = |buffer: &ArenaBlock| request.len <= buffer.bytes().len();
         assert!(self.buffers.iter().all(fits), "a request fits a buffer");
@@ -104,22 +104,22 @@ impl Ring {
         pushed.expect("the ring has an entry for each buffer");
     }
 
-    /// Submits the requests that were started.
+    /// Submits the started requests.
     pub(super) fn submit(&mut self) {
-        // What the kernel does not accept now goes with the next submission.
+        // Entries that the kernel does not accept now go with the next submission.
         let _ = self.ring.submit();
     }
 
-    /// Submits the requests that were started and sleeps until something has arrived, or for less.
+    /// Submits the started requests and waits for a completion; may return earlier.
     pub(super) fn wait(&mut self) {
-        // A signal wakes it early. If the kernel lacks memory, completions have to be taken first: the caller looks,
+        // A signal interrupts the wait. If the kernel lacks memory, completions must be taken first: the caller does so
         // and waits again.
         if self.ring.submit_and_wait(1).is_err() {
             std::thread::yield_now();
         }
     }
 
-    /// A completed request with its bytes, which are valid until the next call.
+    /// Returns a completed request with its bytes, which are valid until the next call.
     pub(super) fn arrived(&mut self) -> Option<(Then, io::Result<&[u8]>)> {
         loop {
             let entry = self.ring.completion().next()?;
@@ -148,10 +148,10 @@ impl Ring {
     }
 }
 
-/// Submits a no-op: some processes may create a ring and not use it.
+/// Submits a no-op: some processes may create a ring but not use it.
 fn try_out(ring: &mut IoUring) -> io::Result<()> {
     let nothing = opcode::Nop::new().build();
-    // SAFETY: it refers to no memory.
+    // SAFETY: a no-op refers to no memory.
     let pushed = unsafe { ring.submission().push(&nothing) };
     pushed.expect("a ring has room for one");
     while let Err(error) = ring.submit_and_wait(1) {

@@ -11,7 +11,7 @@ fn idle() -> Reader {
     Reader::idle(Placement::default().threads())
 }
 
-/// A file of this many bytes, each a function of its offset.
+/// Creates a file of this many bytes, each a function of its offset.
 fn file(len: usize) -> Arc<File> {
     let mut file = tempfile::tempfile().unwrap();
     io::Write::write_all(&mut file, &content(0, len)).unwrap();
@@ -32,7 +32,7 @@ fn readers(buffers: usize) -> [Reader; 2] {
     })
 }
 
-/// A request for a part that somebody wants.
+/// Creates a request for a part, which is always wanted.
 fn request(
     file: &Arc<File>,
     offset: u64,

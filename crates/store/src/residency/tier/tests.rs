@@ -1,4 +1,4 @@
-//! Streams bring in what was written, within the budget.
+//! Streams load the data that were written, within the budget.
 
 use super::*;
 use crate::testing::{COLUMNS, bundle, residues, send, two_limbs};
@@ -23,7 +23,7 @@ fn parts(limbs: usize) -> Vec<PanelKey> {
     Limb::first(limbs).flat_map(of_limb).collect()
 }
 
-/// The bytes of a tier that holds this many panels of three blocks.
+/// Returns the bytes of a tier that holds this many panels of three blocks.
 fn room_for(panels: usize) -> u64 {
     let bytes = panels * Panel::footprint(3 * two_limbs().degree());
     bytes as u64 * GAPS / (GAPS - 1) + GAPS
@@ -38,14 +38,14 @@ fn placed_store(directory: &Path, panels: usize, placement: Placement) -> Store 
     filled(store.unwrap(), directory, &BLOCKS)
 }
 
-/// A store that holds this many panels of three blocks in memory, and a dataset of segments of these blocks.
+/// Creates a store that holds this many panels of three blocks in memory, with a dataset of segments of these blocks.
 fn store_of(directory: &Path, panels: usize, blocks: &[u32]) -> Store {
     let path = directory.join("store");
     let store = Store::open_within(&*path, room_for(panels), Placement::default());
     filled(store.unwrap(), directory, blocks)
 }
 
-/// The store with the dataset in it, whose bundle is in a directory.
+/// Adds the dataset to the store, from a bundle in a directory.
 fn filled(store: Store, directory: &Path, blocks: &[u32]) -> Store {
     if store.access().list().unwrap().datasets.is_empty() {
         let bundle = bundle(&directory.join("bundle"), &two_limbs(), blocks);
@@ -65,7 +65,7 @@ fn stream(
 ) -> Result<(Stream, Receiver<Arrival>), StoreError> {
     let (said, heard) = channel();
     let said = Mutex::new(said);
-    // A listener that unsubscribed was told enough.
+    // A listener that unsubscribed needs no more events.
     let listener = Arc::new(move |arrival| drop(said.lock().send(arrival)));
     let unit = |segments| WorkUnit { segments, pass: 0 };
     let units = units.into_iter().map(unit).collect();
@@ -155,7 +155,7 @@ fn panels_of_many_sizes_find_room_among_each_other() {
     let blocks = [[1; 12].as_slice(), &[16], &[1; 12], &[9]].concat();
     let store = store_of(directory.path(), 36, &blocks);
     let snapshot = store.access().snapshot("a").unwrap();
-    // The panels of the second limb leave small gaps when they are evicted, so large ones are in many pieces.
+    // Evicted panels of the second limb leave small gaps, so large ones are in many pieces.
     for segments in [0..12, 12..13, 13..25, 25..26, 0..12, 25..26, 12..13] {
         let units: Vec<_> = segments.map(|segment| segment..segment + 1).collect();
         let (stream, heard) = stream(&snapshot, parts(2), units.clone()).unwrap();
@@ -266,7 +266,7 @@ fn streams_that_go_away_give_all_back() {
     let store = store(directory.path(), 12);
     let snapshot = store.access().snapshot("a").unwrap();
     for _ in 0..20 {
-        // The second waits for the first, and both go before they are done.
+        // The second waits for the first, and both are dropped before they are done.
         let gone = [(); 2].map(|()| stream(&snapshot, parts(2), vec![0..2, 1..3]).unwrap());
         drop(gone);
     }
@@ -275,7 +275,7 @@ fn streams_that_go_away_give_all_back() {
         stream.release(unit(&heard));
     }
     drop(stream);
-    // A dataset that is gone leaves nothing in memory.
+    // A deleted dataset leaves nothing in memory.
     let tier = Arc::clone(tier(&store));
     store.access().delete_now("a").unwrap();
     drop((snapshot, store));
@@ -412,7 +412,7 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
         println!("skipped: the system does not say what its cache has");
         return;
     }
-    // Asking may bring it back, and other programs may delay the eviction from the system's cache for a while.
+    // Checking may bring it back, and other programs may delay its eviction from the page cache for a while.
     let deadline = Instant::now() + Duration::from_secs(120);
     loop {
         segment.forget_cached(place);

@@ -1,4 +1,4 @@
-//! Without a budget: loaded once, shared, kept, and right.
+//! Without a budget, panels are loaded once, shared, kept, and correct.
 
 use super::*;
 use crate::Placement;
@@ -12,7 +12,7 @@ use std::sync::Barrier;
 use std::thread;
 use tempfile::TempDir;
 
-/// A file of one segment.
+/// File of one segment.
 struct Setting {
     _directory: TempDir,
     path: PathBuf,
@@ -112,7 +112,7 @@ fn what_was_loaded_stays_as_long_as_the_segment() {
     drop((segment, first));
     assert_eq!(tier.state.lock().ledger.used(), 0);
     assert!(tier.state.lock().segments.is_empty());
-    // The thread that loaded last drops it in its own time.
+    // The thread that loaded last drops it asynchronously.
     let begun = std::time::Instant::now();
     while arenas.strong_count() > 0 {
         assert!(

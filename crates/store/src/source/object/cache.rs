@@ -1,8 +1,8 @@
 //! Sparse local copies of objects: each file holds the parts that were needed, at their offsets.
 //!
-//! Nothing here needs to last. A part is checked whenever it is used; one that the file lacks, or has wrongly, is
-//! fetched from the object, handed on while hot and written to its offset. Only if the object is wrong as well is it
-//! damage. When the cache exceeds its limit, the least recently used files are emptied.
+//! The cache is expendable. A part is checked on each use. If the file lacks it or has a wrong copy, the part is
+//! fetched from the object, passed on, and written to its offset. Only a wrong object counts as damage. When the cache
+//! exceeds its limit, the least recently used files are emptied.
 
 use super::{ObjectError, Objects};
 use crate::error::StoreError;
@@ -21,15 +21,15 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Weak};
 
-/// A segment of a dataset, by number, and what the names of its namespace's objects begin with.
+/// Prefix of a namespace's object names, dataset, and number of a segment.
 type Key = (Arc<str>, DatasetId, u32);
 
-/// The name of a segment's object.
+/// Returns the name of a segment's object.
 pub(crate) fn object_of(dataset: DatasetId, number: u32) -> String {
     format!("segments/{dataset}/{number:08}.seg")
 }
 
-/// The segment whose object has this name.
+/// Parses the name of a segment's object.
 pub(crate) fn segment_of(object: &str) -> Option<(DatasetId, u32)> {
     let (dataset, file) = object.strip_prefix("segments/")?.split_once('/')?;
     let (dataset, number) = (
@@ -39,15 +39,15 @@ pub(crate) fn segment_of(object: &str) -> Option<(DatasetId, u32)> {
     (object_of(dataset, number) == object).then_some((dataset, number))
 }
 
-/// The files of all segments of a namespace, and the source of their bytes. All namespaces of a store share one limit.
+/// Files of all segments of a namespace, and the source of their bytes. All namespaces of a store share one limit.
 pub(crate) struct Cache {
     objects: Objects,
-    /// What the names of objects begin with.
+    /// Prefix of the object names.
     prefix: Arc<str>,
     space: Arc<Space>,
 }
 
-/// The files of all segments of a store.
+/// Files of all segments of a store.
 struct Space {
     limit: u64,
     state: Mutex<State>,
@@ -86,7 +86,7 @@ impl State {
 }
 
 impl Cache {
-    /// An empty cache of these objects with at most `limit` bytes.
+    /// Creates an empty cache of these objects with at most `limit` bytes.
     pub(crate) fn new(objects: Objects, limit: u64) -> Self {
         let state = Mutex::default();
         Self {
@@ -96,7 +96,7 @@ impl Cache {
         }
     }
 
-    /// The part of the same cache for objects whose names begin with this.
+    /// Returns the part of this cache for objects whose names begin with `prefix`.
     pub(crate) fn below(&self, prefix: &str) -> Self {
         Self {
             objects: self.objects.below(prefix),
@@ -109,24 +109,24 @@ impl Cache {
         (Arc::clone(&self.prefix), dataset, number)
     }
 
-    /// The bytes of all files, and the limit on them.
+    /// Returns the bytes of all files, and their limit.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         (self.space.state.lock().bytes, self.space.limit)
     }
 
-    /// The source of the bytes.
+    /// Returns the source of the bytes.
     pub(crate) fn objects(&self) -> &Objects {
         &self.objects
     }
 
-    /// Adds the file of a segment that is not open, with whatever it has.
+    /// Adds the file of a segment that is not open, with whatever parts it has.
     pub(crate) fn add(&self, dataset: DatasetId, number: u32, path: PathBuf) {
         let bytes = fs::metadata(&path).map_or(0, |found| found.blocks() * 512);
         self.insert(self.key(dataset, number), path, bytes, Weak::new());
         self.space.evict();
     }
 
-    /// Forgets the files of a dataset's segments except those of these numbers: they are gone.
+    /// Forgets the removed files of a dataset's segments, all but those of these numbers.
     pub(crate) fn forget(&self, dataset: DatasetId, published: &BTreeSet<u32>) {
         let mut state = self.space.state.lock();
         let State { files, bytes, .. } = &mut *state;
@@ -199,7 +199,7 @@ impl Cache {
 }
 
 impl Space {
-    /// A part was written to a file.
+    /// Records that a part was written to a file.
     fn grew(&self, key: &Key, bytes: u64) {
         let mut state = self.state.lock();
         state.touch(key);
@@ -226,7 +226,7 @@ impl Space {
     }
 }
 
-/// Best effort: on failure the cache only exceeds its limit.
+/// Empties a file, best effort: on failure the cache only exceeds its limit.
 fn empty_file(path: &Path) {
     let file = OpenOptions::new().write(true).open(path);
     let _ = file.and_then(|file| {
@@ -236,22 +236,22 @@ fn empty_file(path: &Path) {
     });
 }
 
-/// A segment in use and the file that has some of its parts.
+/// Segment in use, and the file that has some of its parts.
 struct CachedSegment {
     cache: Arc<Cache>,
     key: Key,
     object: String,
     /// Bytes of the object.
     bytes: u64,
-    /// The local file.
+    /// Local file.
     local: Segment,
     parts: Mutex<Parts>,
 }
 
 struct Parts {
-    /// Whether the file has each part, as far as is known.
+    /// Parts that the file has, as far as is known.
     here: Vec<bool>,
-    /// Who waits for the parts in flight.
+    /// Callbacks that wait for the parts in flight.
     awaited: HashMap<usize, Vec<Then>>,
 }
 
@@ -335,12 +335,12 @@ impl CachedSegment {
         Ok(self.local.file().writable()?.write_all_at(bytes, offset)?)
     }
 
-    /// Whether the file has a part, as far as is known.
+    /// Returns true if the file has a part, as far as is known.
     fn has(&self, part: usize) -> bool {
         self.parts.lock().here[part]
     }
 
-    /// The file's copy of a part is wrong.
+    /// Records that the file's copy of a part is wrong.
     fn has_wrongly(&self, part: usize) {
         let was_here = std::mem::replace(&mut self.parts.lock().here[part], false);
         if was_here {
@@ -350,12 +350,12 @@ impl CachedSegment {
         }
     }
 
-    /// A part in the file was used.
+    /// Records the use of a part in the file.
     fn used(&self) {
         self.cache.space.state.lock().touch(&self.key);
     }
 
-    /// The checked bytes of a part with its padding, from the file or the object.
+    /// Returns the checked bytes of a part with its padding, from the file or the object.
     ///
     /// # Errors
     ///
@@ -415,7 +415,7 @@ impl CachedSegment {
                 Ok(None) => Err(self.damaged(part, Corruption::Altered)),
                 Err(error) => Err(self.error(part, error)),
             };
-            // The panic has been printed; others must not suffer for it.
+            // The panic has been printed and must not affect others.
             let _ = catch_unwind(AssertUnwindSafe(|| then(told)));
         }
     }
@@ -447,7 +447,7 @@ impl CachedSegment {
         }
     }
 
-    /// Checks a part in the object, whatever the file has.
+    /// Checks a part in the object, ignoring the file.
     ///
     /// # Errors
     ///
@@ -467,7 +467,7 @@ impl CachedSegment {
     fn empty(&self) {
         let mut parts = self.parts.lock();
         parts.here.fill(false);
-        // Best effort, as for files that are not open. A concurrent reader finds that its bytes are wrong.
+        // Best effort, as for files that are not open. A concurrent reader detects that its bytes are wrong.
         let _ = self.local.file().writable().map(|file| {
             let length = file.metadata()?.len();
             file.set_len(self.header().part_extent(0).offset)?;
@@ -490,7 +490,7 @@ impl CachedSegment {
     }
 }
 
-/// A segment in object storage.
+/// Segment in object storage.
 struct ObjectSource(Arc<CachedSegment>);
 
 impl Source for ObjectSource {
@@ -546,7 +546,7 @@ fn damaged(objects: &Objects, object: &str, subject: String, corruption: Corrupt
     .into()
 }
 
-/// The error about a subject in an object that should have `expected` bytes.
+/// Returns the error about a subject in an object that should have `expected` bytes.
 fn damaged_or_away(
     objects: &Objects,
     object: &str,
@@ -566,7 +566,7 @@ fn damaged_or_away(
     }
 }
 
-/// Which parts lie where a file has data.
+/// Returns the parts that lie where a file has data.
 fn parts_here(file: &File, header: &SegmentHeader) -> Vec<bool> {
     let stretches = stretches(file);
     let mut stretches = stretches.iter().peekable();
@@ -581,7 +581,8 @@ fn parts_here(file: &File, header: &SegmentHeader) -> Vec<bool> {
     (0..header.parts()).map(is_here).collect()
 }
 
-/// The data ranges of a file. On a file system that cannot report holes the whole file counts, and checks tell.
+/// Returns the data ranges of a file: the whole file if the file system does not report holes, in which case checks
+/// decide.
 fn stretches(file: &File) -> Vec<std::ops::Range<u64>> {
     let length = file.metadata().map_or(0, |found| found.len());
     let mut stretches = Vec::new();

@@ -1,4 +1,4 @@
-//! Objects of an S3 server that is a few lines of this file.
+//! Objects of a minimal S3 server in this file.
 
 use super::*;
 use crate::Placement;
@@ -37,12 +37,12 @@ fn serve(stream: &TcpStream, answer: &str) -> Option<()> {
     }
 }
 
-/// How a server that answers this way describes a range of an object.
+/// Returns a range of an object of a server that answers this way.
 fn range_of(answer: &'static str, range: Range<u64>) -> Result<Vec<u8>, ObjectError> {
     bucket(answer).get_range("a", range)
 }
 
-/// The objects of a server that answers this way.
+/// Returns the objects of a server that answers this way.
 fn bucket(answer: &'static str) -> Objects {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -77,7 +77,7 @@ fn storage_that_ignores_conditions_is_refused() {
         "{refused}"
     );
     let directory = tempfile::tempdir().unwrap();
-    // What has no conditions at all, and is not locked.
+    // A directory without a lock supports no conditions at all.
     let plain = LocalFileSystem::new_with_prefix(directory.path()).unwrap();
     assert!(of(plain).check_conditions().is_err());
 }
@@ -131,7 +131,7 @@ fn an_object_that_ends_before_a_range_is_short() {
         "{found:?}"
     );
     assert_eq!(range_of(cut, 990..1000).unwrap(), b"0123456789");
-    // The object has it, so something else is wrong.
+    // The object has the range, so the error has another cause.
     let denied = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
     let found = range_of(denied, 0..10);
     assert!(

@@ -1,4 +1,4 @@
-//! Namespaces: what belongs to one caller does not exist for another, and grants change that.
+//! Isolation of namespaces: data of one caller do not exist for another, unless granted.
 
 use super::*;
 use crate::layout::DEFAULT_NAMESPACE;
@@ -9,7 +9,7 @@ use oboro_format::{ErrorKind, Manifest};
 use tempfile::TempDir;
 
 impl Access {
-    /// Receives a segment of the upload of this dataset, whichever version that is.
+    /// Receives a segment of the upload of this dataset, of any version.
     pub(crate) fn receive_pending(
         &self,
         dataset: DatasetId,
@@ -19,7 +19,7 @@ impl Access {
         self.receive_segment(dataset, self.pending_root(dataset), index, offset)
     }
 
-    /// Publishes the upload of this dataset, or again what is published of it.
+    /// Publishes the upload of this dataset, or its published version again.
     pub(crate) fn publish_pending(&self, dataset: DatasetId) -> Result<Published, StoreError> {
         self.publish(dataset, self.pending_root(dataset))
     }
@@ -37,7 +37,7 @@ struct Setting {
 }
 
 impl Setting {
-    /// A store in which alice has published `rows`.
+    /// Creates a store in which alice has published `rows`.
     fn new() -> Self {
         let directory = TempDir::new().unwrap();
         let bundle = bundle(&directory.path().join("rows"), &one_limb(), &[2]);
@@ -78,7 +78,7 @@ impl Setting {
         self.of("alice").grant(&grant).unwrap();
     }
 
-    /// Everything that can be asked about a name, each with the role that it takes.
+    /// Performs every operation on a name; returns each required role with the result.
     fn all_about(&self, access: &Access, name: &str) -> Vec<(Role, Result<(), StoreError>)> {
         let manifest = self.bundle.manifest().encode();
         let root = self.root();
@@ -121,7 +121,7 @@ fn what_others_have_is_as_absent_as_what_nobody_has() {
     let present = told("alice/rows");
     assert_eq!(present, told("alice/none"));
     assert_eq!(present, told("nobody/rows"));
-    // Nothing of either was looked at.
+    // Neither lookup touched the other namespace.
     assert_eq!(opened(), before);
     let lookups = setting.store.namespaces.get("alice").unwrap();
     let lookups = || lookups.state().catalogue.lookups();
@@ -129,7 +129,7 @@ fn what_others_have_is_as_absent_as_what_nobody_has() {
     told("alice/rows");
     assert_eq!(lookups(), before);
     assert!(bob.list().unwrap().datasets.is_empty());
-    // It is as it was, for its owner.
+    // The owner's dataset is unchanged.
     setting.of("alice").snapshot("rows").unwrap();
 }
 
@@ -149,7 +149,7 @@ fn the_same_id_and_name_may_be_everybodys() {
         );
         setting.publish(other, "rows", &setting.bundle);
     }
-    // What one does with it changes nothing for the others, not even its notes.
+    // Changes by one caller do not affect the others, not even notes.
     let longer = append(&setting.bundle, &[1]);
     setting.publish(&bob, "rows", &longer);
     bob.delete_now("rows").unwrap();
@@ -189,7 +189,7 @@ fn a_grant_lets_in_to_what_it_says_and_to_nothing_else() {
             let is_let_in = kind != Some(ErrorKind::Forbidden);
             assert_eq!(is_let_in, needed == role, "{role}: {needed}: {answer:?}");
         }
-        // Nothing else, for nobody else, and no more than one's token has.
+        // Nothing else, for no other caller, and no more than the token's roles.
         let none = |access: &Access, name: &str| {
             for (needed, answer) in setting.all_about(access, name) {
                 let kind = answer.unwrap_err().kind();
@@ -241,7 +241,7 @@ fn datasets_of_others_are_listed_by_their_owner_and_used() {
     setting.grant("bob", "rows", "read,count,append");
     assert_eq!(names(&bob), ["own", "alice/rows"]);
     bob.snapshot_at("alice/rows", setting.root()).unwrap();
-    // Whoever may append continues what is there, by its name only.
+    // A caller with the role to append continues the dataset, by its name only.
     let longer = append(&setting.bundle, &[1]);
     send_as(&bob, "alice/rows", &longer);
     let elsewhere = bob.of_upload("alice/more");
@@ -253,10 +253,10 @@ fn datasets_of_others_are_listed_by_their_owner_and_used() {
         .unwrap();
     let root = setting.of("alice").snapshot("rows").unwrap().root();
     assert_eq!(root, longer.manifest().root());
-    // Everybody, and everything.
+    // Grants to everyone, on everything.
     setting.grant("*", "*", "read");
     setting.of("carol").snapshot("alice/more").unwrap();
-    // Who grants to everybody is not in everybody's list, except the operator.
+    // Grants to everyone do not show up in everyone's list, except the operator's.
     assert!(names(&setting.of("carol")).is_empty());
     setting.publish(&setting.store.access(), "namespace", &setting.bundle);
     let grant = Grant {
@@ -276,7 +276,7 @@ fn datasets_of_others_are_listed_by_their_owner_and_used() {
     assert!(setting.of("alice").revoke(&revoked).unwrap().is_empty());
     assert!(names(&setting.of("carol")).is_empty());
     assert_eq!(setting.of("alice").grants().unwrap().len(), 1);
-    // Nobody grants what a token has to say, or names that cannot be ones.
+    // Roles of tokens and invalid names cannot be granted.
     for (grantee, name, roles) in [
         ("bob", "rows", Roles::ALL),
         ("bo b", "rows", Roles::OWNER),
@@ -293,7 +293,7 @@ fn datasets_of_others_are_listed_by_their_owner_and_used() {
     }
 }
 
-/// Another dataset.
+/// Creates another dataset.
 fn other_of(setting: &Setting) -> Bundle {
     let path = setting._directory.path().join("other");
     oboro_format::testing::bundle_of(DatasetId([7; 16]), &path, &one_limb(), &[1])
@@ -319,7 +319,7 @@ fn what_was_deleted_comes_back_until_it_expires() {
         matches!(again, StoreError::Upload(UploadError::Deleted { .. })),
         "{again}"
     );
-    // Its name is free, and it comes back under another one.
+    // Its name is free, and it is restored under another one.
     setting.publish(&alice, "rows", &other_of(&setting));
     let taken = alice.undelete("rows", None).unwrap_err();
     assert_eq!(taken.kind(), ErrorKind::AlreadyExists, "{taken}");
@@ -327,7 +327,7 @@ fn what_was_deleted_comes_back_until_it_expires() {
     assert_eq!(alice.snapshot("old").unwrap().root(), snapshot.root());
     alice.delete("rows").unwrap();
     alice.delete("old").unwrap();
-    // Two were called the same: the id tells which.
+    // Two have one name: the id selects.
     alice.undelete("old", Some("rows")).unwrap();
     alice.delete("rows").unwrap();
     let several = alice.undelete("rows", None).unwrap_err();
@@ -336,7 +336,7 @@ fn what_was_deleted_comes_back_until_it_expires() {
         "{several}"
     );
     alice.undelete(&ID.to_string(), None).unwrap();
-    // They last over a restart, and then expire.
+    // They outlast a restart, and then expire.
     let week = alice.deleted().unwrap()[0].until;
     assert_eq!(setting.store.expire(week - 60).0, 0);
     assert_eq!(setting.store.expire(week + 60).0, 1);
@@ -350,7 +350,7 @@ fn what_was_deleted_comes_back_until_it_expires() {
     alice.snapshot("rows").unwrap();
 }
 
-/// The manifest of the other dataset.
+/// Returns the manifest of the other dataset.
 fn other_of_again(setting: &Setting) -> Vec<u8> {
     let path = setting._directory.path().join("other");
     Bundle::open(&path).unwrap().manifest().encode()
@@ -371,7 +371,7 @@ fn an_upload_that_nobody_goes_on_with_is_cancelled() {
         panic!("one was begun");
     };
     assert_eq!((&*upload.name, upload.received_bytes), ("other", 0));
-    // Whoever still sends is not interrupted.
+    // An active sender is not interrupted.
     let late = upload.until + 60;
     assert_eq!(setting.store.expire(late).1, 0);
     drop(receiver);
@@ -410,11 +410,11 @@ fn quotas_are_of_one_owner() {
         ..Quota::default()
     });
     assert!(refused("other").contains("bytes"));
-    // What was deleted counts as long as it can be brought back.
+    // Deleted datasets count as long as they can be restored.
     setting.of("alice").delete("rows").unwrap();
     assert!(refused("other").contains("bytes"));
     setting.of("alice").undelete("rows", None).unwrap();
-    // Others have their own; an append to what is there is no other dataset.
+    // Others have their own quota; an append is no new dataset.
     setting.of("bob").begin_upload("other", &manifest).unwrap();
     with(Quota {
         datasets: Some(1),
@@ -451,7 +451,7 @@ fn who_may_delete_gains_no_other_role_by_bringing_back() {
     }
     bob.undelete("alice/rows", None).unwrap();
     assert_eq!(setting.of("alice").list().unwrap().datasets[0].name, "rows");
-    // The owner may say whose namespace it is.
+    // The owner may prefix its own namespace.
     let alice = setting.of("alice");
     alice.delete("rows").unwrap();
     alice.undelete("rows", Some("alice/open")).unwrap();

@@ -1,4 +1,4 @@
-//! A backup is a store with what was published at one moment, whatever happens during the copy, or there is none.
+//! A backup is a store with the data published at one moment, whatever happens during the copy, or it is absent.
 
 use super::super::script::{Owner, Server, Step};
 use super::*;
@@ -29,12 +29,12 @@ fn store(disk: &Path) -> PathBuf {
     disk.join("data/store")
 }
 
-/// A file of the dataset that the server has.
+/// Returns a file of the dataset at the server.
 fn second_segment(disk: &Path) -> PathBuf {
     store(disk).join(format!("segments/{}/00000001.seg", DatasetId([0xb; 16])))
 }
 
-/// The content of a backup, after everything in it was checked: it is sound.
+/// Returns the content of a backup after checking all of it.
 fn names_and_versions(backup: &Path) -> Vec<(String, u64)> {
     let mut scrub = Scrub::of_directory(backup).unwrap();
     while let Some(part) = scrub.next_part().unwrap() {
@@ -80,7 +80,7 @@ fn a_backup_has_what_was_published_and_takes_uploads_up_anew() {
         "{error}"
     );
 
-    // Restored by the same means, it works like any store.
+    // Restored in the same way, it works like any store.
     let other = scratch();
     backup(&target, &store(other.path()), &|_, _| {}).unwrap();
     drop(server);
@@ -98,7 +98,7 @@ fn a_backup_has_what_was_published_and_takes_uploads_up_anew() {
 fn what_happens_meanwhile_is_in_it_or_not() {
     let (owner, directory) = (Owner::new(), scratch());
     let (mut earlier, mut later) = (0, 0);
-    // When everything changes, this many of ten panels are copied.
+    // Number of panels, of ten, that are copied when everything changes.
     for at in 0..10 {
         let disk = directory.path().join(at.to_string());
         let server = RefCell::new(server(&owner, &disk));
@@ -161,7 +161,7 @@ fn what_no_backup_has_made_is_left_alone() {
         .map(|name| directory.path().join(name))
         .into();
     let backup = |target: &Path| backup(&store(directory.path()), target, &|_, _| {});
-    // Another store, of all things.
+    // Another store.
     backup(&partial).unwrap();
     let held = crate::testing::files(&partial);
     let error = backup(&target).unwrap_err();
@@ -172,7 +172,7 @@ fn what_no_backup_has_made_is_left_alone() {
     assert_eq!(crate::testing::files(&partial), held);
     assert!(!target.exists());
 
-    // An attempt that failed without being able to clean up, and one that was interrupted before it began.
+    // An attempt that failed without cleaning up, and one that was interrupted before it began.
     fs::remove_dir_all(&partial).unwrap();
     fs::create_dir(&partial).unwrap();
     let sound = fs::read(&segment).unwrap();
@@ -201,7 +201,7 @@ fn a_power_cut_leaves_a_whole_backup_or_none() {
     replay(&disk.record(), |disk, cut| {
         let target = disk.join("backup");
         if cut.acknowledged == 0 && !target.exists() {
-            // Leftovers are in no one's way.
+            // Leftovers do not interfere.
             backup(&store(origin.path()), &target, &|_, _| {}).unwrap();
         }
         assert_eq!(names_and_versions(&target), expected(&[("a", 2), ("b", 1)]));
@@ -227,7 +227,7 @@ fn a_disk_that_fails_leaves_no_backup() {
             disk.fail(failure);
             let failed = backup_to(&disk);
             disk.mend();
-            // Only the removal of a file that nobody misses may fail unseen.
+            // Only the removal of a superfluous file may fail silently.
             if let Err(error) = failed {
                 let text = error.to_string();
                 assert!(

@@ -1,4 +1,4 @@
-//! Imports: what a store makes of a bundle of the same machine.
+//! Imports of local bundles.
 
 use super::*;
 use crate::error::UploadError;
@@ -73,7 +73,7 @@ fn a_later_version_adds_its_segments() {
     let grown = append(&setting.bundle, &[1]);
     assert_eq!(store.access().import("a", &grown).unwrap().version, 2);
     assert_eq!(store.access().snapshot("a").unwrap().block_count(), 4);
-    // The store's files stay when the bundle goes.
+    // The store's files outlive the bundle.
     fs::remove_dir_all(grown.directory()).unwrap();
     store
         .access()
@@ -218,7 +218,7 @@ fn a_bundle_of_another_file_system_is_copied() {
         .unwrap();
 }
 
-/// The store and the bundle on one disk, so that links are recorded.
+/// Store and bundle are on one disk, which records links.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_power_cut_at_any_step_of_an_import_leaves_it_published_or_to_be_repeated() {

@@ -1,5 +1,4 @@
-//! A store in object storage, here a directory, whatever happens to its cache, its objects and
-//! concurrent servers.
+//! Store in object storage, here a directory, under failures of its cache, its objects and concurrent servers.
 
 use super::super::*;
 use crate::error::{ObjectStorageError, UploadError};
@@ -32,7 +31,7 @@ impl Setting {
         Self { directory, bundle }
     }
 
-    /// With the dataset published; no server has it open.
+    /// Creates a setting with the dataset published and no open server.
     fn published() -> Self {
         let setting = Self::new();
         setting.publish(&setting.open("cache"));
@@ -72,7 +71,7 @@ impl Setting {
         self.path(cache).join(object_of(ID, index))
     }
 
-    /// The names of the objects, without those of the store as a whole.
+    /// Returns the names of the objects, without those of the store as a whole.
     fn objects(&self) -> Vec<String> {
         let names = files(&self.path("objects")).into_iter();
         let names = names.map(|path| path.to_str().unwrap().to_owned());
@@ -81,7 +80,7 @@ impl Setting {
             .collect()
     }
 
-    /// The offset of a panel in the file of its segment.
+    /// Returns the offset of a panel in the file of its segment.
     fn panel_offset(&self, index: u32, limb: usize, column: u32) -> u64 {
         let segment = self.bundle.open_segment(index).unwrap();
         let panel = segment
@@ -152,7 +151,7 @@ fn an_empty_directory_serves_all_that_was_published_and_fetches_only_what_is_use
     );
     setting.check(&snapshot);
 
-    // The next server finds it there, and the objects are not asked.
+    // The next server finds it there without requests to the objects.
     drop((snapshot, store));
     let store = setting.open("other");
     for index in 0..2 {
@@ -199,7 +198,7 @@ fn wrong_bytes_in_the_cache_are_fetched_again_and_wrong_objects_are_named() {
         })
     ));
 
-    // So are objects that end too early, before a panel or in it.
+    // Truncated objects are damage, too, before a panel or in it.
     let object = fs::read(setting.object(1)).unwrap();
     for end in [at - 1, at + 1] {
         fs::write(setting.object(1), &object[..end as usize]).unwrap();
@@ -214,7 +213,7 @@ fn wrong_bytes_in_the_cache_are_fetched_again_and_wrong_objects_are_named() {
     }
     fs::write(setting.object(1), &object).unwrap();
 
-    // Once the object is back, all is well.
+    // Once the object is restored, everything works.
     flip(&setting.object(1), at);
     setting.check_panel(&snapshot, 1, 1, 0).unwrap();
 }
@@ -264,7 +263,7 @@ fn who_asks_for_many_panels_waits_for_each_once() {
     setting.check(&snapshot);
 }
 
-/// All columns of both segments, one after the other.
+/// Streams all columns of both segments, one after the other.
 fn stream_all(snapshot: &Snapshot) -> (Stream, Receiver<Arrival>) {
     let of_limb = |limb| Column::first(COLUMNS).map(move |column| PanelKey::new(limb, column));
     let (told, heard) = channel();
@@ -274,7 +273,7 @@ fn stream_all(snapshot: &Snapshot) -> (Stream, Receiver<Arrival>) {
     (stream.unwrap(), heard)
 }
 
-/// A unit of one run for each segment.
+/// Returns a unit of one run for each segment.
 fn units<const N: usize>(segments: [usize; N]) -> Vec<WorkUnit> {
     let unit = |segment| WorkUnit {
         segments: segment..segment + 1,
@@ -337,7 +336,7 @@ fn the_last_to_start_has_the_objects() {
     );
     assert!(first.access().list().unwrap().datasets.is_empty());
     setting.publish(&second);
-    // The upload can go on with a server that has them.
+    // The upload can continue with a server that owns them.
     drop(first);
     let first = setting.open("cache");
     assert_eq!(first.access().list().unwrap().datasets.len(), 1);
@@ -360,7 +359,7 @@ fn a_grant_at_the_server_before_undoes_no_revocation() {
     let older = setting.open("cache");
     older.access().grant(&grant("bob")).unwrap();
     let newer = setting.open("other");
-    // Also where the one before grants before the new one has changed anything.
+    // The previous server cannot grant either, even before the new one has changed anything.
     let refused = older.access().grant(&grant("carol")).unwrap_err();
     assert!(refused.to_string().contains("another server"), "{refused}");
     newer.access().revoke(&grant("bob")).unwrap();
@@ -376,7 +375,7 @@ fn a_grant_at_the_server_before_undoes_no_revocation() {
 fn the_server_before_replaces_and_removes_nothing() {
     let setting = Setting::published();
     let older = setting.open("cache");
-    // An upload of another version is under way there.
+    // An upload of another version is in progress there.
     let other = Setting::new();
     let others = append_other(&other.bundle);
     let begun = older
@@ -418,7 +417,7 @@ fn an_upload_survives_its_server_and_lost_objects() {
     setting.publish(&store);
     drop(store);
     setting.check(&setting.open("other").access().snapshot("a").unwrap());
-    // The directory that has not heard of it takes over what is published.
+    // A directory with an older state takes over what is published.
     let longer = append(&setting.bundle, &[1]);
     let other = setting.open("other");
     send(&other, &longer);
@@ -488,7 +487,7 @@ fn an_older_catalogue_takes_nothing_from_newer_ones() {
     setting.check(&snapshot);
 }
 
-/// What `append` with one block makes, with another mask.
+/// As `append` with one block, with another mask.
 fn append_other(bundle: &Bundle) -> Bundle {
     let mut manifest = bundle.manifest().clone();
     let mut segment = description(&manifest.parameters, 2, manifest.block_count(), 1);
@@ -545,7 +544,7 @@ fn what_was_rewritten_is_noted_in_the_bucket() {
     let noted = fs::read(setting.path(&note)).unwrap();
     assert_eq!(noted, newer.manifest().encode());
 
-    // A note that is only in the cache is put there when the store is opened.
+    // A note that is only in the cache is uploaded when the store is opened.
     fs::remove_file(setting.path(&note)).unwrap();
     drop(setting.open("cache"));
     assert!(fs::read(setting.path(&note)).unwrap() == noted);
@@ -558,7 +557,7 @@ fn what_was_rewritten_is_noted_in_the_bucket() {
     fs::write(setting.path(&note), &noted[1..]).unwrap();
     let error = is_refused("other");
     assert!(matches!(error, StoreError::DamagedNote { .. }), "{error}");
-    // A sound one heals the copy.
+    // A sound one repairs the copy.
     fs::write(setting.path(&note), &noted).unwrap();
     for cache in ["other", "third", "cache"] {
         let error = is_refused(cache);

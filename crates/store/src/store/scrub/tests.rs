@@ -1,4 +1,4 @@
-//! A scrub finds what is damaged and nothing else, changes nothing and gets in nobody's way.
+//! A scrub finds all damage and nothing else, changes nothing and blocks nothing.
 
 use super::super::script::{Owner, Server, Step};
 use super::*;
@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 const A: &str = "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
 const C: &str = "0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c";
 
-/// `a` in two versions, `b`, and uploads of `b` and `c` in progress.
+/// Dataset `a` in two versions, `b`, and uploads of `b` and `c` in progress.
 const STEPS: &[Step] = &[
     Step::Open,
     Step::Upload("a", 1),
@@ -27,7 +27,7 @@ fn server<'a>(owner: &'a Owner, disk: &Path) -> Server<'a> {
     server
 }
 
-/// All that is damaged, and how much was checked.
+/// Returns all damage, and the amount checked.
 fn run(mut scrub: Scrub) -> (Vec<Damage>, Scrubbed) {
     let mut damage = Vec::new();
     while let Some(part) = scrub.next_part().unwrap() {
@@ -39,7 +39,7 @@ fn run(mut scrub: Scrub) -> (Vec<Damage>, Scrubbed) {
     (damage, scrubbed)
 }
 
-/// A segment, a panel, and what is said of it.
+/// Segment, panel, and expected message.
 type Expected = (Option<u32>, Option<(usize, u32)>, &'static str);
 
 fn flip(path: &Path, at: u64) {
@@ -152,7 +152,7 @@ fn what_is_damaged_is_named() {
     found(&[(None, None, "not in the catalogue")]);
     fs::remove_dir_all(stranger).unwrap();
 
-    // The catalogue, which SQLite has in memory, is read again.
+    // The catalogue is read again, though SQLite has cached it.
     let catalogue = store.join("catalogue.sqlite");
     let bytes = fs::read(&catalogue).unwrap();
     for (at, _) in (0..)
