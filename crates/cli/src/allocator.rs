@@ -1,4 +1,4 @@
-//! The process's allocator: fcmalloc, or the system's without the feature of that name.
+//! Allocator of the process: fcmalloc, or the system's without the feature of that name.
 
 #[cfg(feature = "fcmalloc")]
 #[global_allocator]

@@ -111,7 +111,7 @@ pub struct InputArguments {
     pub reading: ReadArguments,
 }
 
-/// The heading of the options for reading files.
+/// Heading of the options for reading files.
 const READING: &str = "How the file is read";
 
 /// How to read a file of transactions; what is not given is detected from the file, or the file is refused.
@@ -178,7 +178,7 @@ enum YesNo {
     No,
 }
 
-/// A list of names, which clap would take for several values.
+/// List of names in one value. The alias hides `Vec` from clap, which would take the names for several values.
 pub type NameList = Vec<String>;
 
 pub fn names(list: &str) -> Result<NameList, String> {
@@ -186,7 +186,7 @@ pub fn names(list: &str) -> Result<NameList, String> {
 }
 
 impl ReadArguments {
-    /// Refuses reading options without a file, which `file` would name.
+    /// Rejects reading options without a file; `file` names the missing argument.
     pub fn need(&self, file: &str, given: bool) -> Result<(), Failure> {
         if given || self.options() == ReadOptions::default() {
             Ok(())
@@ -247,14 +247,14 @@ impl KeyArguments {
     }
 }
 
-/// A key file, or the command that prints one.
+/// Source of a key: a file, or the command that prints one.
 pub enum KeyFrom {
     File(PathBuf),
     Command { command: String, setting: String },
 }
 
 impl KeyFrom {
-    /// From one of the two.
+    /// Returns the source given by one of the two arguments.
     pub fn one_of(file: Option<&Path>, command: Option<&str>, setting: &str) -> Option<Self> {
         let of_command = |command: &str| Self::Command {
             command: command.to_owned(),
@@ -288,7 +288,7 @@ fn remedied(error: KeyFileError) -> Failure {
 }
 
 impl KeySource {
-    /// From the command line or the environment, if either says.
+    /// Returns the source of the key on the command line, or else in the environment.
     pub fn given(&self) -> Result<Option<KeyFrom>, Failure> {
         let given = KeyFrom::one_of(
             self.key.as_deref(),
@@ -315,7 +315,7 @@ impl KeySource {
 impl PassphraseArguments {
     /// Reads a key, and its passphrase if it has one.
     pub fn open(&self, key: &KeyFrom) -> Result<MasterKey, Failure> {
-        // A command may ask its user for something: it runs only if the key has a passphrase.
+        // Run the command only if the key has a passphrase: it may prompt the user.
         let mut failed = None;
         let loaded = key.load(|| match self.given_or_asked_for() {
             Ok(passphrase) => passphrase,
@@ -335,7 +335,7 @@ impl PassphraseArguments {
         Ok(asked.and_then(|mut answers| answers.pop()))
     }
 
-    /// From the command line or the environment, if either says.
+    /// Returns the passphrase from the command line, or else from the environment.
     pub fn given(&self) -> Result<Option<Passphrase>, Failure> {
         let given = PassphraseFrom {
             file: self.passphrase_file.as_deref(),
@@ -348,7 +348,7 @@ impl PassphraseArguments {
 }
 
 impl RecoveryPassphraseArguments {
-    /// The passphrase, asked for as often as `questions` if it is not given: the answers must be the same.
+    /// Returns the passphrase. If it is not given, prompts once for each of `questions`; the answers must be equal.
     pub fn passphrase(&self, questions: &[&str]) -> Result<Passphrase, Failure> {
         let given = PassphraseFrom {
             file: self.recovery_passphrase_file.as_deref(),
@@ -369,13 +369,13 @@ impl RecoveryPassphraseArguments {
     }
 }
 
-/// What says where a passphrase is.
+/// Sources of a passphrase.
 struct PassphraseFrom<'a> {
     file: Option<&'a Path>,
     command: Option<&'a str>,
-    /// The option that gives the command.
+    /// Option that gives the command.
     option: &'a str,
-    /// The variables that have the passphrase, and the command.
+    /// Environment variables of the passphrase and of the command.
     variables: [&'a str; 2],
 }
 
@@ -400,7 +400,7 @@ impl PassphraseFrom<'_> {
     }
 }
 
-/// The first line of what a command prints.
+/// Returns the first line of a command's output.
 fn first_line_of(command: &str, setting: &str) -> Result<Passphrase, Failure> {
     let output = output_of(command, setting)?;
     let text = std::str::from_utf8(&output).ok();
@@ -412,7 +412,7 @@ fn first_line_of(command: &str, setting: &str) -> Result<Passphrase, Failure> {
     }
 }
 
-/// A variable of the environment, if it is set.
+/// Returns a variable of the environment, if set.
 fn environment(name: &str) -> Result<Option<Passphrase>, Failure> {
     match std::env::var(name) {
         Ok(value) if value.is_empty() => Err(Failure::input(format!(
@@ -435,7 +435,7 @@ impl ServerArguments {
         Ok(connect(&self.options()?)?)
     }
 
-    /// The connection options.
+    /// Returns the connection options.
     pub fn options(&self) -> Result<Options, Failure> {
         let token = self
             .token_file
@@ -461,7 +461,7 @@ impl ServerArguments {
     }
 }
 
-/// The first line of a small file: a token or a passphrase.
+/// Reads the first line of a small file: a token or a passphrase.
 fn first_line(file: io::Result<File>, path: &Path, what: &str) -> Result<Passphrase, Failure> {
     let failed = |problem: String| {
         let sentence = format!(
@@ -470,7 +470,7 @@ fn first_line(file: io::Result<File>, path: &Path, what: &str) -> Result<Passphr
         );
         Failure::input(sentence)
     };
-    // Allocated at once, so that growing leaves no copies in freed memory.
+    // Allocate once: growing would leave copies in freed memory.
     let mut text = Passphrase::new(String::with_capacity(MOST));
     file.and_then(|file| file.take(MOST as u64).read_to_string(&mut text))
         .map_err(|error| failed(error.to_string()))?;
@@ -513,13 +513,13 @@ impl UploadedArguments {
         dataset_name(self.name.as_ref(), &self.directory)
     }
 
-    /// The connection options.
+    /// Returns the connection options.
     pub fn server(&self) -> Result<Options, Failure> {
         self.server.options()
     }
 }
 
-/// A dataset's name on a server; by default that of its directory.
+/// Returns a dataset's name on a server; by default that of its directory.
 pub fn dataset_name(name: Option<&String>, bundle: &Path) -> Result<String, Failure> {
     let stem = || {
         bundle

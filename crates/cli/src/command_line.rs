@@ -1,4 +1,4 @@
-//! The command line: all commands and their arguments, as clap has them.
+//! Command line: clap's definition of all commands and their arguments.
 
 use crate::commands;
 use clap::{Parser, Subcommand};

@@ -1,4 +1,4 @@
-//! Why a command failed: a sentence for people, a class and an exit code for programs.
+//! Failures of commands: a sentence for people, a class and an exit code for programs.
 
 use oboro_client::ClientError;
 use oboro_format::{ErrorClass, FormatError};
@@ -16,14 +16,14 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-/// What a command returns.
+/// Result of a command.
 pub type Outcome = Result<(), Failure>;
 
-/// Why a command failed: one sentence with cause and remedy.
+/// Failure of a command: one sentence with cause and remedy.
 #[derive(Debug)]
 pub struct Failure {
     error: Box<dyn Error + Send + Sync>,
-    /// If the error does not tell.
+    /// Class, if the error does not imply it.
     class: Option<ErrorClass>,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// A failure of this class.
+    /// Creates a failure of this class.
     pub fn of(class: ErrorClass, sentence: String) -> Self {
         Self {
             error: sentence.into(),
@@ -51,12 +51,12 @@ impl Failure {
         }
     }
 
-    /// A failure of what was given to the command.
+    /// Creates a failure of the command's input.
     pub fn input(sentence: impl Into<String>) -> Self {
         Self::of(ErrorClass::Input, sentence.into())
     }
 
-    /// A failure of reading or writing a file.
+    /// Creates a failure of reading or writing a file.
     pub fn io(error: &io::Error, sentence: String) -> Self {
         let class = match error.kind() {
             io::ErrorKind::StorageFull
@@ -67,13 +67,13 @@ impl Failure {
         Self::of(class, sentence)
     }
 
-    /// Whether standard output was closed by its reader.
+    /// Returns true if the reader of standard output closed it.
     pub fn is_broken_pipe(&self) -> bool {
         self.as_a::<io::Error>()
             .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// What it is about.
+    /// Returns the class of the failure.
     pub fn class(&self) -> ErrorClass {
         if let Some(class) = self.class {
             class
@@ -98,7 +98,7 @@ impl Failure {
         }
     }
 
-    /// The class of an error that only an operator's commands have; `None` for any other.
+    /// Returns the class of an error that only an operator's commands have; `None` for any other.
     #[cfg(feature = "serve")]
     fn operators_class(&self) -> Option<ErrorClass> {
         if let Some(error) = self.as_a::<StoreError>() {
@@ -126,7 +126,7 @@ impl Failure {
         None
     }
 
-    /// The exit code of its class; docs/commands.md lists them. 2 is wrong usage, as clap has it.
+    /// Returns the exit code of its class; docs/commands.md lists them. Clap uses 2 for wrong usage.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self.class() {
             ErrorClass::Other => 1,

@@ -1,5 +1,5 @@
-//! Ctrl-C: work that can be ended in order is, and says what is left and what to do next. A second one ends the process at
-//! once, as the first does anywhere else.
+//! Ctrl-C: cancels work that can stop in an orderly way and report the remainder and the next step. A second one ends
+//! the process immediately, as the first does during other work.
 
 use oboro_client::{ClientError, Connection, Options};
 use std::fs;
@@ -13,21 +13,21 @@ use std::thread;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// As shells have it for a process that SIGINT ends.
+/// Exit status of shells for a process that SIGINT ends.
 const INTERRUPTED: i32 = 130;
 
 const SIGINT: i32 = 2;
 
-/// Whether there is work that looks at the token.
+/// `true` once some work checks the token.
 static IS_LOOKED_AT: AtomicBool = AtomicBool::new(false);
 
-/// Cancelled by Ctrl-C, which from now on ends nothing else. For work that looks at it.
+/// Returns a token that Ctrl-C cancels, without any other effect from now on. For work that checks the token.
 pub fn watched() -> CancellationToken {
     IS_LOOKED_AT.store(true, Ordering::SeqCst);
     watch()
 }
 
-/// Has a file that grows beyond a limit (`ulimit -f`) be an error of writing, and not the end of the process.
+/// Turns growth of a file beyond a limit (`ulimit -f`) into a write error instead of the end of the process.
 #[cfg(unix)]
 pub fn outlive_file_limits() {
     let limit = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
@@ -36,7 +36,7 @@ pub fn outlive_file_limits() {
         .build();
     if let Ok(runtime) = runtime {
         let _within = runtime.enter();
-        // Its handler stays for as long as the process, and takes the place of the action that would end it.
+        // The handler stays for the life of the process, and replaces the default action, which ends it.
         let _ = signal(limit);
     }
 }
@@ -57,7 +57,7 @@ pub fn ends_in_order<T>(ask: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     answer
 }
 
-/// Cancelled by Ctrl-C, which ends the process unless there is work that looks at the token.
+/// Returns a token that Ctrl-C cancels. Ctrl-C ends the process unless some work checks the token.
 fn watch() -> CancellationToken {
     static TOKEN: OnceLock<CancellationToken> = OnceLock::new();
     let watch = || {
@@ -77,13 +77,13 @@ fn watch() -> CancellationToken {
     TOKEN.get_or_init(watch).clone()
 }
 
-/// Calls the function for each of these signals. Without the means to, signals do what they would have done.
+/// Calls `act` for each of these signals. If that cannot be set up, signals keep their effect.
 fn on(signals: impl FnOnce() -> io::Result<Signals>, act: impl Fn() + Send + 'static) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build();
     if let Ok(runtime) = runtime {
-        // Here, and not on that thread: from now on no signal is missed.
+        // Register here, not on that thread: no signal is missed from now on.
         let signals = {
             let _within = runtime.enter();
             signals()
@@ -111,9 +111,10 @@ fn interrupts() -> io::Result<Signals> {
 #[cfg(windows)]
 use tokio::signal::windows::{CtrlC as Signals, ctrl_c as interrupts};
 
-/// Whether a signal is not for this process, as Ctrl-C for one that a shell started in the background. Only Linux tells.
+/// Returns true if this process ignores a signal, as Ctrl-C for one that a shell started in the background. Always
+/// false except on Linux.
 fn is_ignored(signal: i32) -> bool {
-    // The signals that are ignored, a bit each from the first on.
+    // Mask of ignored signals, bit 0 for signal 1.
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut lines = status.lines();
     let ignored = lines.find_map(|line| line.strip_prefix("SigIgn:"));
@@ -121,7 +122,7 @@ fn is_ignored(signal: i32) -> bool {
     ignored.is_some_and(|ignored| ignored >> (signal - 1) & 1 == 1)
 }
 
-/// Whether work goes on.
+/// Returns `Continue` until the token is cancelled.
 pub fn unless(interrupt: &CancellationToken) -> ControlFlow<()> {
     if interrupt.is_cancelled() {
         ControlFlow::Break(())
@@ -130,7 +131,7 @@ pub fn unless(interrupt: &CancellationToken) -> ControlFlow<()> {
     }
 }
 
-/// Connects to a server; Ctrl-C ends calls to it.
+/// Connects to a server; Ctrl-C cancels calls to it.
 ///
 /// # Errors
 /// As [`Connection::open_unless`].

@@ -1,7 +1,7 @@
 //! The `oboro` command: a thin layer over the libraries.
 //!
-//! Results go to standard output (as text, or JSON with `--json`), progress and errors to standard
-//! error. Exit codes: 0 done, 2 wrong usage, others by the class of the failure (`failure`).
+//! Results go to standard output (as text, or JSON with `--json`), progress and errors to standard error. Exit codes: 0
+//! for success, 2 for wrong usage, others by the class of the failure (`failure`).
 
 mod allocator;
 mod arguments;
@@ -13,7 +13,7 @@ mod output;
 mod profile;
 mod results;
 mod secret_command;
-// Of all commands, `serve` has settings.
+// Only `serve` has settings.
 #[cfg_attr(not(feature = "serve"), allow(dead_code))]
 mod settings;
 mod terminal;
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     let parsed = words.parse();
     match parsed.and_then(|(command, settings)| run(command, &settings, output)) {
         Ok(()) => ExitCode::SUCCESS,
-        // A reader that stops early (`oboro rules … | head`) is no failure.
+        // A reader that stops early (`oboro rules … | head`) is not a failure.
         Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             output.failure(&failure);

@@ -17,13 +17,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Shorter work shows no progress bar.
+/// Minimum duration of work that shows a progress bar.
 const SILENT: Duration = Duration::from_secs(1);
 
-/// Whether what is written is for programs.
+/// `true` if output is for programs.
 static FOR_PROGRAMS: AtomicBool = AtomicBool::new(false);
 
-/// Text or JSON.
+/// Output format: text or JSON.
 #[derive(Clone, Copy)]
 pub struct Output {
     json: bool,
@@ -35,8 +35,8 @@ impl Output {
         Self { json }
     }
 
-    /// Prints a result: `value` as JSON, or `text`. In the text the caller escapes what must not end a line; control
-    /// characters are escaped here.
+    /// Prints a result: `value` as JSON, or `text`. The caller escapes line breaks within the text; control characters
+    /// are escaped here.
     pub fn result(
         self,
         value: &impl Serialize,
@@ -61,7 +61,7 @@ impl Output {
         }
     }
 
-    /// Prints, in text output only, what is known before the result.
+    /// Prints, in text output only, information available before the result.
     pub fn note(self, text: impl FnOnce() -> String) -> Result<(), Failure> {
         if self.json {
             Ok(())
@@ -70,7 +70,7 @@ impl Output {
         }
     }
 
-    /// Says something to people, on standard error, that they must not miss.
+    /// Prints an important warning for people to standard error.
     pub fn warn(self, sentence: &str) {
         if !self.json {
             // A closed standard error cannot be reported.
@@ -92,7 +92,7 @@ impl Output {
         };
     }
 
-    /// A progress bar on standard error for work counted in `unit`; it appears after a second.
+    /// Returns a progress bar on standard error for work counted in `unit`; it appears after a second.
     pub fn bar(self, what: &str, unit: Unit) -> Bar {
         let template = match unit {
             Unit::Bytes => "{msg} [{bar:30}] {bytes}/{total_bytes}{prefix}",
@@ -115,7 +115,7 @@ impl Output {
     }
 }
 
-/// Tells people, on standard error, what a call waits for.
+/// Reports on standard error, for people, the reason for which a call waits.
 pub fn waits(wait: Wait) {
     if !FOR_PROGRAMS.load(Ordering::Relaxed) {
         // A closed standard error cannot be reported.
@@ -123,7 +123,7 @@ pub fn waits(wait: Wait) {
     }
 }
 
-/// Prints clap's error about the arguments, or the help that was asked for, and exits. Clap prints arguments unescaped and
+/// Prints clap's error about the arguments, or the requested help, and exits. Clap prints arguments unescaped and
 /// treats control sequences as styles of its own: if an argument has any, only the kind of error is printed.
 pub fn misuse(error: &clap::Error, json: bool) -> ! {
     let steers = |argument: OsString| {
@@ -160,7 +160,7 @@ pub fn misuse(error: &clap::Error, json: bool) -> ! {
     std::process::exit(error.exit_code());
 }
 
-/// What an error of clap's says, on one line and without advice about the command line.
+/// Returns clap's message on one line, without advice about the command line.
 pub fn sentence(error: &clap::Error) -> String {
     let text = error.to_string();
     let said = text.split("\n\n").next().unwrap_or(&text);
@@ -171,24 +171,24 @@ pub fn sentence(error: &clap::Error) -> String {
     words.join(" ")
 }
 
-/// The unit of a bar.
+/// Unit of a progress bar.
 pub enum Unit {
     Bytes,
     BlockColumns,
     Answers,
 }
 
-/// A progress bar with rate and remaining time.
+/// Progress bar with rate and remaining time.
 pub struct Bar {
     bar: ProgressBar,
     unit: Unit,
-    /// When the first progress was told, and how much had been done before: what is resumed took no time here.
+    /// Time of the first progress, and the units done before: resumed work took no time here.
     begun: OnceLock<(Instant, u64)>,
     shown: AtomicBool,
 }
 
 impl Bar {
-    /// `done` of `total` units.
+    /// Shows `done` of `total` units.
     pub fn set(&self, done: u64, total: u64) {
         if self.bar.length() != Some(total) {
             self.bar.set_length(total);
@@ -222,7 +222,8 @@ impl Bar {
     }
 }
 
-/// ", 5.2 MiB/s, 12 s left": by the mean of all that was done, which a slow beginning does not lead astray for long.
+/// Formats rate and remaining time: ", 5.2 MiB/s, 12 s left". The rate is the mean over all work here, which recovers
+/// from a slow beginning.
 fn pace(unit: &Unit, done: u64, rest: u64, elapsed: Duration) -> String {
     if done == 0 {
         return String::new();
@@ -235,12 +236,12 @@ fn pace(unit: &Unit, done: u64, rest: u64, elapsed: Duration) -> String {
     }
 }
 
-/// "1.5 MiB".
+/// Formats a number of bytes: "1.5 MiB".
 pub fn bytes(count: u64) -> String {
     HumanBytes(count).to_string()
 }
 
-/// "1.25 s" or "38 ms".
+/// Formats a duration: "1.25 s" or "38 ms".
 pub fn seconds(duration: Duration) -> String {
     let s = duration.as_secs_f64();
     if s < 0.1 {
@@ -250,7 +251,7 @@ pub fn seconds(duration: Duration) -> String {
     }
 }
 
-/// The forms in which a result is written to a file, by the ending of its name.
+/// Format of a result file, by its extension.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     Json,
@@ -260,14 +261,14 @@ pub enum Form {
 }
 
 impl Form {
-    /// The endings of names.
+    /// Extensions of the formats.
     #[cfg(feature = "arrow")]
     const ENDINGS: &str = ".json, .csv or .parquet";
     #[cfg(not(feature = "arrow"))]
     const ENDINGS: &str =
         ".json or .csv (this program was built without the feature arrow, which writes Parquet)";
 
-    /// The form for this file; JSON if the name has no ending. A name may be nothing but the ending.
+    /// Returns the format for this file; JSON without an extension. A name may consist of an extension only.
     pub fn of(path: &Path) -> Result<Self, Failure> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let ending = name.rsplit_once('.').map(|(_, it)| it.to_ascii_lowercase());
@@ -288,26 +289,26 @@ impl Form {
     }
 }
 
-/// A file that is written atomically. Prepared before the work whose result it receives, so that mistakes show early.
+/// File that is written atomically. Prepared before the work whose result it receives, to report mistakes early.
 pub struct OutputFile {
-    /// With symbolic links resolved, so that they are kept.
+    /// Path with symbolic links resolved, which preserves the links.
     path: PathBuf,
     kind: Kind,
-    /// The mode of a new file, before the umask.
+    /// Mode of a new file, before the umask.
     mode: u32,
 }
 
-/// The default mode.
+/// Default mode.
 const MODE: u32 = 0o666;
 
 const IN_DATASET: &str = "it is in the directory of an encrypted dataset; choose another directory";
 
-/// Whether this directory is an encrypted dataset's, or one in it.
+/// Returns true if this directory is, or is directly within, that of an encrypted dataset.
 fn is_in_dataset(directory: &Path) -> bool {
     directory.ancestors().take(2).any(Bundle::is_at)
 }
 
-/// The path of a file that is not there, with links to its directory resolved.
+/// Returns the path of a missing file, with links to its directory resolved.
 fn in_its_directory(path: &Path) -> io::Result<PathBuf> {
     let name = path
         .file_name()
@@ -318,9 +319,9 @@ fn in_its_directory(path: &Path) -> io::Result<PathBuf> {
 }
 
 enum Kind {
-    /// New, or a regular file to replace.
+    /// New file, or a regular file to replace.
     Regular,
-    /// A pipe or device: written directly.
+    /// Pipe or device: written directly.
     Special,
 }
 
@@ -395,20 +396,21 @@ impl OutputFile {
         })
     }
 
-    /// Whether it is this file.
+    /// Returns true if `path` is this file.
     pub fn is(&self, path: &Path) -> bool {
         path.canonicalize()
             .or_else(|_| in_its_directory(path))
             .is_ok_and(|path| path == self.path)
     }
 
-    /// The same, for a result with names of items, which only the owner may read; and its form.
+    /// As [`prepare`](Self::prepare), for a result with names of items, which only the owner may read. Also returns its
+    /// format.
     pub fn prepare_result(path: &Path) -> Result<(Self, Form), Failure> {
         let file = Self::prepare(path)?;
         Ok((file.private(), Form::of(path)?))
     }
 
-    /// The same, for a file that must not exist yet.
+    /// As [`prepare`](Self::prepare), for a file that must not exist yet.
     pub fn prepare_new(path: &Path) -> Result<Self, Failure> {
         let file = Self::prepare(path)?;
         match file.kind {
@@ -420,7 +422,7 @@ impl OutputFile {
         }
     }
 
-    /// The same, readable by the owner only.
+    /// Makes the file readable by the owner only.
     #[must_use]
     pub fn private(self) -> Self {
         Self {
@@ -429,12 +431,12 @@ impl OutputFile {
         }
     }
 
-    /// Temporary name, sync, rename, sync of the directory.
+    /// Writes the file: temporary name, sync, rename, sync of the directory.
     pub fn write(&self, content: &[u8]) -> Result<(), Failure> {
         self.write_with(|file| file.write_all(content))
     }
 
-    /// The same with content that `write` makes piece by piece.
+    /// As [`write`](Self::write), with content that `write` produces piece by piece.
     pub fn write_with(
         &self,
         write: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<()>,
@@ -462,7 +464,7 @@ impl OutputFile {
     ) -> io::Result<()> {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        // Removed unless it is renamed.
+        // Removed unless renamed.
         let prefix = format!(".{name}.");
         let file = with_mode(self.mode, tempfile::Builder::new().prefix(&prefix))
             .tempfile_in(directory)?;
@@ -496,7 +498,7 @@ mod tests {
             pace(&Unit::Bytes, 4 << 20, 20 << 20, elapsed),
             ", 2.00 MiB/s, 10s left"
         );
-        // 3,309.4996 a second is of no use to anybody.
+        // The rate, 3,309.4996 a second, is not shown.
         assert_eq!(pace(&Unit::BlockColumns, 6619, 1, elapsed), ", 1s left");
         assert_eq!(pace(&Unit::Answers, 1, 100, elapsed), ", 3m left");
     }

@@ -1,5 +1,5 @@
-//! Profiles: settings of the client's commands under a name, in a file of one's own. They stand in for defaults, so the
-//! command line and the environment go before them.
+//! Profiles: named settings of the client's commands, in a file of the user. They replace defaults: the command line
+//! and the environment take precedence.
 
 use crate::failure::Failure;
 use oboro_system::others_can_write;
@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The flag that chooses one.
+/// Flag that selects a profile.
 pub const FLAG: &str = "profile";
 
-/// Settings of which one is chosen by its flag or a variable, instead of all that a profile has of them.
+/// Group of settings. A flag or a variable of one of them overrides all that a profile has of the group.
 struct Choice {
     flags: &'static [&'static str],
     variables: &'static [&'static str],
 }
 
-/// What is meant for a server, and for no other one: whoever names another server means none of it.
+/// Settings of one server, which are ignored if the user names another one.
 const OF_THE_SERVER: [&str; 4] = ["token-file", "ca", "client-cert", "client-key"];
 
 const CHOICES: [Choice; 7] = [
@@ -57,7 +57,7 @@ const CHOICES: [Choice; 7] = [
     },
 ];
 
-/// The settings that are no paths.
+/// Settings that are not paths.
 const NO_PATHS: [&str; 4] = [
     "server",
     "key-command",
@@ -65,16 +65,16 @@ const NO_PATHS: [&str; 4] = [
     "recovery-passphrase-command",
 ];
 
-/// What the file says.
+/// Content of the file.
 #[derive(Default)]
 struct Config {
-    /// The profile of commands that name none.
+    /// Profile of commands that name none.
     default: Option<String>,
     profiles: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl Config {
-    /// Reads it; an error is what is wrong, and where.
+    /// Parses the file; an error has its offset and its cause.
     fn parse(text: &str) -> Result<Self, (usize, String)> {
         let table = DeTable::parse(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start);
@@ -124,17 +124,17 @@ fn entries<'a, 'i>(value: &'a Spanned<DeValue<'i>>) -> Result<&'a DeTable<'i>, (
     }
 }
 
-/// Gives a command the profile of this name as its defaults, or that of the environment, or the file's default; flags that
-/// are `named` on the command line keep theirs.
+/// Sets the defaults of a command from a profile: the one named `name`, that of the environment, or the file's default.
+/// Flags for which `named` returns true keep their values.
 ///
 /// # Errors
-/// No such profile, unknown settings, a file that others could have written.
+/// An unknown profile, unknown settings, a file that others can write.
 pub fn with_profile(
     command: clap::Command,
     name: Option<&str>,
     named: impl Fn(&str) -> bool,
 ) -> Result<clap::Command, Failure> {
-    // Who names a profile means it, not what the environment has else.
+    // A profile named on the command line takes precedence over the environment.
     let is_meant = name.is_some();
     let from_environment = env::var(variable(FLAG)).ok().filter(|it| !it.is_empty());
     let name = name.map(str::to_owned).or(from_environment);
@@ -157,11 +157,11 @@ pub fn with_profile(
 }
 
 fn with_defaults(command: clap::Command, defaults: &BTreeMap<String, String>) -> clap::Command {
-    // Without a server it checks a directory.
+    // Without a server, `scrub` checks a directory.
     if command.get_name() == "scrub" {
         return command;
     }
-    // What can be seen without a key is shown without asking for a passphrase.
+    // Public information is shown without a prompt for a passphrase.
     let needs_no_key = command.get_name() == "inspect";
     let command = command.mut_args(|flag| {
         let long = flag.get_long();
@@ -177,7 +177,7 @@ fn with_defaults(command: clap::Command, defaults: &BTreeMap<String, String>) ->
     command.mut_subcommands(|command| with_defaults(command, defaults))
 }
 
-/// The settings of a profile, with paths beside the file resolved; `None` if none is meant.
+/// Returns the settings of a profile, with relative paths resolved against the file; `None` without a profile.
 fn settings(name: Option<String>) -> Result<Option<BTreeMap<String, String>>, Failure> {
     let refused = |sentence: String| Failure::input(sentence);
     let Some(path) = path() else {
@@ -192,7 +192,7 @@ fn settings(name: Option<String>) -> Result<Option<BTreeMap<String, String>>, Fa
     let (text, metadata) = match fs::read_to_string(&path).and_then(|it| Ok((it, path.metadata()?)))
     {
         Ok(read) => read,
-        // A link that leads nowhere may have settings somewhere.
+        // A dangling link is an error: its target may have settings.
         Err(error)
             if error.kind() == io::ErrorKind::NotFound && name.is_none() && !path.is_symlink() =>
         {
@@ -253,7 +253,7 @@ fn settings(name: Option<String>) -> Result<Option<BTreeMap<String, String>>, Fa
     Ok(Some(settings))
 }
 
-/// A path that begins with `~/`, or is relative to the file.
+/// Resolves a path that begins with `~/`, or is relative to the file.
 fn resolved(value: &str, config: &Path) -> PathBuf {
     match (value.strip_prefix("~/"), home()) {
         (Some(rest), Some(home)) => home.join(rest),
@@ -261,14 +261,14 @@ fn resolved(value: &str, config: &Path) -> PathBuf {
     }
 }
 
-/// The directory of this user, if the environment has it.
+/// Returns the user's home directory, if the environment has it.
 fn home() -> Option<PathBuf> {
     let name = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
     let home = env::var_os(name).map(PathBuf::from);
     home.filter(|it| it.is_absolute())
 }
 
-/// The file: `OBORO_CONFIG`, or `oboro/config.toml` where this user's programs have their settings.
+/// Returns the path of the file: `OBORO_CONFIG`, or `oboro/config.toml` in the user's configuration directory.
 fn path() -> Option<PathBuf> {
     let given = |name| env::var_os(name).filter(|it| !it.is_empty());
     if let Some(path) = given("OBORO_CONFIG") {
@@ -279,7 +279,7 @@ fn path() -> Option<PathBuf> {
     } else {
         "XDG_CONFIG_HOME"
     };
-    // One that is relative is none, as the XDG specification has it: the current directory may be anybody's.
+    // Ignore a relative path, as the XDG specification requires: anyone may own the current directory.
     let folder = given(own).map(PathBuf::from).filter(|it| it.is_absolute());
     let folder = folder.or_else(|| Some(home()?.join(".config")))?;
     Some(folder.join("oboro").join("config.toml"))

@@ -1,4 +1,4 @@
-//! Results as files, what is done to them for release, and the records of runs: for the commands that have results.
+//! Result files, release options, and records of runs: for the commands that have results.
 
 use crate::failure::Failure;
 use crate::output::{Form, Output, OutputFile};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// The heading of the options for release.
+/// Heading of the options for release.
 const RELEASE: &str = "For release to others";
 
 /// What is done to supports before others see them.
@@ -46,7 +46,7 @@ impl ReleaseArguments {
         self.suppress_below.is_some() || self.round_to.is_some()
     }
 
-    /// The itemsets as they are released, and what was done to them, now and `before`.
+    /// Returns the itemsets for release, and a description of all suppression and rounding, including that `before`.
     pub fn applied(
         &self,
         before: Option<Release>,
@@ -63,19 +63,19 @@ impl ReleaseArguments {
     }
 }
 
-/// That something cannot be released.
+/// Returns the failure of a result that cannot be released.
 pub fn refused(error: ReleaseError) -> Failure {
     Failure::input(error.to_string())
 }
 
-/// Says on standard error, to people, what was done for release.
+/// Reports on standard error, for people, the suppression and rounding of a release.
 pub fn say_release(release: Option<&Release>, output: Output) {
     for sentence in release.iter().flat_map(|it| it.sentences()) {
         output.warn(&format!("RELEASE: {sentence}"));
     }
 }
 
-/// A file for a result, whose form its name tells.
+/// Result file, whose extension determines its format.
 pub struct ResultFile {
     file: OutputFile,
     form: Form,
@@ -83,7 +83,7 @@ pub struct ResultFile {
 }
 
 impl ResultFile {
-    /// Checks the path. Only the owner may read what is written there.
+    /// Checks the path. Only the owner may read the file.
     pub fn prepare(path: &Path) -> Result<Self, Failure> {
         let (file, form) = OutputFile::prepare_result(path)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -94,7 +94,7 @@ impl ResultFile {
         })
     }
 
-    /// Whether it is this file.
+    /// Returns true if `path` is this file.
     pub fn is(&self, path: &Path) -> bool {
         self.file.is(path)
     }
@@ -109,7 +109,7 @@ impl ResultFile {
         self.write_with(|file| file.write_all(&content))
     }
 
-    /// Writes rules one by one; `about` has everything else, and `whole` the rules, too.
+    /// Writes rules one by one; `about` has all other fields, and `whole` the rules, too.
     pub fn write_rules(
         &self,
         rules: &Rules<'_>,
@@ -158,16 +158,16 @@ pub struct RecordArguments {
     record: Option<PathBuf>,
 }
 
-/// A record to be written.
+/// Writer of a run's record.
 pub struct Recorder {
     file: OutputFile,
     began: OffsetDateTime,
-    /// Whether the record is of a release, so that it leaves out how long the run took.
+    /// `true` for a release, whose record omits the duration of the run.
     is_release: bool,
 }
 
 impl RecordArguments {
-    /// Checks the path, which must be another one than those of `others`.
+    /// Checks the path, which must differ from those of `others`.
     pub fn prepare(
         &self,
         others: &[Option<&Path>],
@@ -206,12 +206,12 @@ impl Recorder {
     }
 }
 
-/// When the directory's version was uploaded, in UTC, if the directory knows.
+/// Returns the time of the upload of the directory's version, in UTC, if recorded.
 pub fn uploaded(dataset: &Dataset) -> Option<String> {
     dataset.bundle().uploaded().map(utc)
 }
 
-/// The version that a result is of, and whether it was compared with the server's, in a line.
+/// Describes in a line the version of a result, and its comparison with the server's.
 pub fn version_line(dataset: &Dataset, offline: bool) -> String {
     let uploaded = match uploaded(dataset) {
         Some(uploaded) => format!("uploaded {uploaded}"),
@@ -226,7 +226,7 @@ pub fn version_line(dataset: &Dataset, offline: bool) -> String {
     format!("version {version}, {uploaded}{compared}\n")
 }
 
-/// Which data a result is of.
+/// Returns the dataset, version and routes of a result, for its record.
 pub fn source(
     dataset: &Dataset,
     name: &str,

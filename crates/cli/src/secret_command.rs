@@ -1,17 +1,17 @@
 //! Secrets from commands: `--passphrase-command` and `--key-command`.
 //!
-//! The command runs in a shell. What it prints is bounded, never written to disk, and in no message: neither is the command,
-//! which may contain a secret itself.
+//! The command runs in a shell. Its output is bounded and never written to disk. Messages contain neither the output
+//! nor the command, which may itself contain a secret.
 
 use crate::failure::Failure;
 use std::io::Read;
 use std::process::{Command, ExitStatus, Stdio};
 use zeroize::Zeroizing;
 
-/// The most bytes that a command may print.
+/// Maximum number of bytes of a command's output.
 pub const MOST: usize = 4096;
 
-/// What `command` prints on standard output. `setting` is how the user gave the command, for errors.
+/// Returns the standard output of `command`. `setting` is the source of the command, for errors.
 ///
 /// # Errors
 /// A command that cannot be started, fails, or prints nothing or too much.
@@ -26,12 +26,12 @@ pub fn output_of(command: &str, setting: &str) -> Result<Zeroizing<Vec<u8>>, Fai
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| failed(format!("cannot be started: {error}")))?;
-    // Allocated at once, so that growing leaves no copies in freed memory.
+    // Allocate once: growing would leave copies in freed memory.
     let mut output = Zeroizing::new(Vec::with_capacity(MOST + 1));
     let pipe = child.stdout.take().expect("it is piped");
     let read = pipe.take(MOST as u64 + 1).read_to_end(&mut output);
     if output.len() > MOST {
-        // It may print for ever.
+        // It may print forever.
         let _ = child.kill();
         let _ = child.wait();
         return Err(failed(format!("printed more than {MOST} bytes")));
@@ -62,7 +62,7 @@ fn in_a_shell(command: &str) -> Command {
     shell
 }
 
-/// With `/S`, `cmd` strips the outer quotes and takes the rest as it is.
+/// Runs the command in `cmd`. With `/S`, `cmd` strips the outer quotes and takes the rest verbatim.
 #[cfg(windows)]
 fn in_a_shell(command: &str) -> Command {
     use std::os::windows::process::CommandExt;

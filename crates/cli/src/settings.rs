@@ -1,4 +1,4 @@
-//! The settings of `oboro serve` in force, each with where it comes from.
+//! Effective settings of `oboro serve`, each with its source.
 
 pub mod file;
 
@@ -8,23 +8,23 @@ use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// The settings in force, in the order of the command's help.
+/// Effective settings, in the order of the command's help.
 pub struct Settings {
-    /// The file, if there is one.
+    /// Path of the settings file, if one is used.
     pub file: Option<PathBuf>,
     pub all: Vec<Setting>,
 }
 
-/// A setting in force.
+/// Effective setting.
 pub struct Setting {
-    /// Its flag, without dashes before it.
+    /// Name of its flag, without leading dashes.
     pub name: String,
-    /// As it was given; `None` if it is not set.
+    /// Value as given; `None` if unset.
     pub value: Option<String>,
     pub source: Source,
 }
 
-/// Where a setting comes from.
+/// Source of a setting.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -35,7 +35,7 @@ pub enum Source {
 }
 
 impl Settings {
-    /// An object of objects by name.
+    /// Returns an object with an object for each setting, by name.
     pub fn json(&self) -> Value {
         let settings = self.all.iter().map(|it| {
             let said = json!({ "value": it.value, "source": it.source });
@@ -44,7 +44,7 @@ impl Settings {
         json!({ "config": self.file, "settings": settings.collect::<Map<_, _>>() })
     }
 
-    /// A line for each.
+    /// Returns a line for each setting.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for Setting {
@@ -61,7 +61,7 @@ impl Settings {
 }
 
 impl Source {
-    /// What it is called in text.
+    /// Returns the name of the source in text.
     fn name(self) -> &'static str {
         match self {
             Self::Default => "default",

@@ -1,8 +1,8 @@
-//! Where the settings of `oboro serve` come from: the command line, the environment, a file, or their defaults, the first
-//! of these that has one. All of this follows from clap's definition of the command, so a new flag needs nothing here.
+//! Sources of the settings of `oboro serve`, by precedence: the command line, the environment, a file, the defaults.
+//! All of this follows from clap's definition of the command: a new flag needs no change here.
 //!
-//! Entries of the file become arguments, unless the command line or the environment say otherwise. So they are checked
-//! like those.
+//! Entries of the file become arguments unless the command line or the environment overrides them, and are checked like
+//! arguments.
 
 use crate::command_line::{Cli, Command};
 use crate::failure::Failure;
@@ -17,10 +17,10 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The command that has settings.
+/// Command that has settings.
 const SERVE: &str = "serve";
 
-/// The words of the command line, and what has to be known of them before the file is read.
+/// Words of the command line, and the flags needed before the file is read.
 pub struct Words {
     words: Vec<OsString>,
     serves: bool,
@@ -30,7 +30,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Takes the words of this process. Prints help or version, if asked to, and exits.
+    /// Takes the words of this process. Prints help or version on request, and exits.
     pub fn of_this_process() -> Self {
         let words: Vec<OsString> = env::args_os().collect();
         let seen = Cli::command().ignore_errors(true);
@@ -43,7 +43,7 @@ impl Words {
         let mut options = words.iter().take_while(|word| *word != "--");
         Self {
             serves: serve.is_some(),
-            // Behind a mistake clap sees no flags.
+            // After an error, clap reports no further flags.
             json: seen.get_flag("json") || options.any(|word| word == "--json"),
             profile: seen.get_one(profile::FLAG).cloned(),
             config: config.filter(|_| serve.is_some()),
@@ -51,15 +51,15 @@ impl Words {
         }
     }
 
-    /// Whether results are printed as JSON.
+    /// Returns true if results are printed as JSON.
     pub fn json(&self) -> bool {
         self.json
     }
 
-    /// The command, and if it is `oboro serve`, its settings. Exits if the command line is wrong.
+    /// Returns the command and, for `oboro serve`, its settings. Exits if the command line is wrong.
     ///
     /// # Errors
-    /// Something is wrong in the file or the environment.
+    /// An error in the file or the environment.
     pub fn parse(&self) -> Result<(Command, Settings), Failure> {
         let named = |flag: &str| self.names(flag);
         let mut command = with_profile(command(), self.profile.as_deref(), named)?;
@@ -95,13 +95,13 @@ impl Words {
         Ok((parsed, settings))
     }
 
-    /// Whether the command line or the environment has what an entry of the file says.
+    /// Returns true if the command line or the environment overrides an entry of the file.
     fn overrides(&self, key: &str) -> bool {
         self.names(key) || env::var_os(variable(key)).is_some()
     }
 
-    /// Whether the command line names this flag. A value never looks like that: clap takes none that begins with a dash,
-    /// and the flags have no short names.
+    /// Returns true if the command line contains this flag. A value cannot look like one: clap rejects values that
+    /// begin with a dash, and the flags have no short names.
     fn names(&self, flag: &str) -> bool {
         self.words.iter().any(|word| {
             let word = word.as_encoded_bytes().strip_prefix(b"--");
@@ -110,7 +110,7 @@ impl Words {
         })
     }
 
-    /// What an error of clap's is where the mistake is in the file or in the environment, and not on the command line.
+    /// Converts clap's error if its cause is in the file or the environment, not on the command line.
     fn elsewhere(&self, error: &clap::Error, file: Option<&File>) -> Option<Failure> {
         let said = sentence(error);
         if error.kind() == ErrorKind::MissingRequiredArgument {
@@ -127,10 +127,10 @@ impl Words {
     }
 }
 
-/// The definition of all commands, with the variables of the one that has settings.
+/// Returns the definition of all commands, with environment variables for the one that has settings.
 fn command() -> clap::Command {
     let command = Cli::command();
-    // A build without it has no settings.
+    // A build without `serve` has no settings.
     if command.find_subcommand(SERVE).is_none() {
         return command;
     }
@@ -146,7 +146,7 @@ fn command() -> clap::Command {
     })
 }
 
-/// The flags of the command that has settings.
+/// Returns the flags of the command that has settings.
 fn flags(command: &clap::Command) -> Vec<Arg> {
     let serve = command.find_subcommand(SERVE);
     let flags = serve.into_iter().flat_map(clap::Command::get_arguments);
@@ -156,7 +156,7 @@ fn flags(command: &clap::Command) -> Vec<Arg> {
         .collect()
 }
 
-/// The environment variable of a flag.
+/// Returns the environment variable of a flag.
 fn variable(flag: &str) -> String {
     format!("OBORO_SERVE_{}", flag.to_uppercase().replace('-', "_"))
 }
@@ -178,7 +178,7 @@ fn setting(flag: &Arg, matches: &ArgMatches, is_from_file: impl Fn(&str) -> bool
     }
 }
 
-/// The known flag that is most like this one.
+/// Returns the known flag most similar to this one.
 fn nearest(command: &clap::Command, flag: &str) -> Option<String> {
     let words = ["oboro", SERVE, &format!("--{flag}")];
     let error = command.clone().try_get_matches_from(words).err()?;
@@ -188,7 +188,7 @@ fn nearest(command: &clap::Command, flag: &str) -> Option<String> {
     }
 }
 
-/// The flag that an error of clap's is about.
+/// Returns the flag to which clap's error refers.
 fn flag_in(error: &clap::Error) -> Option<String> {
     let ContextValue::String(shown) = error.get(ContextKind::InvalidArg)? else {
         return None;

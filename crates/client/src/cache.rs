@@ -1,8 +1,8 @@
 //! Cache of sealed cells from earlier runs, in the bundle's directory.
 //!
-//! A file is one answer as received, after a header that says which columns and segments it covers (docs/formats.md,
-//! "Kept cells"). The cells are still sealed: a file that does not open is removed and fetched again. A file is renamed
-//! into place only after the whole answer was verified.
+//! A file is one answer as received, after a header with its columns and segments (docs/formats.md, "Kept cells"). The
+//! cells are still sealed: a file that does not open is removed and fetched again. A file is renamed into place only
+//! after the whole answer was verified.
 
 use crate::kept_moments::MOMENTS;
 use crate::verify::cells::{Part, Wanted};
@@ -22,15 +22,15 @@ const MAGIC: &str = "OBOROCEL";
 const VERSION: u32 = 1;
 /// Bytes of the header before the column numbers.
 const FIXED: usize = 8 + 4 + 16 + 4 + 4 + 4;
-/// The directory in a bundle's.
+/// Name of the cache directory in that of a bundle.
 const CELLS: &str = "cells";
 const SUFFIX: &str = ".cells";
 /// Prefix of the names of incomplete files.
 const PARTIAL: &str = "partial-";
-/// Incomplete files older than this were abandoned by their process.
+/// Age from which an incomplete file counts as abandoned by its process.
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Removes what earlier runs kept of the versions of a bundle: sealed cells, and moments.
+/// Removes the caches of all versions of a bundle: sealed cells and moments.
 ///
 /// # Errors
 /// A disk that fails.
@@ -47,22 +47,22 @@ pub fn forget_kept(bundle: &Bundle) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// The cache directory of one bundle.
+/// Cache directory of one bundle.
 pub(crate) struct Cache {
     directory: PathBuf,
-    /// The limit for all files together, in bytes; 0 disables the cache.
+    /// Limit for all files together, in bytes; 0 disables the cache.
     limit: u64,
 }
 
-/// A cached answer.
+/// Cached answer.
 pub(crate) struct Held {
     path: PathBuf,
-    /// What it covers.
+    /// Columns and segments of the answer.
     pub(crate) has: Wanted,
 }
 
 impl Cache {
-    /// The cache of the bundle in this directory, limited to `limit` bytes.
+    /// Creates the cache of the bundle in this directory, limited to `limit` bytes.
     pub(crate) fn new(bundle: &Path, limit: u64) -> Self {
         Self {
             directory: bundle.join(CELLS),
@@ -70,7 +70,7 @@ impl Cache {
         }
     }
 
-    /// The cached answers for this dataset, sorted by their first segment.
+    /// Returns the cached answers for this dataset, sorted by their first segment.
     pub(crate) fn held(&self, manifest: &Manifest) -> Vec<Held> {
         if self.limit == 0 {
             return Vec::new();
@@ -110,7 +110,7 @@ impl Cache {
         names.map(|name| self.directory.join(name)).collect()
     }
 
-    /// Begins to cache an answer. Answers in flight count towards the limit; `None` if it would be exceeded.
+    /// Starts to cache an answer; `None` if it would exceed the limit, towards which answers in flight count.
     pub(crate) fn begin(
         &self,
         manifest: &Manifest,
@@ -144,7 +144,7 @@ impl Held {
     /// Reads the parts, each with its sealed bytes, in file order.
     ///
     /// # Errors
-    /// The file is shorter than its header says, or cannot be read.
+    /// A file that is shorter than its header implies, or cannot be read.
     pub(crate) fn read(
         &self,
         manifest: &Manifest,
@@ -170,10 +170,10 @@ impl Held {
     }
 }
 
-/// An answer being written to a file. If writing fails, it is not cached.
+/// Answer being written to a file. After a failed write it is not cached.
 pub(crate) struct Recording {
     file: Option<NamedTempFile>,
-    /// The size of the complete file.
+    /// Size of the complete file in bytes.
     bytes: u64,
 }
 
@@ -186,7 +186,7 @@ impl Recording {
             .and_then(|mut file| file.write_all(data).is_ok().then_some(file));
     }
 
-    /// Renames the file into place; call this once the answer is verified.
+    /// Renames the file into place. Must be called only after the answer was verified.
     pub(crate) fn keep(mut self) {
         let Some(file) = self.file.take() else {
             return;
@@ -196,7 +196,7 @@ impl Recording {
             .and_then(|name| name.strip_prefix(PARTIAL))
             .unwrap_or("kept");
         let name = file.path().with_file_name(format!("{name}{SUFFIX}"));
-        // Sync first, so that a final name never refers to an incomplete file. On failure nothing is lost.
+        // Sync first: a final name must never refer to an incomplete file. On failure nothing is lost.
         if file.as_file().sync_all().is_ok() {
             let _ = file.persist(name);
         }
@@ -240,7 +240,7 @@ fn open_file(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The dataset id in the header of the file at `path`.
+/// Reads the dataset id in the header of the file at `path`.
 fn dataset_of(path: &Path) -> io::Result<DatasetId> {
     let mut start = [0; 8 + 4 + 16];
     open_file(path)?.read_exact(&mut start)?;
@@ -250,10 +250,10 @@ fn dataset_of(path: &Path) -> io::Result<DatasetId> {
     Ok(DatasetId(*dataset))
 }
 
-/// The header of the file at `path`, if it is valid and the file has the length that follows from it.
+/// Reads the header of the file at `path`, if it is valid and the file has the length that follows from it.
 fn read_header(path: &Path, manifest: &Manifest) -> io::Result<Wanted> {
     let file = open_file(path)?;
-    // Never reads past the file: a header with more columns than fit is refused.
+    // Bounds the read: a header with more columns than fit is refused.
     let most = FIXED as u64 + 4 * u64::from(manifest.sealed_columns());
     let mut header = Vec::new();
     file.take(most).read_to_end(&mut header)?;
@@ -267,8 +267,7 @@ fn read_header(path: &Path, manifest: &Manifest) -> io::Result<Wanted> {
     }
 }
 
-/// Decodes the header of a cache file from its first bytes: its columns, its segments, and the length that the file
-/// must have.
+/// Decodes the header of a cache file: its columns, its segments, and the required length of the file.
 ///
 /// # Errors
 /// Another dataset's id, or numbers out of range for its manifest.

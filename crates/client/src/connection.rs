@@ -1,4 +1,4 @@
-//! The connection to a server: address, TLS, token, protocol version, limits.
+//! Connection to a server: address, TLS, token, protocol version, limits.
 
 use crate::error::{ClientError, printable};
 use crate::guard::Guarded;
@@ -29,25 +29,25 @@ use tonic::{Code, Request, Status};
 use zeroize::Zeroizing;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest silence of a server during a call.
+/// Maximum silence of a server during a call.
 const SILENCE: Duration = Duration::from_secs(40);
 
-/// Where the server is and how to authenticate.
+/// Address of a server, and credentials.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// `http://` (loopback only) or `https://`, host and port.
+    /// Server address: `http://` (loopback only) or `https://`, host and port.
     pub url: String,
-    /// The bearer token, if the server requires one.
+    /// Bearer token, if the server requires one.
     pub token: Option<String>,
     /// CA certificates in PEM to trust instead of the system's.
     pub certificates: Option<Vec<u8>>,
-    /// What proves the caller's name over TLS, if it has a certificate.
+    /// Client certificate that proves the caller's name over TLS, if it has one.
     pub identity: Option<Identity>,
-    /// Called when a call waits for a server that is busy or silent.
+    /// Callback for calls that wait for a busy or silent server.
     pub waits: Option<fn(Wait)>,
 }
 
-/// A certificate chain and its private key, both in PEM.
+/// Certificate chain and its private key, both in PEM.
 #[derive(Clone)]
 pub struct Identity {
     certificate: Vec<u8>,
@@ -55,7 +55,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Reads both from files.
+    /// Reads certificate and key from files.
     ///
     /// # Errors
     /// A file that cannot be read, a key that others can read or replace.
@@ -78,29 +78,29 @@ impl Identity {
     }
 }
 
-/// Where the panels of a dataset are in the server's memory.
+/// Placement of a dataset's panels in the server's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
-    /// The policy that assigns panels to NUMA nodes; `None` without placement.
+    /// Policy that assigns panels to NUMA nodes; `None` without placement.
     pub policy: Option<String>,
-    /// The nodes that hold pages of the dataset, or should.
+    /// Nodes that hold pages of the dataset, or should.
     pub nodes: Vec<NodePages>,
-    /// Pages on a node other than the one assigned to them.
+    /// Number of pages on a node other than the assigned one.
     pub misplaced_pages: u64,
-    /// Resident panels, masks included.
+    /// Number of resident panels, masks included.
     pub resident_panels: u64,
-    /// All panels, masks included.
+    /// Number of all panels, masks included.
     pub panels: u64,
 }
 
 /// Pages on one node, of the kernel's base page size (usually 4 KiB).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodePages {
-    /// The kernel's number of the node.
+    /// Kernel's number of the node.
     pub node: u32,
-    /// Pages on this node.
+    /// Number of pages on this node.
     pub pages: u64,
-    /// Pages assigned to this node.
+    /// Number of pages assigned to this node.
     pub intended_pages: u64,
 }
 
@@ -114,33 +114,33 @@ impl From<v1::NodePages> for NodePages {
     }
 }
 
-/// A connection to one server. It reconnects automatically. Clones share the connection.
+/// Connection to one server, with automatic reconnection. Clones share it.
 #[derive(Clone)]
 pub struct Connection {
     line: Arc<Line>,
-    /// Cancels calls in flight.
+    /// Token that cancels calls in flight.
     interrupt: CancellationToken,
 }
 
-/// Where the server runs.
+/// Location of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Distance {
-    /// In this process: transfers are almost free.
+    /// Within this process: transfers are almost free.
     Memory,
     /// At the other end of a socket.
     Network,
 }
 
-/// What clones of a connection share.
+/// State shared by the clones of a connection.
 struct Line {
     url: String,
     distance: Distance,
     waits: Option<fn(Wait)>,
-    /// Of a server in this process, nothing is heard.
+    /// Time of the last bytes received; `None` for a server in this process.
     heard: Option<LastHeard>,
-    /// Whether an Oboro server has answered on this connection.
+    /// `true` once an Oboro server has answered on this connection.
     answered: AtomicBool,
-    /// The server's limits, fetched once.
+    /// Limits of the server, fetched once.
     limits: OnceLock<v1::Limits>,
     client: Client,
     genomes: Genomes,
@@ -364,7 +364,7 @@ impl Connection {
         }
     }
 
-    /// The same connection; its calls end with [`ClientError::Interrupted`] once the token is cancelled.
+    /// Returns the connection with a token whose cancellation ends its calls with [`ClientError::Interrupted`].
     #[must_use]
     pub fn interrupted_by(&self, interrupt: CancellationToken) -> Self {
         Self {
@@ -373,30 +373,30 @@ impl Connection {
         }
     }
 
-    /// The token that cancels its calls.
+    /// Returns the token that cancels its calls.
     pub fn interrupt(&self) -> CancellationToken {
         self.interrupt.clone()
     }
 
-    /// Whether the server is in this process.
+    /// Returns true if the server is in this process.
     pub fn is_local(&self) -> bool {
         self.distance() == Distance::Memory
     }
 
-    /// Where the server runs.
+    /// Returns the location of the server.
     pub(crate) fn distance(&self) -> Distance {
         self.line.distance
     }
 
-    /// The server's address as it was given.
+    /// Returns the server's address as given.
     pub fn url(&self) -> &str {
         &self.line.url
     }
 
-    /// Where the resident panels of a dataset are in the server's memory.
+    /// Returns the placement of a dataset's resident panels in the server's memory.
     ///
     /// # Errors
-    /// No such dataset, or as every call.
+    /// An unknown dataset, or as every call.
     pub fn placement(&self, name: &str) -> Result<Placement, ClientError> {
         let name = name.to_owned();
         let reply = self.again(|| {
@@ -414,7 +414,7 @@ impl Connection {
         })
     }
 
-    /// The server's limits; the protocol's own limits if it does not state any.
+    /// Returns the server's limits, or the protocol's if the server does not state any.
     pub(crate) fn limits(&self) -> Result<v1::Limits, ClientError> {
         if let Some(limits) = self.line.limits.get() {
             return Ok(*limits);
@@ -437,10 +437,10 @@ impl Connection {
         Ok(*self.line.limits.get_or_init(|| limits))
     }
 
-    /// Cancels an upload that is not yet published.
+    /// Cancels an unpublished upload.
     ///
     /// # Errors
-    /// No such upload, or as every call.
+    /// An unknown upload, or as every call.
     pub fn cancel_upload(&self, name: &str) -> Result<(), ClientError> {
         let name = name.to_owned();
         self.when_free(|| {
@@ -476,10 +476,10 @@ impl Connection {
         })
     }
 
-    /// Blocks for this time, and says so if the server is busy.
+    /// Blocks for `wait`, and reports the wait if the server is busy.
     ///
     /// # Errors
-    /// The connection is interrupted.
+    /// An interrupted connection.
     pub(crate) fn rest(&self, error: &ClientError, wait: Duration) -> Result<(), ClientError> {
         if let (ClientError::Overloaded { .. }, Some(tell)) = (error, self.line.waits) {
             tell(Wait::Busy(wait));
@@ -501,8 +501,7 @@ impl Connection {
         }
     }
 
-    /// The message in a response. Until one call succeeded, the address may belong to something other than an Oboro
-    /// server.
+    /// Extracts the message from a response. Before the first success, the address may not be an Oboro server's.
     pub(crate) fn answer<T>(
         &self,
         outcome: Result<tonic::Response<T>, Status>,
@@ -536,7 +535,7 @@ impl Connection {
     }
 }
 
-/// Tells of the server's silence, if that can be heard and somebody wants to know.
+/// Reports silence of the server, if it can be observed and a callback is set.
 async fn tell_silence(heard: Option<&LastHeard>, tell: Option<fn(Wait)>) -> Infallible {
     match (heard, tell) {
         (Some(heard), Some(tell)) => heard.tell_silence(tell).await,
@@ -544,10 +543,10 @@ async fn tell_silence(heard: Option<&LastHeard>, tell: Option<fn(Wait)>) -> Infa
     }
 }
 
-/// A placeholder authority for a server that has no address.
+/// Placeholder authority for a server without an address.
 const NOWHERE: &str = "http://within";
 
-/// A connector that opens streams where tonic would connect to an address.
+/// Connector that opens streams where tonic would connect to an address.
 struct Streams<C>(C);
 
 impl<S, C> Service<Uri> for Streams<C>
@@ -583,7 +582,7 @@ fn with_windows(endpoint: Endpoint) -> Endpoint {
         .initial_connection_window_size(16 << 20)
 }
 
-/// Parses certificates in PEM; at least one.
+/// Parses certificates in PEM; at least one is required.
 fn certificates(pem: &[u8]) -> Result<Certificate, ClientError> {
     const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
     if pem.windows(BEGIN.len()).any(|window| window == BEGIN) {
@@ -601,7 +600,7 @@ fn is_loopback(host: &str) -> bool {
             .is_ok_and(|ip| ip.is_loopback())
 }
 
-/// The innermost error, which is the informative one ("connection refused").
+/// Returns the innermost error, which is the informative one ("connection refused").
 fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! Counting locally, in cells that were already fetched: no requests.
+//! Local counting in cells that were already fetched. Sends no requests.
 
 use crate::error::ClientError;
 use crate::items::Numbered;
@@ -31,8 +31,7 @@ impl CellCounter<'_> {
         Ok(supports?.concat())
     }
 
-    /// How many itemsets to count between two checks for an interrupt: some ten milliseconds of
-    /// work.
+    /// Returns the number of itemsets to count between two checks for an interrupt: some ten milliseconds of work.
     fn uninterrupted(&self) -> usize {
         const WORDS: u64 = 1 << 25;
         let words = self.dataset.record().transactions / 64;

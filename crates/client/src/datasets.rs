@@ -1,5 +1,4 @@
-//! What a server holds of an owner: its datasets, those it deleted, its unfinished uploads, who else may use them, and its
-//! queries in progress.
+//! Owner's state at a server: datasets, deleted datasets, unfinished uploads, grants, and queries in progress.
 
 use crate::connection::Connection;
 use crate::error::{ClientError, printable};
@@ -7,79 +6,79 @@ use oboro_format::{DatasetId, DatasetInfo, Roles};
 use oboro_protocol::{dataset_id, v1};
 use std::time::Duration;
 
-/// The datasets of a server that a caller may see.
+/// Datasets of a server that a caller may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
-    /// The published datasets: the caller's own by name, then those of others, whose names are `OWNER/NAME`.
+    /// Published datasets: the caller's own by name, then those of others, named `OWNER/NAME`.
     pub datasets: Vec<DatasetInfo>,
-    /// A sentence for each dataset whose manifest the server found damaged.
+    /// Sentence for each dataset whose manifest the server found damaged.
     pub damaged: Vec<String>,
 }
 
-/// What a server holds of its caller besides published datasets.
+/// Caller's data at a server besides published datasets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unpublished {
-    /// Datasets that were deleted and can be brought back.
+    /// Deleted datasets that can be restored.
     pub deleted: Vec<Deleted>,
-    /// Uploads that were begun and not finished.
+    /// Unfinished uploads.
     pub uploads: Vec<Unfinished>,
-    /// Bytes of everything that is held.
+    /// Total size of the caller's data in bytes.
     pub bytes: u64,
 }
 
-/// A deleted dataset that can be brought back.
+/// Deleted dataset that can be restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deleted {
-    /// The name it had.
+    /// Former name.
     pub name: String,
-    /// Its id.
+    /// Id of the dataset.
     pub dataset: DatasetId,
-    /// The bytes of its segment files.
+    /// Bytes of its segment files.
     pub stored_bytes: u64,
-    /// When it was deleted: seconds since the beginning of 1970.
+    /// Time of deletion, in seconds since 1970.
     pub deleted: i64,
-    /// When it goes for ever, likewise.
+    /// Time of permanent removal, in seconds since 1970.
     pub until: i64,
 }
 
-/// An upload that was begun and not finished.
+/// Unfinished upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unfinished {
-    /// The name it is to have.
+    /// Name that the dataset will have.
     pub name: String,
-    /// Its id.
+    /// Id of the dataset.
     pub dataset: DatasetId,
-    /// Bytes of its segments that the server has.
+    /// Bytes of segments that the server has received.
     pub received_bytes: u64,
-    /// Bytes of all its segments.
+    /// Bytes of all segments.
     pub total_bytes: u64,
-    /// When it is cancelled if nobody goes on with it: seconds since the beginning of 1970.
+    /// Time at which it is cancelled unless it continues, in seconds since 1970.
     pub until: i64,
 }
 
-/// Roles that somebody has on something of the caller's.
+/// Roles of another caller on the caller's data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// The name of their token; `*` for everybody's.
+    /// Name of the other caller's token; `*` for all callers.
     pub grantee: String,
-    /// Of a dataset or collection; `*` for all.
+    /// Name of the dataset or collection; `*` for all.
     pub name: String,
-    /// The roles.
+    /// Granted roles.
     pub roles: Roles,
 }
 
-/// A query in progress.
+/// Query in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
-    /// Identifies it until it ends.
+    /// Identifier of the query until it ends.
     pub number: u64,
-    /// The namespace of who asks.
+    /// Namespace of its caller.
     pub caller: String,
-    /// The call.
+    /// Name of the call.
     pub call: String,
-    /// What it is about; `None` if it is another's.
+    /// Dataset or collection; `None` if it belongs to another owner.
     pub name: Option<String>,
-    /// Since it was admitted.
+    /// Time since admission.
     pub duration: Duration,
 }
 
@@ -138,10 +137,10 @@ impl Connection {
         })
     }
 
-    /// Deletes a dataset: so that it can be brought back for as long as the server keeps it, or for ever.
+    /// Deletes a dataset: permanently if `at_once`; otherwise it can be restored for as long as the server keeps it.
     ///
     /// # Errors
-    /// No such dataset, or as every call.
+    /// An unknown dataset, or as every call.
     pub fn delete(&self, name: &str, at_once: bool) -> Result<(), ClientError> {
         let request = v1::DeleteDatasetRequest {
             name: name.to_owned(),
@@ -155,11 +154,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Brings a deleted dataset back, given by its name, or by its id where several had the same; under another name if
-    /// one is given.
+    /// Restores a deleted dataset by its name, or by its id if several had that name; under `new_name` if given.
     ///
     /// # Errors
-    /// No such dataset, several, a name that is taken, or as every call.
+    /// An unknown or ambiguous dataset, a name that is taken, or as every call.
     pub fn undelete(&self, name: &str, new_name: Option<&str>) -> Result<DatasetId, ClientError> {
         let request = v1::UndeleteDatasetRequest {
             name: name.to_owned(),
@@ -173,10 +171,10 @@ impl Connection {
         Ok(dataset_id(&reply.dataset)?)
     }
 
-    /// Adds roles to those that somebody has on something of the caller's; returns what they are now.
+    /// Adds roles to another caller's on the caller's data; returns the resulting roles.
     ///
     /// # Errors
-    /// Names that cannot be ones, roles that cannot be granted, or as every call.
+    /// Invalid names, roles that cannot be granted, or as every call.
     pub fn grant(&self, grant: &Grant) -> Result<Roles, ClientError> {
         let request = v1::Grant::from(grant);
         let reply = self.when_free(|| {
@@ -187,10 +185,10 @@ impl Connection {
         Ok(roles(reply.roles))
     }
 
-    /// Takes roles away again; returns what is left of them.
+    /// Revokes roles; returns the remaining ones.
     ///
     /// # Errors
-    /// Names that cannot be ones, or as every call.
+    /// Invalid names, or as every call.
     pub fn revoke(&self, grant: &Grant) -> Result<Roles, ClientError> {
         let request = v1::Grant::from(grant);
         let reply = self.when_free(|| {
@@ -201,7 +199,7 @@ impl Connection {
         Ok(roles(reply.roles))
     }
 
-    /// The queries in progress that the caller may end.
+    /// Lists the queries in progress that the caller may end.
     ///
     /// # Errors
     /// As every call.
@@ -224,7 +222,7 @@ impl Connection {
     /// Ends a query in progress.
     ///
     /// # Errors
-    /// No such query, or as every call.
+    /// An unknown query, or as every call.
     pub fn end_query(&self, number: u64) -> Result<(), ClientError> {
         self.when_free(|| {
             self.call("ending a query", async |mut client| {
@@ -234,7 +232,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What the caller granted to others.
+    /// Lists the caller's grants to others.
     ///
     /// # Errors
     /// As every call.
@@ -263,7 +261,7 @@ impl From<&Grant> for v1::Grant {
     }
 }
 
-/// The roles that are known here, of those that a newer server may name.
+/// Returns the roles known to this version, and ignores those of a newer server.
 fn roles(bits: u32) -> Roles {
     Roles::from_bits(bits & Roles::ALL.bits()).unwrap_or_default()
 }

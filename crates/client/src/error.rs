@@ -1,4 +1,4 @@
-//! The errors of the owner's calls to a server, with remedies.
+//! Errors of the owner's calls to a server, with remedies.
 
 use oboro_format::wording::{
     ANSWERS, CA, CLIENT_CERT, CLIENT_KEY, FOCUS, MAX_LEN, MIN_SUPPORT, OFFLINE, ROW_IDS, SERVE,
@@ -22,7 +22,7 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 use tonic::{Code, Status};
 
-/// A call that failed.
+/// Error of a call.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum ClientError {
@@ -111,7 +111,7 @@ pub enum ClientError {
     Interrupted,
     #[error("the server refused: {0}")]
     Refused(String),
-    /// The server is busy, did nothing of the call, and may be asked again after this time.
+    /// Busy server that did not carry out the call; it may be retried after this time.
     #[error("the server refused: {message}")]
     Overloaded { message: String, after: Duration },
     #[error(
@@ -280,20 +280,20 @@ pub enum ClientError {
     },
 }
 
-/// A version of a dataset, as messages name it.
+/// Version of a dataset, as named in messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedVersion {
-    /// The dataset.
+    /// Id of the dataset.
     pub dataset: DatasetId,
-    /// The number of the version.
+    /// Number of the version.
     pub version: u64,
-    /// Its root hash.
+    /// Root hash of the version.
     pub root: Digest,
-    /// When it was uploaded, if that is known: seconds since 1970.
+    /// Time of its upload in seconds since 1970, if known.
     pub uploaded: Option<u64>,
 }
 
-/// A version with the date of its upload, for messages.
+/// Describes a version with the date of its upload.
 fn named(version: &NamedVersion) -> String {
     match version.uploaded {
         Some(uploaded) => format!("version {}, uploaded {}", version.version, utc(uploaded)),
@@ -301,7 +301,7 @@ fn named(version: &NamedVersion) -> String {
     }
 }
 
-/// Both versions, and what to do about them.
+/// Describes both versions, and the remedy.
 fn other_version(
     directory: &std::path::Path,
     own: &NamedVersion,
@@ -324,7 +324,7 @@ fn other_version(
     )
 }
 
-/// A size in bytes, formatted for messages.
+/// Formats a size in bytes.
 fn size(bytes: u64) -> String {
     match bytes {
         0..10_000 => format!("{bytes} bytes"),
@@ -333,7 +333,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// The remedy for a failed connection.
+/// Returns the remedy for a failed connection.
 fn how_to_reach(url: &str) -> String {
     if url.starts_with("https:") {
         format!(
@@ -364,7 +364,7 @@ fn long_moments(longest: usize, wanted: usize) -> String {
     )
 }
 
-/// Which side to update if protocol versions differ.
+/// Returns the remedy for different protocol versions.
 fn what_to_update(server: u32) -> &'static str {
     if server < PROTOCOL {
         "update the server, or use the older Oboro that it goes with"
@@ -373,13 +373,13 @@ fn what_to_update(server: u32) -> &'static str {
     }
 }
 
-/// The protocol version of a server that rejected ours.
+/// Returns the protocol version of a server that rejected ours.
 fn protocol_of(status: &Status) -> Option<u32> {
     let said = status.metadata().get(PROTOCOL_KEY)?.to_str().ok()?;
     said.parse().ok().filter(|&server| server != PROTOCOL)
 }
 
-/// After how long a server that refused a call for now may be asked again.
+/// Returns the delay until a server that refused a call temporarily may be asked again.
 fn retry_after(status: &Status) -> Option<Duration> {
     let is_for_now = matches!(
         status.code(),
@@ -390,7 +390,7 @@ fn retry_after(status: &Status) -> Option<Duration> {
     Some(Duration::from_millis(milliseconds))
 }
 
-/// How the server's log names the call.
+/// Returns the id of the request in the server's log.
 fn request_of(status: &Status) -> Option<&str> {
     let said = status.metadata().get(REQUEST_KEY)?.to_str().ok()?;
     let is_number =
@@ -398,7 +398,7 @@ fn request_of(status: &Status) -> Option<&str> {
     Some(said).filter(is_number)
 }
 
-/// A server's message on one line, shortened, without control characters.
+/// Returns a server's message on one line, shortened, without control characters.
 pub(crate) fn printable(words: &str) -> String {
     const MOST: usize = 1000;
     let end = words
@@ -408,7 +408,7 @@ pub(crate) fn printable(words: &str) -> String {
     escaped(&words[..end]).into_owned()
 }
 
-/// A UTC time to the minute: "2026-11-23 18:04 UTC".
+/// Formats a UTC time to the minute: "2026-11-23 18:04 UTC".
 pub fn utc(unix_seconds: u64) -> String {
     let format = format_description!("[year]-[month]-[day] [hour]:[minute] UTC");
     let time = i64::try_from(unix_seconds).ok();
@@ -418,7 +418,7 @@ pub fn utc(unix_seconds: u64) -> String {
 }
 
 impl ClientError {
-    /// What it is about.
+    /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Dataset(error) => error.class(),
@@ -501,7 +501,7 @@ impl ClientError {
     /// Distinguishes refusals and failures of the server from a broken connection.
     pub(crate) fn from_status(status: &Status, during: &'static str) -> Self {
         let message = printable(status.message());
-        // Only what was found here has a source: malformed bytes, or a connection that was cut.
+        // Only local errors have a source: malformed bytes, or a broken connection.
         let source = std::error::Error::source(status);
         if let Some(MalformedAnswer(what)) = source.and_then(|it| it.downcast_ref()) {
             return ClientError::OutOfTurn(what);

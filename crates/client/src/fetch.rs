@@ -19,37 +19,37 @@ use std::sync::mpsc::SyncSender;
 
 const DURING: &str = "fetching columns";
 const OTHER_CELLS: &str = "the server sent other cells than were encrypted";
-/// The most columns of one request: their numbers fit into any server's message limit.
+/// Maximum number of columns of one request: their numbers fit into any server's message limit.
 const MOST_COLUMNS: usize = 1 << 14;
 
-/// Where to get the cells of columns.
+/// Source of the cells of columns: cache and server.
 pub(crate) struct CellSource<'a> {
     pub(crate) dataset: &'a Dataset,
-    /// The dataset's name on the server.
+    /// Name of the dataset on the server.
     pub(crate) name: &'a str,
     pub(crate) threads: NonZeroUsize,
     pub(crate) cache: &'a Cache,
-    /// Called with the bytes received and the total.
+    /// Callback for the bytes received and the total.
     pub(crate) progress: &'a (dyn Fn(u64, u64) + Sync),
 }
 
-/// What fetching columns cost.
+/// Cost of fetching columns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fetched {
-    /// The columns requested by the caller.
+    /// Number of columns requested by the caller.
     pub columns: usize,
-    /// Of these, the columns that had nothing in the cache.
+    /// Number of these columns that the cache lacked entirely.
     pub new_columns: usize,
-    /// Requests sent.
+    /// Number of requests sent.
     pub requests: usize,
     /// Bytes received.
     pub bytes: u64,
-    /// No server was asked, not even for the version that it publishes.
+    /// `true` if no server was contacted, not even to compare versions.
     pub offline: bool,
 }
 
 impl CellSource<'_> {
-    /// The cells of `columns` (ascending), and what fetching them cost.
+    /// Returns the cells of `columns` (ascending), and the cost of fetching them.
     ///
     /// # Errors
     /// As every call; [`ClientError::FalseAnswer`] if the cells are not those that were sealed, which is recorded in
@@ -96,7 +96,7 @@ impl CellSource<'_> {
         Ok((cells, fetched))
     }
 
-    /// How many of `columns` were not part of the requests that filled the cache; 0 if the cache is empty.
+    /// Returns the number of `columns` that were not in the requests that filled the cache; 0 if the cache is empty.
     pub(crate) fn more_columns(&self, columns: &[Column]) -> usize {
         let held = self.cache.held(self.dataset.manifest());
         let is_held = |column: &&Column| {
@@ -110,12 +110,12 @@ impl CellSource<'_> {
         }
     }
 
-    /// The bytes to fetch: those of `columns` in segments that are not cached.
+    /// Returns the number of bytes to fetch: those of `columns` in segments that are not cached.
     pub(crate) fn absent_bytes(&self, columns: &[Column]) -> u64 {
         self.absent_columns(columns) as u64 * column_bytes(self.dataset.manifest())
     }
 
-    /// How many of `columns` are not cached to their end.
+    /// Returns the number of `columns` that are not cached to their end.
     pub(crate) fn absent_columns(&self, columns: &[Column]) -> usize {
         let manifest = self.dataset.manifest();
         let held = self.cache.held(manifest);
@@ -128,7 +128,7 @@ impl CellSource<'_> {
         columns.len() - columns.iter().filter(is_held).count()
     }
 
-    /// The cached cells of `columns`, and for each column the first segment that is not cached.
+    /// Returns the cached cells of `columns`, and for each column the first segment that is not cached.
     fn kept(&self, columns: &[Column]) -> (Verified<Cells>, BTreeMap<Column, u32>) {
         let manifest = self.dataset.manifest();
         let mut cells = Cells::none();
@@ -159,7 +159,7 @@ impl CellSource<'_> {
         (cells, ends)
     }
 
-    /// The requests to send.
+    /// Returns the requests to send.
     fn requests(&self, columns: &[Column], ends: &BTreeMap<Column, u32>) -> Vec<Wanted> {
         let end_segment = self.dataset.manifest().segments.len() as u32;
         let mut from: BTreeMap<u32, Vec<Column>> = BTreeMap::new();
@@ -180,7 +180,7 @@ impl CellSource<'_> {
             .collect()
     }
 
-    /// Sends all requests and reads their answers, up to the first that ends badly; returns whether all cells arrived.
+    /// Sends all requests and reads their answers, up to the first that ends badly; returns true if all cells arrived.
     fn receive(
         &self,
         connection: &Connection,
@@ -228,7 +228,7 @@ impl CellSource<'_> {
     }
 }
 
-/// The answer to one request: opened and recorded as it arrives.
+/// Answer to one request, opened and recorded as it arrives.
 struct RequestedCells<'a> {
     manifest: &'a Manifest,
     wanted: &'a Wanted,

@@ -1,4 +1,4 @@
-//! Estimates the cost of mining from sizes alone, without a dataset or a server.
+//! Forecast of the cost of mining from sizes alone, without a dataset or a server.
 
 use crate::levels::Route;
 use crate::sums::MOST_BYTES;
@@ -9,66 +9,66 @@ use oboro_ring::moment::binomial;
 use oboro_ring::{Parameters, pack::moment_packed_len};
 use oboro_rlwe::{Bounds, SecretGeneration, Strata, prefix_bytes};
 
-/// The mining run to estimate.
+/// Sizes of the mining run to forecast.
 #[derive(Debug, Clone)]
 pub struct Prospect {
-    /// The ring of the dataset.
+    /// Ring of the dataset.
     pub parameters: Parameters,
-    /// The number of transactions.
+    /// Number of transactions.
     pub transactions: u64,
-    /// The number of items.
+    /// Number of items.
     pub columns: u32,
-    /// The longest itemsets that the dataset is encrypted for.
+    /// Length of the longest itemsets that the dataset is encrypted for.
     pub max_len: usize,
-    /// The number of items that are frequent, in itemsets of two and more.
+    /// Number of items that are frequent in itemsets of two or more.
     pub frequent: u32,
-    /// The most itemsets to count at a level.
+    /// Maximum number of itemsets to count at a level.
     pub itemsets: u64,
 }
 
-/// The cost of one level.
+/// Cost of one level.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LevelForecast {
-    /// The length of the itemsets.
+    /// Length of the itemsets.
     pub level: usize,
-    /// The number of itemsets to count.
+    /// Number of itemsets to count.
     pub itemsets: u64,
-    /// The number of limbs of the moments to read.
+    /// Number of limbs of the moments to read.
     pub limbs: usize,
     /// `log2` of the bound on a phase over the largest range of blocks.
     pub log2_phase_bound: f64,
     /// `log2` of the product of the limbs.
     pub log2_q: f64,
-    /// The number of moments over one range.
+    /// Number of moments over one range.
     pub moments: u64,
-    /// The bytes of the unverified moments.
+    /// Bytes of the unverified moments.
     pub moments_bytes: u64,
-    /// The bytes of verified moments for all itemsets of frequent items, up to length four. `None` above the limit on
-    /// bytes per level.
+    /// Bytes of verified moments for all itemsets of frequent items, up to length four. `None` above the limit on bytes
+    /// per level.
     pub verified_bytes: Option<u64>,
 }
 
-/// The cost of one way to compute the supports.
+/// Cost of one route to the supports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteForecast {
-    /// The name of a [`Route`], or of a method without homomorphic encryption.
+    /// Name of a [`Route`], or of a method without homomorphic encryption.
     pub route: &'static str,
-    /// The range of itemset lengths.
+    /// Range of itemset lengths.
     pub lengths: (usize, usize),
     /// Bytes received from the server.
     pub bytes: u64,
     /// Multiply-adds of residues at the server.
     pub server_multiply_adds: u64,
-    /// The most 64-bit words that the owner computes on.
+    /// Maximum number of 64-bit words that the owner computes on.
     pub owner_words: u64,
-    /// Whether answers are verified before anything depends on them.
+    /// `true` if answers are verified before anything depends on them.
     pub verified: bool,
-    /// What the server learns in addition to sizes.
+    /// Data that the server learns in addition to sizes.
     pub learns: &'static str,
 }
 
 impl Prospect {
-    /// All ways to compute the supports of itemsets of frequent items, with the trivial ones for comparison.
+    /// Returns all routes to the supports of itemsets of frequent items, with the trivial ones for comparison.
     pub fn routes(&self) -> Vec<RouteForecast> {
         let levels = self.levels();
         let slots = self
@@ -159,19 +159,20 @@ impl Prospect {
         routes
     }
 
-    /// The number of blocks.
+    /// Returns the number of blocks.
     pub fn blocks(&self) -> u64 {
         self.transactions.div_ceil(self.parameters.degree() as u64)
     }
 
-    /// The ranges of blocks that moments are summed over; `None` if no bounds hold for this number of transactions.
+    /// Returns the ranges of blocks over which moments are summed; `None` if no bounds hold for this number of
+    /// transactions.
     pub fn strata(&self) -> Option<Strata> {
         let bounds = Bounds::new(&self.parameters, self.columns.into(), self.max_len)?;
         let extents = bounds.strata_of(self.transactions, SecretGeneration::default())?;
         Strata::new(bounds, &extents)
     }
 
-    /// The number of segments and the blocks of each, if all transactions are encrypted at once.
+    /// Returns the number of segments and the blocks of each, if all transactions are encrypted at once.
     pub fn segments(&self) -> [(u64, u32); 2] {
         let full = u64::from(BLOCKS_PER_SEGMENT);
         let rest = self.blocks() % full;
@@ -181,7 +182,7 @@ impl Prospect {
         ]
     }
 
-    /// The bytes of the sealed cells of all frequent items. Fetched once, they serve every length from 2 on.
+    /// Returns the bytes of the sealed cells of all frequent items. Fetched once, they serve every length from 2 on.
     pub fn cells_bytes(&self) -> u64 {
         let bytes = |(count, blocks): (u64, u32)| {
             let slots = u64::from(blocks) * self.parameters.degree() as u64;
@@ -195,15 +196,15 @@ impl Prospect {
         column.saturating_mul(self.frequent.into())
     }
 
-    /// Each length from 2 to the longest. Assumes that every itemset of frequent items is a candidate, up to the limit,
-    /// and that their subsets overlap as little as possible.
+    /// Returns the forecast of each length from 2 to the longest. Assumes that every itemset of frequent items is a
+    /// candidate, up to the limit, and that their subsets overlap as little as possible.
     pub fn levels(&self) -> Vec<LevelForecast> {
         let strata = self.strata();
         let level = |level| self.level(strata.as_ref()?, level);
         (2..=self.max_len).map_while(level).collect()
     }
 
-    /// The bytes of verified answers for all itemsets of a length; `None` if they are not requested.
+    /// Returns the bytes of verified answers for all itemsets of a length; `None` if they are not requested.
     fn verified_bytes(&self, strata: &Strata, level: usize) -> Option<u64> {
         let frequent = self.frequent.into();
         let mut bytes = prefix_bytes(&self.parameters, strata, frequent, level)?;

@@ -1,7 +1,7 @@
-//! The gate before the first question about a dataset: what the owner decided about trust, and whether the server publishes
-//! the version that the owner's directory has.
+//! Checks before the first request about a dataset: the owner's decision about trust, and the version that the server
+//! publishes.
 //!
-//! The version that a server claims may end a command before its first question and has no other effect.
+//! The version that a server claims may end a command before its first request, and has no other effect.
 
 use crate::connection::Connection;
 use crate::error::{ClientError, NamedVersion};
@@ -11,27 +11,27 @@ use oboro_protocol::{dataset_id, digest, v1};
 use std::cell::Cell;
 use tonic::{Code, Response};
 
-/// What a run does about the version that the server publishes.
+/// Version check of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum VersionCheck {
-    /// Compares it with the directory's before anything is asked or answered.
+    /// Compares the published version with the directory's before the run.
     #[default]
     Compare,
-    /// An earlier run of the same command compared it.
+    /// An earlier run of this command compared it.
     Compared,
-    /// Never connects: kept cells alone answer.
+    /// No connection: only cached cells are used.
     Offline,
 }
 
 /// Opens connections for one run.
 pub(crate) struct Gate<'a> {
     dataset: &'a Dataset,
-    /// The dataset's name on the server.
+    /// Name of the dataset on the server.
     name: &'a str,
-    /// The owner trusts this server in this run, or runs it.
+    /// `true` if the owner trusts this server in this run, or runs it.
     consents: bool,
     check: Cell<VersionCheck>,
-    /// Called before the first question, once nothing refuses it.
+    /// Callback before the first request, once all checks have passed.
     announce: &'a (dyn Fn() + 'a),
     is_announced: Cell<bool>,
     connect: &'a (dyn Fn() -> Result<Connection, ClientError> + 'a),
@@ -57,10 +57,10 @@ impl<'a> Gate<'a> {
         }
     }
 
-    /// Connects, to ask questions.
+    /// Connects to send requests.
     ///
     /// # Errors
-    /// A decision that the owner has not made, a run without a server, another version at the server; as every call.
+    /// A pending decision of the owner, an offline run, another version at the server; as every call.
     pub(crate) fn open(&self) -> Result<Connection, ClientError> {
         if self.check.get() == VersionCheck::Offline {
             return Err(ClientError::NotKept);
@@ -82,8 +82,8 @@ impl<'a> Gate<'a> {
         Ok(())
     }
 
-    /// Lets a run answer that has asked nothing; returns whether it answers without knowing which version the server
-    /// publishes: the caller wants no connection, or the owner has a decision to make.
+    /// Checks a run that needs no requests. Returns true if the comparison of versions is skipped, because the run is
+    /// offline or the owner has a pending decision.
     ///
     /// # Errors
     /// Another version at the server; as every call.
@@ -106,8 +106,8 @@ impl<'a> Gate<'a> {
     }
 }
 
-/// Refuses questions about a dataset while its owner has a decision to make: after a false answer, and after unverified
-/// answers unless the owner `consents` to use those of the server in this run, too.
+/// Rejects requests about a dataset while its owner has a pending decision: after a false answer, and after unverified
+/// answers unless the owner `consents` to unverified answers in this run, too.
 pub(crate) fn check_decided(dataset: &Dataset, consents: bool) -> Result<(), ClientError> {
     let trust = dataset.trust()?;
     let directory = || dataset.bundle().directory().into();
@@ -127,7 +127,7 @@ pub(crate) fn check_decided(dataset: &Dataset, consents: bool) -> Result<(), Cli
     }
 }
 
-/// The version that the owner's directory has.
+/// Returns the version in the owner's directory.
 fn own_version(dataset: &Dataset) -> NamedVersion {
     let manifest = dataset.manifest();
     NamedVersion {
@@ -138,7 +138,7 @@ fn own_version(dataset: &Dataset) -> NamedVersion {
     }
 }
 
-/// Refuses a server that publishes another version than the owner's directory has.
+/// Rejects a server that publishes another version than the owner's directory has.
 fn compare(connection: &Connection, dataset: &Dataset, name: &str) -> Result<(), ClientError> {
     let request = v1::DescribeDatasetRequest {
         name: name.to_owned(),

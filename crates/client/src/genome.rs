@@ -27,31 +27,31 @@ use zeroize::Zeroizing;
 
 const SEARCHING: &str = "searching";
 
-/// The most bytes of the answers of a search, all of which are kept until the last has arrived: four times what a server
-/// allows unless its operator raised the limit.
+/// Maximum number of bytes of a search's answers, all of which are held until the last has arrived. It is four times
+/// the default limit of a server.
 const MAX_ANSWER_BYTES: u64 = 4 << 30;
 
-/// The genomes of a server.
+/// Genomes of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GenomeListing {
     /// Panels and references, by name.
     pub genomes: Vec<GenomeInfo>,
-    /// A sentence for each one that the server found damaged.
+    /// Sentence for each one that the server found damaged.
     pub damaged: Vec<String>,
 }
 
-/// A panel or a reference.
+/// Panel or reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GenomeInfo {
-    /// Its name.
+    /// Name of the collection.
     pub name: String,
-    /// Its size.
+    /// Size of the collection.
     pub shape: GenomeShape,
-    /// The length of its file.
+    /// Length of its file in bytes.
     pub stored_bytes: u64,
 }
 
-/// The size of a collection.
+/// Size of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GenomeShape {
     /// Aligned haplotypes.
@@ -60,24 +60,24 @@ pub enum GenomeShape {
         haplotypes: u32,
         /// Columns.
         sites: u32,
-        /// The highest allele number; `None` if the symbols are bases.
+        /// Highest allele number; `None` if the symbols are bases.
         largest_allele: Option<u32>,
     },
     /// Sequences.
     Reference {
-        /// The number of sequences.
+        /// Number of sequences.
         sequences: u32,
-        /// Bases in all sequences.
+        /// Number of bases in all sequences.
         bases: u32,
     },
 }
 
-/// The first site of a query in a panel.
+/// First site of a query in a panel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GenomicPosition {
-    /// Optional if the panel has a single chromosome; required for an alignment.
+    /// Chromosome; optional if the panel has only one, required for an alignment.
     pub chromosome: Option<String>,
-    /// The position on the chromosome, or the column of an alignment, counted from 1.
+    /// Position on the chromosome, or column of an alignment, counted from 1.
     pub position: u64,
 }
 
@@ -99,7 +99,7 @@ impl From<GenomicPosition> for v1::GenomicPosition {
     }
 }
 
-/// The alphabet of a pattern.
+/// Alphabet of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Symbols {
     /// Allele numbers.
@@ -108,55 +108,55 @@ pub enum Symbols {
     Bases,
 }
 
-/// How many other positions are searched, so that the server does not learn the real one.
+/// Number of other positions to search, which hide the real one from the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decoys(pub usize);
 
-/// What a pattern is compared with.
+/// Target of a search.
 #[derive(Debug, Clone)]
 pub enum Where {
     /// All haplotypes of a panel at one position.
     Panel {
-        /// The panel's name.
+        /// Name of the panel.
         name: String,
-        /// The first site of the query.
+        /// First site of the query.
         place: GenomicPosition,
-        /// Positions searched in addition.
+        /// Number of additional positions.
         decoys: Decoys,
-        /// The panel's expected alphabet.
+        /// Expected alphabet of the panel.
         symbols: Symbols,
-        /// The expected digest of the panel's sites; `None` to trust the server for them.
+        /// Expected digest of the panel's sites; `None` to trust the server for them.
         sites_digest: Option<Digest>,
     },
     /// All offsets of a reference, on both strands.
     Reference {
-        /// The reference's name.
+        /// Name of the reference.
         name: String,
     },
 }
 
-/// A search. Its pattern never leaves this machine in the clear.
+/// Search. Its pattern never leaves this machine in the clear.
 pub struct GenomeSearch {
-    /// What is searched for.
+    /// Pattern to search for.
     pub pattern: Pattern,
-    /// The target.
+    /// Target of the search.
     pub r#where: Where,
-    /// The kind of comparison.
+    /// Kind of comparison.
     pub kind: Kind,
-    /// Whether identical rows count separately, which a server may refuse.
+    /// `true` to count identical rows separately, which a server may refuse.
     pub count: bool,
 }
 
-/// The result of a search and its cost.
+/// Result of a search and its cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
-    /// What was found.
+    /// Matches.
     pub found: Found,
-    /// Rows compared with the query, padding included.
+    /// Number of rows compared with the query, padding included.
     pub rows: u64,
-    /// Windows searched, decoys included.
+    /// Number of windows searched, decoys included.
     pub windows: usize,
-    /// The digest of the panel's sites, if they were listed: for decoys, or to check the digest.
+    /// Digest of the panel's sites, if they were listed: for decoys, or to check the digest.
     pub sites_digest: Option<Digest>,
     /// Bytes of the encrypted query.
     pub sent_bytes: u64,
@@ -164,7 +164,7 @@ pub struct Outcome {
     pub received_bytes: u64,
     /// Time from the search to its result.
     pub elapsed: Duration,
-    /// Of that, the server's time as it reports it.
+    /// Server's time, as it reports it; part of `elapsed`.
     pub server: Duration,
     /// Time spent here on planning, encrypting and reading.
     pub client: Duration,
@@ -208,7 +208,7 @@ impl Connection {
         } = self.opening(search)?;
         let windows = windows(&open);
         let opening = open.encode_length_delimited_to_vec();
-        // Only this is made again: the query is encrypted for the nonce in the answer.
+        // Retry only the opening: the query is encrypted for the nonce in the answer.
         let (sender, mut replies, opened) =
             self.when_free(|| self.wait(self.open_search(&open)))?;
         self.wait(async {
@@ -217,7 +217,7 @@ impl Connection {
             let encoded = Bytes::from(query.encrypted().encode(query.plan()));
             let mut client_time = planning.elapsed();
             let mut receiving = pin!(receive(&mut replies, query.plan(), windows, &progress));
-            // A server that stops reading the query reports why.
+            // If a server stops reading the query, its answer says why.
             let received = tokio::select! {
                 received = &mut receiving => received?,
                 () = send(encoded.clone(), sender) => receiving.await?,
@@ -239,7 +239,7 @@ impl Connection {
         })
     }
 
-    /// Opens a search; returns where the query goes, where answers come from, and the first of these.
+    /// Opens a search; returns the sender of the query, the stream of answers, and the first answer.
     async fn open_search(
         &self,
         open: &v1::OpenSearch,
@@ -267,7 +267,7 @@ impl Connection {
         }
     }
 
-    /// The first message of a search. Sites are listed if decoys are wanted or a digest is to be checked.
+    /// Builds the first message of a search. Sites are listed for decoys, or to check a digest.
     fn opening(&self, search: &GenomeSearch) -> Result<Opening, ClientError> {
         let (name, r#where, own, sites_digest) = match &search.r#where {
             Where::Panel {
@@ -353,17 +353,17 @@ impl Connection {
     }
 }
 
-/// The start of a search.
+/// Start of a search.
 struct Opening {
-    /// Its first message.
+    /// First message of the search.
     open: v1::OpenSearch,
-    /// The index of the real window.
+    /// Index of the real window.
     own: usize,
-    /// The digest of the sites, if they were listed.
+    /// Digest of the sites, if they were listed.
     sites_digest: Option<Digest>,
 }
 
-/// The sites of a panel: runs of one chromosome each.
+/// Sites of a panel: runs of one chromosome each.
 #[derive(Default)]
 struct Sites(Vec<SiteRun>);
 
@@ -374,13 +374,13 @@ struct SiteRun {
 }
 
 impl Sites {
-    /// Adds the sites of a message; `None` for what no list of a panel has.
+    /// Adds the sites of a message; `None` if no valid panel has them.
     fn take(&mut self, message: v1::SitesReply) -> Option<()> {
-        /// The longest chromosome name, in bytes.
+        /// Maximum length of a chromosome's name in bytes.
         const MAX_NAME: usize = 255;
         let v1::SitesReply { chromosome, gaps } = message;
-        // Either would let the server split chromosomes at will under the same digest: it would choose where queries can
-        // begin, and so the decoys.
+        // Either would let the server split chromosomes at will under an unchanged digest. It could then choose the
+        // possible starts of queries, and thus the decoys.
         let is_no_name = |name: &str| name.is_empty() || name.len() > MAX_NAME;
         if gaps.is_empty()
             || gaps.len() > SITES_PER_MESSAGE
@@ -418,7 +418,7 @@ impl Sites {
         Digest(sites_digest(sites))
     }
 
-    /// The positions of each run at which a query of `length` symbols can begin.
+    /// Returns the positions of each run at which a query of `length` symbols can begin.
     fn beginnings(&self, length: usize) -> impl Iterator<Item = (&SiteRun, &[u64])> {
         self.0.iter().map(move |run| {
             let most = (run.positions.len() + 1).saturating_sub(length);
@@ -427,9 +427,9 @@ impl Sites {
     }
 }
 
-/// Places a position among distinct decoys in random order; returns all and its index. The draw depends on the
-/// position: a generator that repeats its randomness, as after a virtual machine was rolled back, does not give two
-/// positions the same decoys, which would reveal both.
+/// Places a position among distinct decoys in random order; returns all, and its index. The draw depends on the
+/// position. A generator may repeat its randomness, as after a rollback of a virtual machine. Then two positions still
+/// do not share their decoys, which would reveal both.
 fn hide(
     sites: &Sites,
     length: usize,
@@ -456,7 +456,7 @@ fn hide(
             there,
         });
     }
-    // Of the beginning with this number.
+    // Returns the position with this number among all possible starts.
     let beginning = |number: usize| {
         let mut before = 0;
         for (run, positions) in sites.beginnings(length) {
@@ -474,7 +474,7 @@ fn hide(
     let own_place = beginning(own).ok_or_else(|| ClientError::NoSite(place.to_string()))?;
     let purpose = Digest::of(own_place.to_string().as_bytes());
     let mut random = ChaCha20Rng::from_seed(*oboro_ring::sample::seed(randomness, &[&purpose.0]));
-    // Numbers of the others: those behind the own one are one higher.
+    // Numbers of the others: those above the real one are one higher.
     let others = rand::seq::index::sample(&mut random, count - 1, decoys);
     let mut numbers: Vec<usize> = others
         .iter()
@@ -538,7 +538,7 @@ async fn next(replies: &mut Streaming<v1::SearchReply>) -> Result<Option<Reply>,
     Ok(reply.and_then(|reply| reply.reply))
 }
 
-/// Plans as the server did, and encrypts under its nonce; `opening` is the first message of the search.
+/// Computes the server's plan, and encrypts under its nonce; `opening` is the first message of the search.
 fn encrypt(
     search: &GenomeSearch,
     opening: &[u8],
@@ -569,18 +569,18 @@ fn encrypt(
     )?)
 }
 
-/// The answers of all windows.
+/// Answers of all windows.
 struct Received {
-    /// Encoded; those of the first window in order, then those of the next.
+    /// Encoded answers: those of the first window in order, then those of the next.
     answers: Vec<Bytes>,
     bytes: u64,
     server: Duration,
 }
 
-/// Receives each answer exactly once. Allocates for what has arrived, never for what the server announces.
+/// Receives each answer exactly once. Allocates for received data, never for announced sizes.
 ///
-/// The server sees the pace at which a client takes its bytes. So this keeps the answers of all windows and decodes none,
-/// and it does not know which window is the real one.
+/// The server observes the pace at which a client takes bytes. The function therefore stores the answers of all windows
+/// undecoded, and does not know which window is the real one.
 async fn receive(
     replies: &mut Streaming<v1::SearchReply>,
     plan: &Plan,
@@ -636,7 +636,7 @@ mod tests {
         (1..=1000).map(place).collect()
     }
 
-    /// The decoys for a position, in order, and the position's index among them.
+    /// Returns the decoys for a position, in order, and the position's index among them.
     fn decoys(position: u64, randomness: u8) -> (Vec<u64>, usize) {
         let place = GenomicPosition {
             chromosome: None,
@@ -650,7 +650,7 @@ mod tests {
             gaps,
         };
         sites.take(message(gaps)).unwrap();
-        // The last seven sites begin no query of eight symbols.
+        // A query of eight symbols cannot begin at the last seven sites.
         let hidden = hide(&sites, 8, &place, Decoys(20), &[randomness; 32]);
         let (places, number) = hidden.unwrap();
         assert_eq!(places[number].position, position);
@@ -665,7 +665,7 @@ mod tests {
     #[test]
     fn a_rolled_back_client_draws_other_decoys_for_another_place() {
         let first = decoys(500, 1);
-        // The same position gets the same decoys again, which reveal nothing more.
+        // An equal position gets equal decoys again, which reveal nothing more.
         assert_eq!(decoys(500, 1), first);
         for other in [decoys(501, 1), decoys(999, 1), decoys(500, 2)] {
             let common = other.0.iter().filter(|it| first.0.contains(it)).count();
@@ -692,7 +692,7 @@ mod tests {
         for _ in 0..MAX_SITES as usize / most {
             sites.take(message(&"7".repeat(255), most)).unwrap();
         }
-        // The name is held once, whatever its length.
+        // The name is stored once, whatever its length.
         assert_eq!((sites.0.len(), sites.len()), (1, MAX_SITES as usize));
         assert!(sites.take(message("8", 1)).is_none());
         let mut runs = Sites::default();

@@ -1,8 +1,8 @@
-//! Checks what a server sends below its messages, for every call.
+//! Checks on a server's answers below the level of messages, for every call.
 //!
-//! `grpc-status-details-bin` is removed: nothing here reads it, and tonic panics if it is not base64. The header of each
-//! message is checked before the message is waited for. A stream that ends without a status, or that is no gRPC, counts
-//! as a broken connection.
+//! `grpc-status-details-bin` is removed: it is unused, and tonic panics if it is not base64. The header of each message
+//! is checked before the message is awaited. A stream without a status, or that is not gRPC, counts as a broken
+//! connection.
 
 use oboro_protocol::{MAX_MESSAGE_BYTES, MalformedAnswer, bound_of_call};
 use std::io;
@@ -18,7 +18,7 @@ const DETAILS: &str = "grpc-status-details-bin";
 const STATUS: &str = "grpc-status";
 const GRPC: &[u8] = b"application/grpc";
 
-/// A channel whose answers are checked.
+/// Channel that checks answers.
 #[derive(Clone)]
 pub(crate) struct Guarded<S>(pub(crate) S);
 
@@ -43,7 +43,7 @@ where
             let (mut head, body) = answering.await?.into_parts();
             head.headers.remove(DETAILS);
             if head.status != StatusCode::OK {
-                // tonic makes a status of the HTTP status; the body is no messages.
+                // tonic derives a status from the HTTP status; the body contains no messages.
                 return Ok(Response::from_parts(head, Body::empty()));
             }
             let kind = head.headers.get(CONTENT_TYPE);
@@ -59,11 +59,11 @@ where
     }
 }
 
-/// The body of an answer, checked as it arrives.
+/// Body of an answer, checked as it arrives.
 struct Checked {
     body: Body,
     frames: Frames,
-    /// Set once the headers or trailers had a status.
+    /// `true` once the headers or trailers had a status.
     has_status: bool,
     has_ended: bool,
 }
@@ -105,7 +105,7 @@ impl http_body::Body for Checked {
     }
 }
 
-/// An answer that ended without its status. It has a source, as every failure of the connection.
+/// Returns the error of an answer without a status. It has a source, as every failure of the connection.
 fn early_end() -> Status {
     const EARLY: &str = "the answer ended early";
     let mut status = Status::new(Code::Unavailable, EARLY);
@@ -116,14 +116,14 @@ fn early_end() -> Status {
     status
 }
 
-/// Follows the frames of gRPC: before each message a flag (1 byte; 0: not compressed) and its length (4 bytes).
+/// Tracks the frames of gRPC: before each message a flag (1 byte; 0: not compressed) and its length (4 bytes).
 struct Frames {
-    /// The most bytes of a message.
+    /// Maximum number of bytes of a message.
     most: usize,
     header: [u8; 5],
-    /// Bytes of the next header that came.
+    /// Bytes of the next header received so far.
     came: usize,
-    /// Bytes of the current message that are to come.
+    /// Remaining bytes of the current message.
     left: usize,
 }
 
@@ -173,7 +173,7 @@ impl Frames {
 mod tests {
     use super::*;
 
-    /// A message as it is sent.
+    /// Encodes a message with its header.
     fn frame(flag: u8, length: u32, message: &[u8]) -> Vec<u8> {
         [&[flag][..], &length.to_be_bytes(), message].concat()
     }

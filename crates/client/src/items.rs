@@ -1,9 +1,9 @@
-//! The items of a dataset, numbered for counting.
+//! Items of a dataset, numbered for counting.
 
 use oboro_mining::{Dataset, Itemset};
 use oboro_ring::Column;
 
-/// The items of a dataset by number.
+/// Items of a dataset by number.
 pub(crate) struct Numbered {
     pub(crate) names: Vec<String>,
     columns: Vec<Column>,
@@ -23,7 +23,7 @@ impl Numbered {
         }
     }
 
-    /// The item of each column.
+    /// Returns the item of each column.
     pub(crate) fn by_column(&self) -> Vec<u32> {
         let mut items = vec![0; self.columns.len()];
         for (item, &column) in (0..).zip(&self.columns) {
@@ -32,7 +32,7 @@ impl Numbered {
         items
     }
 
-    /// The columns of an itemset, ascending.
+    /// Returns the columns of an itemset, ascending.
     pub(crate) fn columns_of(&self, itemset: &Itemset) -> Vec<Column> {
         let column = |&item: &u32| self.columns[item as usize];
         let mut columns: Vec<Column> = itemset.items().iter().map(column).collect();

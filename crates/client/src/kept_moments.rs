@@ -11,21 +11,21 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The directory in a bundle's.
+/// Name of the cache directory in that of a bundle.
 pub(crate) const MOMENTS: &str = "moments";
 
-/// The cache of moments of one bundle.
+/// Cache of moments of one bundle.
 #[derive(Debug, Clone)]
 pub(crate) struct KeptMoments {
     directory: PathBuf,
-    /// The directory of this version.
+    /// Directory of this version.
     version: PathBuf,
-    /// The limit for all files together, in bytes; 0 disables the cache.
+    /// Limit for all files together, in bytes; 0 disables the cache.
     limit: u64,
 }
 
 impl KeptMoments {
-    /// The cache for the version that `manifest` describes, limited to `limit` bytes.
+    /// Creates the cache for the version that `manifest` describes, limited to `limit` bytes.
     pub(crate) fn new(bundle: &Path, manifest: &Manifest, limit: u64) -> Self {
         let directory = bundle.join(MOMENTS);
         Self {
@@ -39,12 +39,12 @@ impl KeptMoments {
         self.version.join(column.to_string())
     }
 
-    /// Whether a column's moments are cached.
+    /// Returns true if a column's moments are cached.
     pub(crate) fn has(&self, column: Column) -> bool {
         self.limit > 0 && self.path(column).is_file()
     }
 
-    /// A column's moments, if they are cached and have the expected length.
+    /// Returns a column's moments, if they are cached and have the expected length.
     pub(crate) fn read(&self, column: Column, bytes: u64) -> Option<Vec<u8>> {
         let length = fs::metadata(self.path(column)).ok()?.len();
         let fits = self.has(column) && length == bytes;
@@ -56,7 +56,7 @@ impl KeptMoments {
         let _ = remove_if_there(&self.path(column));
     }
 
-    /// Caches columns up to the limit and removes other versions. Best effort: what is missing is fetched again.
+    /// Caches columns up to the limit, and removes other versions. Best effort: missing columns are fetched again.
     pub(crate) fn keep(&self, columns: impl Iterator<Item = (Column, Vec<u8>)>) {
         let keep = || -> io::Result<()> {
             let mut columns = columns.peekable();

@@ -1,24 +1,24 @@
-//! What each level of mining found, and what it cost.
+//! Result and cost of each level of mining.
 
 use oboro_mining::LevelReport;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How supports are obtained.
+/// Source of supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// Verified sums of the server for all pairs of a prefix.
+    /// Verified sums from the server for all pairs of a prefix.
     Scalars,
-    /// Verified moments of the server for all longer itemsets of a prefix.
+    /// Verified moments from the server for all longer itemsets of a prefix.
     Prefix,
-    /// Counted locally in verified sealed cells.
+    /// Local counts in verified sealed cells.
     Cells,
-    /// Unverified moments of the server.
+    /// Unverified moments from the server.
     Trusted,
 }
 
 impl Route {
-    /// The name in output and messages.
+    /// Returns the name in output and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scalars => "scalars",
@@ -29,43 +29,43 @@ impl Route {
     }
 }
 
-/// Called as answers arrive: the level, bytes received, bytes expected.
+/// Callback for arriving answers: the level, bytes received, bytes expected.
 pub(crate) type Progress<'a> = dyn Fn(usize, u64, u64) + Sync + 'a;
 
-/// The cost of one level.
+/// Cost of one level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LevelTrace {
-    /// The length of the itemsets.
+    /// Length of the itemsets.
     pub level: usize,
-    /// The number of itemsets counted.
+    /// Number of itemsets counted.
     pub itemsets: usize,
-    /// How their supports were obtained.
+    /// Source of their supports.
     pub route: Route,
-    /// The number of requests: the server limits the itemsets of each. 0 if none was sent.
+    /// Number of requests, each with a limited number of itemsets; 0 if none was sent.
     pub questions: usize,
-    /// The most limbs read in one request.
+    /// Maximum number of limbs read in one request.
     pub limbs: usize,
-    /// Moments received, over all ranges of blocks.
+    /// Number of moments received, over all ranges of blocks.
     pub moments: u64,
-    /// Of these, moments that the server had cached.
+    /// Number of these moments that the server had cached.
     pub known_moments: u64,
     /// Bytes of moments or cells received.
     pub received_bytes: u64,
     /// Time from the request to the supports.
     pub elapsed: Duration,
-    /// Of that, the server's time for moments, as it reports it.
+    /// Server's time for moments, as it reports it; part of `elapsed`.
     pub server: Duration,
-    /// Wall-clock time spent combining moments here: the mean over the threads, most of it overlapped with receiving,
-    /// plus computing the supports. Includes waiting for a processor if server and owner share them.
+    /// Wall-clock time spent combining moments here, and computing the supports. It is the mean over the threads, and
+    /// mostly overlaps with receiving. Includes waiting for a processor if server and owner share them.
     pub combining: Duration,
     /// `log2` of the largest phase; only for unverified moments.
     pub log2_largest_phase: Option<f64>,
-    /// The bound on that phase.
+    /// `log2` of the bound on that phase.
     pub log2_phase_bound: Option<f64>,
 }
 
 impl LevelTrace {
-    /// The cost of counting in cells.
+    /// Creates the trace of counting in cells.
     pub(crate) fn in_cells(level: usize, itemsets: usize, elapsed: Duration) -> Self {
         Self {
             itemsets,
@@ -73,7 +73,7 @@ impl LevelTrace {
         }
     }
 
-    /// A trace with only the elapsed time.
+    /// Creates a trace with only the elapsed time.
     pub(crate) fn of(level: usize, route: Route, elapsed: Duration) -> Self {
         Self {
             level,
@@ -92,7 +92,7 @@ impl LevelTrace {
         }
     }
 
-    /// Adds the cost of another request of the same level and route.
+    /// Adds the cost of another request of this level and route.
     pub(crate) fn add(&mut self, other: &Self) {
         self.itemsets += other.itemsets;
         self.questions += other.questions;
@@ -113,16 +113,16 @@ impl LevelTrace {
     }
 }
 
-/// What a level found, and what it cost if anything was counted.
+/// Result of a level, and its cost.
 pub struct Level<'a> {
-    /// What it found.
+    /// Result of the level.
     pub report: &'a LevelReport,
-    /// What it cost; `None` if nothing was counted.
+    /// Cost; `None` if nothing was counted.
     pub trace: Option<&'a LevelTrace>,
 }
 
 impl<'a> Level<'a> {
-    /// All levels that have a report or a trace.
+    /// Pairs each report with its trace.
     pub fn all(reports: &'a [LevelReport], traces: &'a [LevelTrace]) -> Vec<Self> {
         reports
             .iter()
@@ -133,7 +133,7 @@ impl<'a> Level<'a> {
             .collect()
     }
 
-    /// As JSON output.
+    /// Returns the level as JSON.
     pub fn to_json(&self) -> Value {
         let Level { report, trace } = self;
         json!({

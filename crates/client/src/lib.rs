@@ -1,8 +1,8 @@
-//! The owner's connection to a server: upload, listing, mining and search over encrypted data.
+//! Owner's connection to a server: upload, listing, mining and search over encrypted data.
 //!
-//! Calls block; each connection has its own runtime. [`Mining`] finds the frequent itemsets of an uploaded dataset. No
-//! question, retry, error or result depends on an answer that was not [`Verified`], unless the owner explicitly trusts
-//! the server.
+//! Calls block; each connection has its own runtime. [`Mining`] finds the frequent itemsets of an uploaded dataset.
+//! Requests, retries, errors and results depend only on [`Verified`] answers, unless the owner explicitly trusts the
+//! server.
 
 mod cache;
 mod connection;

@@ -1,5 +1,5 @@
-//! Mining an uploaded dataset: by verified sums and moments that the server computes on ciphertext, by sealed cells
-//! that are fetched and counted locally, or, if the owner trusts the server, by unverified moments.
+//! Mining of an uploaded dataset, by one of three sources: verified sums and moments that the server computes on
+//! ciphertext; sealed cells, fetched and counted locally; or unverified moments, if the owner trusts the server.
 
 use crate::cache::Cache;
 use crate::connection::Connection;
@@ -26,27 +26,27 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// The support of one item together with each other item, sorted by the other's number.
+/// Supports of one item together with each other item, sorted by the other's number.
 pub type Together = Vec<(u32, u64)>;
 
-/// The pairs of one item with each other item, and what they cost.
+/// Pairs of one item with each other item, and their cost.
 #[derive(Debug)]
 pub struct Pairs {
-    /// The supports, by the other item.
+    /// Supports, by the other item.
     pub together: Verified<Together>,
-    /// The cost.
+    /// Cost of the pairs.
     pub trace: LevelTrace,
-    /// No server was asked, not even for the version that it publishes.
+    /// `true` if no server was contacted, not even to compare versions.
     pub offline: bool,
 }
 
-/// The default limit of the cell cache, in bytes.
+/// Default limit of the cell cache, in bytes.
 pub const KEPT_BYTES: u64 = 1 << 30;
 
-/// Which verified answers to use.
+/// Source of verified answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Answers {
-    /// Whichever needs fewer bytes.
+    /// Source that needs fewer bytes.
     #[default]
     Auto,
     /// Sums of pairs and moments of longer itemsets, computed by the server on ciphertext.
@@ -55,23 +55,23 @@ pub enum Answers {
     Cells,
 }
 
-/// Frequent itemsets from unverified answers: a server that lied made them wrong, and learned from the requests.
+/// Frequent itemsets from unverified answers. A lying server could falsify them, and learn from the requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unverified(FrequentItemsets);
 
-/// Frequent itemsets, by how far they can be trusted.
+/// Frequent itemsets, by their level of trust.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
-    /// From verified answers.
+    /// Itemsets from verified answers.
     Verified(Verified<FrequentItemsets>),
-    /// From answers of a trusted server.
+    /// Itemsets from answers of a trusted server.
     Unverified(Unverified),
-    /// From a server in this process, which the owner runs.
+    /// Itemsets from a server in this process, which the owner runs.
     Local(FrequentItemsets),
 }
 
 impl Found {
-    /// The itemsets.
+    /// Returns the itemsets.
     pub fn itemsets(&self) -> &FrequentItemsets {
         match self {
             Self::Verified(found) => found.get(),
@@ -79,7 +79,7 @@ impl Found {
         }
     }
 
-    /// The trust level as a word for output.
+    /// Returns the trust level as a word for output.
     pub fn standing(&self) -> &'static str {
         match self {
             Self::Verified(_) => "verified",
@@ -89,25 +89,25 @@ impl Found {
     }
 }
 
-/// The result of mining and its cost.
+/// Result of mining and its cost.
 #[derive(Debug)]
 pub struct Mined {
-    /// The itemsets.
+    /// Frequent itemsets.
     pub found: Found,
-    /// The names of the items, in the order of their numbers.
+    /// Names of the items, in the order of their numbers.
     pub names: Vec<String>,
-    /// The report of each level.
+    /// Report of each level.
     pub reports: Vec<LevelReport>,
-    /// The cost of each level that was counted.
+    /// Cost of each counted level.
     pub traces: Vec<LevelTrace>,
-    /// The columns needed, and the cost of fetching them.
+    /// Number of columns needed, and the cost of fetching them.
     pub fetched: Fetched,
 }
 
-/// Opens a connection.
+/// Callback that opens a connection.
 type Connect<'a> = dyn Fn() -> Result<Connection, ClientError> + 'a;
 
-/// A mining run on an uploaded dataset.
+/// Mining run on an uploaded dataset.
 pub struct Mining<'a> {
     dataset: &'a Dataset,
     name: String,
@@ -125,7 +125,8 @@ pub struct Mining<'a> {
 }
 
 impl<'a> Mining<'a> {
-    /// Mines the dataset uploaded under `name` with `threads` threads. Items are numbered in the order of their names.
+    /// Creates a run on the dataset uploaded under `name`, with `threads` threads. Items are numbered in the order of
+    /// their names.
     pub fn new(dataset: &'a Dataset, name: &str, threads: NonZeroUsize) -> Self {
         let names = &dataset.record().names;
         let mut columns: Vec<Column> = Column::first(names.len() as u32).collect();
@@ -157,14 +158,14 @@ impl<'a> Mining<'a> {
         }
     }
 
-    /// Sets which answers to use.
+    /// Sets the source of verified answers.
     #[must_use]
     pub fn by(self, answers: Answers) -> Self {
         Self { answers, ..self }
     }
 
-    /// Uses unverified moments instead, trusting the server. The results say so, and so does the owner's record from
-    /// then on.
+    /// Uses unverified moments instead, trusting the server. The results say so, as does the owner's record from then
+    /// on.
     #[must_use]
     pub fn trusting_server(self, trust_server: bool) -> Self {
         Self {
@@ -179,13 +180,13 @@ impl<'a> Mining<'a> {
         Self { local, ..self }
     }
 
-    /// Sets what to do about the version that the server publishes.
+    /// Sets the check of the version that the server publishes.
     #[must_use]
     pub fn checking(self, check: VersionCheck) -> Self {
         Self { check, ..self }
     }
 
-    /// Calls this before the first question of the run, once nothing refuses it.
+    /// Sets a callback for the time just before the first request of the run, once all checks have passed.
     #[must_use]
     pub fn announcing(self, announce: impl Fn() + Sync + 'a) -> Self {
         Self {
@@ -194,8 +195,8 @@ impl<'a> Mining<'a> {
         }
     }
 
-    /// Caches sealed cells in the bundle's directory for later runs, up to `bytes`, and moments of columns up to the
-    /// same limit.
+    /// Caches sealed cells in the bundle's directory for later runs, up to `bytes`, and moments of columns up to an
+    /// equal limit.
     #[must_use]
     pub fn keeping(self, bytes: u64) -> Self {
         let bundle = self.dataset.bundle();
@@ -221,8 +222,8 @@ impl<'a> Mining<'a> {
         Self { interrupt, ..self }
     }
 
-    /// What the server would learn beyond what it learned when the cache was filled: the number of further columns that
-    /// are frequent at `options`; and the bytes of one column.
+    /// Returns the number of columns that this run would reveal to the server: those frequent at `options` that were
+    /// not requested when the cache was filled. Also returns the bytes of one column.
     pub fn reveals(&self, options: AprioriOptions) -> (usize, u64) {
         let by_cells = || matches!(self.asks_for_moments(options), Ok(false));
         let new = if self.trust_server
@@ -238,13 +239,13 @@ impl<'a> Mining<'a> {
         (new, column_bytes(self.dataset.manifest()))
     }
 
-    /// Finds the frequent itemsets. `connect` is called when the first request is due, and again for each length that the
-    /// server counts. Connections are dropped before cells are counted or moments evaluated, so that the server cannot
+    /// Finds the frequent itemsets. `connect` is called when the first request is due, and again for each length that
+    /// the server counts. Connections are dropped before cells are counted or moments evaluated: the server cannot
     /// observe how long that takes.
     ///
     /// # Errors
-    /// Those of [`apriori`](fn@oboro_mining::apriori); a decision that the owner has not made; another version at the
-    /// server; as every call. A false answer ends the run and is recorded in the dataset's directory.
+    /// Errors of [`apriori`](fn@oboro_mining::apriori); a pending decision of the owner; another version at the server;
+    /// as every call. A false answer ends the run and is recorded in the dataset's directory.
     pub fn run(
         self,
         options: AprioriOptions,
@@ -278,13 +279,13 @@ impl<'a> Mining<'a> {
         )
     }
 
-    /// Whether the server may be asked, as far as is known here.
+    /// Returns true if requests are permitted, as far as is known here.
     fn may_ask(&self) -> bool {
         let consents = self.trust_server || self.local;
         self.check != VersionCheck::Offline && check_decided(self.dataset, consents).is_ok()
     }
 
-    /// Whether the server is to count on ciphertext; otherwise cells are used, or nothing is requested.
+    /// Returns true if the server should count on ciphertext; otherwise cells are used, or nothing is requested.
     fn asks_for_moments(&self, options: AprioriOptions) -> Result<bool, ClientError> {
         let (columns, longest) = (self.frequent_columns(options), longest(self.dataset));
         let items = self.dataset.record().names.len();
@@ -303,8 +304,7 @@ impl<'a> Mining<'a> {
             Answers::Auto if !are_verified => Ok(false),
             Answers::Auto => {
                 let cells = self.source(&|_, _| {}).absent_bytes(&columns);
-                // Assumes that all itemsets of frequent items are candidates; none is longer than the number of
-                // columns.
+                // Assumes that all itemsets of frequent items are candidates, none longer than the number of columns.
                 let levels = 2..=wanted.min(columns.len());
                 let bytes: Option<Vec<u64>> = levels.map(|it| Some(prefix(it)?.bytes())).collect();
                 let bytes = bytes.map(|it| it.into_iter().fold(0, u64::saturating_add));
@@ -313,15 +313,15 @@ impl<'a> Mining<'a> {
         }
     }
 
-    /// Refuses a support below that of the items left out.
+    /// Rejects a support below that of the omitted items.
     fn check(&self, options: AprioriOptions) -> Result<(), AprioriError<ClientError>> {
         let record = self.dataset.record();
         options.threshold(record.transactions, record.min_item_support)?;
         Ok(())
     }
 
-    /// Computes the supports of itemsets of one length (at least one itemset) from verified answers of the server on
-    /// ciphertext, and what that cost.
+    /// Computes the supports of one or more itemsets of one length, from verified answers of the server on ciphertext.
+    /// Also returns the cost.
     ///
     /// # Errors
     /// Itemsets that cannot be verified this way; as every call.
@@ -348,11 +348,11 @@ impl<'a> Mining<'a> {
         Ok((supports?, trace))
     }
 
-    /// The support of each pair of this item with another one, sorted by the other's number: from sealed cells if all
-    /// are kept, otherwise from verified answers of the server on ciphertext; and the cost.
+    /// Computes the support of each pair of this item with another one, sorted by the other's number. Uses sealed cells
+    /// if all are cached, otherwise verified answers of the server on ciphertext. Also returns the cost.
     ///
     /// # Errors
-    /// An unknown item, or one whose pairs cannot be verified this way; a decision that the owner has not made; another
+    /// An unknown item, or one whose pairs cannot be verified this way; a pending decision of the owner; another
     /// version at the server; as every call.
     pub fn pairs_with(
         self,
@@ -390,7 +390,7 @@ impl<'a> Mining<'a> {
         })
     }
 
-    /// The pairs of an item with all others, counted in kept cells.
+    /// Counts the pairs of an item with all others in cached cells.
     fn pairs_in_cells(
         &self,
         item: u32,
@@ -419,7 +419,8 @@ impl<'a> Mining<'a> {
         })
     }
 
-    /// The cells of columns, fetched as far as they are not kept. A run that asks nothing compares versions all the same.
+    /// Returns the cells of columns, and fetches those that are not cached. A run without requests compares versions,
+    /// too.
     fn cells(
         &self,
         columns: &[Column],
@@ -442,8 +443,8 @@ impl<'a> Mining<'a> {
         number_of(names, name).ok_or_else(|| ClientError::UnknownItem(name.to_owned()))
     }
 
-    /// The itemsets of items by name, and the columns that counting them takes, ascending: what one item has is in the
-    /// owner's record.
+    /// Resolves the names in itemsets; returns the itemsets, and the columns required to count them, ascending. Single
+    /// items require none: their supports are in the owner's record.
     fn numbered(
         &self,
         itemsets: &[Vec<String>],
@@ -458,8 +459,8 @@ impl<'a> Mining<'a> {
         Ok((itemsets, columns))
     }
 
-    /// How many columns [`supports_of`](Self::supports_of) would ask the server for, and the bytes of one; none where
-    /// it may ask nothing.
+    /// Returns the number of columns that [`supports_of`](Self::supports_of) would request, and the bytes of one; 0
+    /// columns if requests are not permitted.
     ///
     /// # Errors
     /// An unknown item.
@@ -473,11 +474,11 @@ impl<'a> Mining<'a> {
         Ok((absent, column_bytes(self.dataset.manifest())))
     }
 
-    /// The support of each itemset, of items by name and of any length, from sealed cells; and what fetching them cost.
-    /// The server learns which columns are asked for.
+    /// Computes the support of each itemset, of any length, from sealed cells. Also returns the cost of fetching them.
+    /// The server learns which columns are requested.
     ///
     /// # Errors
-    /// An unknown item; a decision that the owner has not made; another version at the server; as every call.
+    /// An unknown item; a pending decision of the owner; another version at the server; as every call.
     pub fn supports_of(
         self,
         itemsets: &[Vec<String>],
@@ -512,11 +513,11 @@ impl<'a> Mining<'a> {
         }
     }
 
-    /// Computes the supports of itemsets of one length (at least one itemset) from unverified answers, and what that
-    /// cost. The owner's record notes the use of unverified answers.
+    /// Computes the supports of one or more itemsets of one length from unverified answers. Also returns the cost. The
+    /// owner's record notes the use of unverified answers.
     ///
     /// # Errors
-    /// A length that the dataset was not encrypted for; as every call.
+    /// A length above the dataset's maximum; as every call.
     pub fn count_trusting_server(
         self,
         connection: &Connection,
@@ -579,7 +580,7 @@ impl<'a> Mining<'a> {
         let gate = self.gate(connect);
         let mut counter = PrefixCounter::new(self.prefixes(&gate), &self.items);
         let mut reports = Vec::new();
-        // Whole prefixes are requested, so deducing some supports from others saves nothing.
+        // Whole prefixes are requested: deducing some supports from others saves nothing.
         let options = options.with_deduction(false);
         let found = apriori(&mut counter, options, |report| reports.push(report))?;
         let PrefixCounter {
@@ -656,8 +657,8 @@ impl<'a> Mining<'a> {
         }
     }
 
-    /// The columns that can be part of frequent itemsets of two and more items, by the owner's record; ascending. Empty
-    /// if there are none.
+    /// Returns the columns that can be part of frequent itemsets of two or more items, by the owner's record;
+    /// ascending. Empty if no items qualify.
     fn frequent_columns(&self, options: AprioriOptions) -> Vec<Column> {
         let record = self.dataset.record();
         if options.max_len.is_some_and(|longest| longest.get() < 2) {

@@ -23,24 +23,24 @@ use std::time::{Duration, Instant};
 const DURING: &str = "counting";
 const IMPOSSIBLE: &str = "the server sent moments that no data gives";
 
-/// The memory limit for the phases of one request.
+/// Memory limit for the phases of one request, in bytes.
 const PHASE_BYTES: usize = 512 << 20;
 
-/// The owner's decision to rely on unverified answers.
+/// Evidence that the owner decided to rely on unverified answers.
 #[derive(Debug)]
 pub(crate) struct TrustServer(());
 
 impl TrustServer {
-    /// Takes the owner's decision and records it first.
+    /// Records the owner's decision, then returns the evidence.
     ///
     /// # Errors
-    /// The record cannot be written.
+    /// A record that cannot be written.
     pub(crate) fn decided(dataset: &Dataset) -> Result<Self, ClientError> {
         dataset.rely_on_server()?;
         Ok(Self(()))
     }
 
-    /// For a server in this process, which the owner runs.
+    /// Returns the evidence for a server in this process, which the owner runs; `None` for another.
     pub(crate) fn own(connection: &Connection) -> Option<Self> {
         connection.is_local().then_some(Self(()))
     }
@@ -50,7 +50,7 @@ impl TrustServer {
 pub(crate) struct MomentCounter<'a> {
     pub(crate) connection: &'a Connection,
     pub(crate) dataset: &'a Dataset,
-    /// The dataset's name on the server.
+    /// Name of the dataset on the server.
     pub(crate) name: &'a str,
     pub(crate) threads: NonZeroUsize,
     pub(crate) items: &'a Numbered,
@@ -95,7 +95,7 @@ impl MomentCounter<'_> {
                 let call = async |mut client: Client| client.count(request.clone()).await;
                 let mut reading = self.connection.read(DURING, &call, &mut received);
                 if reading.ended.is_ok() && !received.order.has_ended() {
-                    // Nothing else says that the server sent all it had.
+                    // Nothing else shows that the answer is complete.
                     reading.ended = Err(ClientError::Broken {
                         during: DURING,
                         cause: "the answer ended early".to_owned(),
@@ -154,7 +154,8 @@ impl MomentCounter<'_> {
         Ok(strata.map_err(DatasetError::from)?)
     }
 
-    /// The most itemsets whose phases fit into memory on all threads, one word per range of blocks.
+    /// Returns the maximum number of itemsets whose phases fit into memory on all threads: one word per range of
+    /// blocks.
     fn itemsets_in_memory(&self) -> Result<usize, ClientError> {
         let ranges = self.strata()?.ranges().len();
         // One accumulator per thread, and one for their sum.
@@ -163,17 +164,17 @@ impl MomentCounter<'_> {
     }
 }
 
-/// A candidate in a request.
+/// Candidate in a request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct RequestedItemset {
     /// Ascending.
     columns: Vec<Column>,
-    /// The index of the candidate.
+    /// Index of the candidate.
     candidate: usize,
 }
 
-/// The candidates of a level as columns, sorted by column and not by name: the server must not learn how names sort.
-/// Neighbours share moments.
+/// Returns the candidates of a level as columns, sorted by column and not by name: the server must not learn how names
+/// sort. Neighbours share moments.
 fn requested_itemsets(candidates: &[Itemset], items: &Numbered) -> Vec<RequestedItemset> {
     let requested = |(candidate, itemset)| RequestedItemset {
         columns: items.columns_of(itemset),
@@ -184,26 +185,26 @@ fn requested_itemsets(candidates: &[Itemset], items: &Numbered) -> Vec<Requested
     requested_itemsets
 }
 
-/// The most column numbers that fit into one message to the server.
+/// Returns the maximum number of column numbers that fit into one message to the server.
 fn columns_per_question(limits: &v1::Limits) -> usize {
-    /// The most bytes of one column number, and the overhead of a message.
+    /// Maximum number of bytes of a column number; below, of the rest of a message.
     const COLUMN_BYTES: u64 = 5;
     const OTHER_BYTES: u64 = 1024;
     let columns = limits.message_bytes.saturating_sub(OTHER_BYTES) / COLUMN_BYTES;
     usize::try_from(columns).unwrap_or(usize::MAX).max(1)
 }
 
-/// The most itemsets of a length that one request may have: the limits of protocol, operator and message size.
+/// Returns the maximum number of itemsets of one request: by the limits of protocol, operator and message size.
 fn itemsets_per_question(limits: &v1::Limits, level: usize) -> usize {
     let allowed = usize::try_from(limits.itemsets).unwrap_or(usize::MAX);
     let most = allowed.min(columns_per_question(limits) / level).max(1);
     max_itemsets(level).min(most)
 }
 
-/// The answer to one request, on its way to the threads that combine it.
+/// Receives the answer to one request and passes it to the threads that combine it.
 struct Received<'a> {
     sender: SyncSender<v1::Moments>,
-    /// The bytes of the whole answer.
+    /// Bytes of the whole answer.
     expected: u64,
     progress: &'a dyn Fn(u64),
     order: ReplyOrder,
@@ -242,7 +243,7 @@ impl Assembly for Received<'_> {
     }
 }
 
-/// One thread: combines messages until the channel closes; returns the time spent, without waiting.
+/// Combines messages on one thread until the channel closes; returns the time spent, without waiting.
 fn combine(
     combiner: &Combiner,
     messages: &Pieces<v1::Moments>,

@@ -1,8 +1,8 @@
-//! The proxy that the environment names: the first of `https_proxy`, `HTTPS_PROXY`, `all_proxy` and `ALL_PROXY` that is
-//! not empty, unless `no_proxy` or `NO_PROXY` names the server.
+//! Proxy from the environment: the first non-empty variable of `https_proxy`, `HTTPS_PROXY`, `all_proxy` and
+//! `ALL_PROXY`, unless `no_proxy` or `NO_PROXY` names the server.
 //!
-//! Only connections with TLS go through it, so that it sees the server's name, times and sizes. Its own credentials go to
-//! it in clear text, and are in no message.
+//! Only connections with TLS use it: it sees the server's name, times and sizes. Its own credentials are sent to it in
+//! clear text and appear in no message.
 
 use crate::error::ClientError;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -14,7 +14,7 @@ use tonic::transport::Uri;
 const PROXIES: [&str; 4] = ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 const EXCEPTIONS: [&str; 2] = ["no_proxy", "NO_PROXY"];
 
-/// A proxy on the way to a server.
+/// Proxy on the way to a server.
 pub(crate) struct Proxy {
     intercept: Intercept,
     /// Host and port.
@@ -22,10 +22,10 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// The one for this address, if there is one.
+    /// Returns the proxy for this address, if one applies.
     ///
     /// # Errors
-    /// A variable that names no proxy of the kind that can be used; it is never ignored.
+    /// A variable whose value is no usable proxy; it is never ignored.
     pub(crate) fn towards(server: &Uri) -> Result<Option<Self>, ClientError> {
         let given = |name: &&str| env::var_os(name).filter(|value| !value.is_empty());
         let Some(variable) = PROXIES.into_iter().find(|it| given(it).is_some()) else {
@@ -44,12 +44,12 @@ impl Proxy {
         Ok(intercept.map(|intercept| Self { intercept, address }))
     }
 
-    /// Its host and port.
+    /// Returns the host and port of the proxy.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// Connects to servers through it; TLS is with the server.
+    /// Returns a connector through the proxy; TLS ends at the server.
     pub(crate) fn tunnel(&self, network: HttpConnector) -> Tunnel<HttpConnector> {
         let tunnel = Tunnel::new(self.intercept.uri().clone(), network);
         match self.intercept.basic_auth() {
@@ -59,11 +59,11 @@ impl Proxy {
     }
 }
 
-/// Host and port in `http://[USER[:PASSWORD]@]HOST:PORT[/]`; `None` for anything else.
+/// Returns host and port of `http://[USER[:PASSWORD]@]HOST:PORT[/]`; `None` for anything else.
 fn address_in(value: &str) -> Option<String> {
     let rest = value.strip_prefix("http://")?;
     let rest = rest.strip_suffix('/').unwrap_or(rest);
-    // What would end user or password early must be written as %40 and the like.
+    // Characters that would end user or password early must be percent-encoded, like %40.
     let is_odd = |c: char| !c.is_ascii_graphic() || matches!(c, '/' | '?' | '#' | '\\');
     if rest.contains(is_odd) || rest.matches('@').count() > 1 {
         return None;

@@ -1,8 +1,9 @@
-//! The owner's record, sealed under a passphrase and kept at the server, for an owner who loses the dataset's directory.
+//! Recovery copies: the owner's record, sealed under a passphrase and kept at the server, for an owner who loses the
+//! dataset's directory.
 //!
-//! What comes back is opened with passphrase and key before anything depends on it, and nothing is asked afterwards. The
-//! server is asked once, for a name: it learns that the directory was lost, and nothing from how the recovery ends, for the
-//! connection is closed first.
+//! A copy is opened with passphrase and key before anything depends on it, and no request follows. The server receives
+//! one request, for a name, and learns that the directory was lost. It learns nothing from the outcome: the connection
+//! is closed first.
 
 use crate::connection::Connection;
 use crate::error::ClientError;
@@ -21,8 +22,8 @@ use std::path::Path;
 const KEEPING: &str = "keeping the record";
 const FETCHING: &str = "fetching the record";
 
-/// Has the server keep what is needed to go on with a published dataset without its directory; returns the bytes that it
-/// keeps. The one before is replaced.
+/// Stores a recovery copy of a published dataset at the server, in place of an earlier one; returns its length in
+/// bytes.
 ///
 /// # Errors
 /// A bundle that was changed since it was opened, more than a server keeps; or as every call.
@@ -49,7 +50,7 @@ pub fn keep_record(
     Ok(kept)
 }
 
-/// The name that a dataset has in its owner's namespace.
+/// Returns the name of a dataset within its owner's namespace.
 fn own_name(name: &str) -> &str {
     name.split_once('/').map_or(name, |it| it.1)
 }
@@ -68,9 +69,9 @@ fn messages(name: &str, copy: &Bytes) -> Vec<v1::RecoveryChunk> {
     starts.map(message).collect()
 }
 
-/// Copy that a server sent, not opened yet.
+/// Copy from a server, not opened yet.
 pub struct RecoveryCopy {
-    /// Name that was asked for.
+    /// Requested name.
     name: String,
     /// Version and root that the server claims to publish.
     published: RecoveryHead,
@@ -78,8 +79,8 @@ pub struct RecoveryCopy {
 }
 
 impl RecoveryCopy {
-    /// Fetches the copy that the server keeps of a dataset, and closes the connection: the server sees nothing of how it
-    /// opens, nor how long that takes. A clone of the connection stays open.
+    /// Fetches a dataset's copy, and closes the connection: the server cannot observe the opening or its duration. A
+    /// clone of the connection stays open.
     ///
     /// # Errors
     /// A copy that is not there, or as every call.
@@ -95,22 +96,22 @@ impl RecoveryCopy {
     }
 }
 
-/// What an owner has to open a copy, and to tell whether it is the right one.
+/// Secrets that open a copy, and the expected root.
 pub struct Recovery<'a> {
-    /// The passphrase under which it was sealed.
+    /// Passphrase under which it was sealed.
     pub passphrase: &'a Passphrase,
-    /// The key of the dataset.
+    /// Key of the dataset.
     pub master: &'a MasterKey,
-    /// The root that was noted when the dataset was last uploaded, if it was.
+    /// Root that was noted after the last upload, if any.
     pub root: Option<Digest>,
 }
 
 impl Recovery<'_> {
-    /// Makes the directory of a dataset again of what the server keeps, without ciphertext.
+    /// Recreates the directory of a dataset, without ciphertext.
     ///
     /// # Errors
-    /// A copy that does not open, is of another version than the server publishes or than was noted, or of another
-    /// dataset; an existing directory. Nothing is left behind.
+    /// A copy that does not open, or is of another dataset; a version other than the published or noted one; an
+    /// existing directory. Nothing is left behind.
     pub fn recover(&self, copy: &RecoveryCopy, directory: &Path) -> Result<Dataset, ClientError> {
         let RecoveryCopy {
             name,
@@ -136,7 +137,7 @@ impl Recovery<'_> {
                     version: head.version,
                 });
             }
-            // Whatever it is called.
+            // Accept any name: the noted root identifies the dataset.
             Some(_) => {}
             None if content.name == own_name(name) => {}
             None => {
@@ -150,7 +151,7 @@ impl Recovery<'_> {
     }
 }
 
-/// What the server says that it publishes, and the copy.
+/// Returns the version that the server claims to publish, and the copy.
 fn fetch(connection: &Connection, name: &str) -> Result<(RecoveryHead, Vec<u8>), ClientError> {
     let request = v1::FetchRecoveryRequest {
         name: name.to_owned(),
@@ -171,7 +172,7 @@ fn fetch(connection: &Connection, name: &str) -> Result<(RecoveryHead, Vec<u8>),
                         root: digest(&start.root)?,
                     });
                 }
-                // All messages carry bytes, and only the first says of what they are.
+                // All messages carry bytes; only the first identifies the dataset.
                 None if published.is_some() && !data.is_empty() => {}
                 _ => return Err(ClientError::OutOfTurn("a record that is cut as none is")),
             }
@@ -212,7 +213,7 @@ mod tests {
             matches!(fetched, Some(ClientError::Interrupted)),
             "{fetched:?}"
         );
-        // The other end of the stream ends.
+        // Reading ends when the other end is closed.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();

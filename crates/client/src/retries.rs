@@ -1,32 +1,32 @@
-//! When a call is made again, with the same bytes.
+//! Retry policy: repeats calls with identical bytes.
 //!
-//! The status of the transport alone decides, never what had arrived of an answer, nor whether it was verified: a server that
-//! lies sees a request that it has seen before, a fixed number of times at most.
+//! It depends on the status of the transport alone, never on an answer or its verification. A lying server thus sees
+//! requests repeated, a bounded number of times.
 
 use crate::connection::Connection;
 use crate::error::ClientError;
 use std::time::Duration;
 
-/// How often a call is made over connections that break.
+/// Maximum number of attempts over connections that break.
 const ATTEMPTS: u32 = 3;
-/// How often a call is made that the server refuses because it is busy.
+/// Maximum number of attempts while the server is busy.
 const ATTEMPTS_WHEN_BUSY: u32 = 6;
-/// The mean wait after the first attempt is half of this; it doubles.
+/// Twice the mean delay after the first attempt; it doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(400);
-/// The longest wait, whatever the server asks for.
+/// Maximum delay, whatever the server requests.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// What a call does to the server.
+/// Effect of a call on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
-    /// Nothing, so that it does not matter whether a broken call was carried out.
+    /// None: a broken call can be repeated even if it was carried out.
     None,
-    /// Something, so that it is made again only where it was refused.
+    /// Some: the call is repeated only after a refusal.
     Some,
 }
 
 impl Connection {
-    /// Makes a call that changes nothing, again if the server is busy or the connection breaks.
+    /// Makes a call without effect on the server, with retries if it is busy or the connection breaks.
     ///
     /// # Errors
     /// That of the last attempt.
@@ -37,7 +37,7 @@ impl Connection {
         self.repeat(Effect::None, ask)
     }
 
-    /// Makes a call, again if the server is busy.
+    /// Makes a call, with retries if the server is busy.
     ///
     /// # Errors
     /// That of the last attempt.
@@ -68,7 +68,7 @@ impl Connection {
     }
 }
 
-/// How often a call is made at most that fails like this.
+/// Returns the maximum number of attempts of a call that fails with `error`.
 fn attempts(error: &ClientError, effect: Effect) -> u32 {
     match error {
         ClientError::Overloaded { .. } => ATTEMPTS_WHEN_BUSY,
@@ -79,8 +79,8 @@ fn attempts(error: &ClientError, effect: Effect) -> u32 {
     }
 }
 
-/// The wait after an attempt with this number that failed like this: what the server asks for, and any part of a time that
-/// doubles, so that callers who were refused together do not come back together.
+/// Returns the delay after failed attempt number `attempt`: the time that the server requests, plus a random `fraction`
+/// of an exponential backoff. The jitter spreads callers that were refused together.
 pub(crate) fn wait(error: &ClientError, attempt: u32, fraction: f64) -> Duration {
     let after = match error {
         ClientError::Overloaded { after, .. } => *after,
@@ -90,9 +90,9 @@ pub(crate) fn wait(error: &ClientError, attempt: u32, fraction: f64) -> Duration
     (after + most.min(LONGEST_WAIT).mul_f64(fraction)).min(LONGEST_WAIT)
 }
 
-/// Any number from 0 to 1.
+/// Returns a random number from 0 to 1.
 pub(crate) fn fraction() -> f64 {
-    // Without randomness waits are in the middle.
+    // Without randomness, delays are average.
     getrandom::u32().map_or(0.5, |number| f64::from(number) / f64::from(u32::MAX))
 }
 
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(waits(0.0), [second; 3]);
         assert_eq!(waits(1.0), [1400, 1800, 2600].map(Duration::from_millis));
         assert_eq!(wait(&busy(second), 5, 0.5).as_millis(), 1000 + 3200);
-        // A server does not make a caller wait for ever.
+        // A server cannot delay a caller indefinitely.
         assert_eq!(wait(&busy(Duration::MAX / 2), 1, 1.0), LONGEST_WAIT);
         assert_eq!(wait(&ClientError::Busy, 60, 1.0), LONGEST_WAIT);
         assert!((0.0..=1.0).contains(&fraction()));

@@ -1,4 +1,4 @@
-//! Row ids, read from their sealed cells.
+//! Reads row ids from their sealed cells.
 
 use crate::cache::Cache;
 use crate::connection::Connection;
@@ -10,20 +10,21 @@ use oboro_mining::Dataset;
 use oboro_ring::Column;
 use std::num::NonZeroUsize;
 
-/// A stored row.
+/// Stored row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRow {
-    /// Its slot, counted over all blocks.
+    /// Slot of the row, counted over all blocks.
     pub slot: u64,
-    /// Its id.
+    /// Row id.
     pub id: String,
 }
 
-/// The rows of the dataset uploaded under `name`, sorted by id. `progress` receives the bytes received and expected.
+/// Returns the rows of the dataset uploaded under `name`, sorted by id. `progress` receives the bytes received and
+/// expected.
 ///
 /// # Errors
-/// A dataset without row ids; a decision that the owner has not made; another version at the server; as every call; a
-/// false answer, which is recorded in the owner's record.
+/// A dataset without row ids; a pending decision of the owner; another version at the server; as every call; a false
+/// answer, which is recorded in the owner's record.
 pub fn row_ids(
     dataset: &Dataset,
     name: &str,
@@ -47,7 +48,7 @@ pub fn row_ids(
         dataset,
         name,
         threads,
-        // Row ids are looked up once, so they are not cached.
+        // Row ids are looked up once: do not cache them.
         cache: &Cache::new(dataset.bundle().directory(), 0),
         progress: &progress,
     };

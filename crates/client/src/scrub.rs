@@ -1,4 +1,4 @@
-//! Asks a server to check what it stores.
+//! Scrub of a server's stored data.
 
 use crate::{ClientError, Connection};
 use oboro_format::{Damage, Scrubbed};
@@ -7,21 +7,21 @@ use oboro_protocol::{MAX_DAMAGE, MAX_IDLE_MESSAGES};
 use std::num::NonZero;
 use tonic::Status;
 
-/// An event of a scrub.
+/// Event of a scrub.
 #[derive(Debug)]
 pub enum Scrubbing {
     /// Bytes checked so far, and in total.
     Progress(u64, u64),
-    /// A damaged part.
+    /// Damaged part.
     Damage(Damage),
 }
 
 impl Connection {
-    /// Asks the server to check all that it stores, or one dataset, reading at most `rate` bytes a second. Findings are
-    /// reported as they arrive; returns how much was checked.
+    /// Requests a check of all stored data, or of one dataset, at `rate` bytes a second at most. Calls `tell` for each
+    /// event, and returns the totals.
     ///
     /// # Errors
-    /// No such dataset, another scrub in progress, or as every call.
+    /// An unknown dataset, another scrub in progress, or as every call.
     pub fn scrub(
         &self,
         name: Option<&str>,

@@ -1,4 +1,4 @@
-//! A server that says nothing, not even that it is there.
+//! Detection of a silent server: one that does not even answer keep-alive pings.
 
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
@@ -12,19 +12,19 @@ use tokio_util::io::InspectReader;
 use tonic::codegen::{BoxFuture, Service};
 use tonic::transport::Uri;
 
-/// How often the server is asked, during a call, whether it is there.
+/// Interval of keep-alive pings during a call.
 pub(crate) const PING: Duration = Duration::from_secs(2);
-/// The silence that is told of.
+/// Silence that is reported.
 const LONG: Duration = Duration::from_secs(4);
-/// How often it is looked for.
+/// Polling interval for silence.
 const TICK: Duration = Duration::from_millis(500);
 
-/// What a call waits for longer than usual.
+/// Reason for an unusually long wait of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// The server is busy, and asked again after this time.
+    /// Busy server, with the time until the next attempt.
     Busy(Duration),
-    /// The server has said nothing for this time, and is still waited for.
+    /// Server that has been silent for this time, while the call continues to wait.
     Silent(Duration),
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Wait {
     }
 }
 
-/// When bytes last came from a server. Clones share it.
+/// Time of the last bytes from a server. Clones share it.
 #[derive(Clone)]
 pub(crate) struct LastHeard(Arc<Mutex<Instant>>);
 
@@ -53,7 +53,7 @@ impl LastHeard {
         Self(Arc::new(Mutex::new(Instant::now())))
     }
 
-    /// Tells of the server's silence, counted from this call on, each time that there is one.
+    /// Calls `tell` once for each long silence, counted from this call on.
     pub(crate) async fn tell_silence(&self, tell: fn(Wait)) -> Infallible {
         let begun = Instant::now();
         let mut told = false;
@@ -69,10 +69,10 @@ impl LastHeard {
     }
 }
 
-/// Called with what has come.
+/// Callback for received bytes.
 type Note = Box<dyn FnMut(&[u8]) + Send>;
 
-/// A connector that notes when something comes.
+/// Connector that records the time of received bytes.
 pub(crate) struct Listening<C>(pub(crate) C, pub(crate) LastHeard);
 
 impl<C> Service<Uri> for Listening<C>

@@ -1,8 +1,8 @@
-//! Supports of all itemsets of a prefix, or of one column with each other, from what the server computes on ciphertext,
+//! Supports of all itemsets of a prefix, or of one column with each other, computed by the server on ciphertext and
 //! verified before use.
 //!
-//! Requests depend on the owner's record and on verified supports only. All requests of a level are sent and all
-//! answers read to the end before any of them is used.
+//! Requests depend on the owner's record and on verified supports only. All requests of a level are sent, and all
+//! answers read to the end, before any of them is used.
 
 use crate::connection::Client;
 use crate::error::ClientError;
@@ -24,13 +24,13 @@ use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const DURING: &str = "counting";
-/// A false answer about sums or moments.
+/// Failure recorded for a false answer about sums or moments.
 pub(crate) const OTHER_NUMBERS: &str =
     "the server sent other numbers than those of the ciphertext that was encrypted";
-/// The most bytes requested at a level.
+/// Maximum number of bytes requested at a level.
 pub(crate) const MOST_BYTES: u64 = 200_000_000;
 
-/// The longest itemsets of a dataset that can be verified this way; 1 if none can.
+/// Returns the length of the longest itemsets of a dataset that can be verified this way; 1 if none can.
 pub(crate) fn longest(dataset: &Dataset) -> usize {
     let strata = dataset.record().strata(dataset.manifest());
     let bounds = strata.as_ref().ok().map(|it| it.bounds());
@@ -38,7 +38,7 @@ pub(crate) fn longest(dataset: &Dataset) -> usize {
     (2..=LONGEST_VERIFIED).rev().find(has).unwrap_or(1)
 }
 
-/// Refuses a request above [`MOST_BYTES`].
+/// Rejects a request above [`MOST_BYTES`].
 pub(crate) fn check_size(
     dataset: &Dataset,
     columns: usize,
@@ -56,11 +56,11 @@ pub(crate) fn check_size(
     }
 }
 
-/// Where to request moments.
+/// Source of sums and moments: a dataset at a server.
 #[derive(Clone, Copy)]
 pub(crate) struct SumSource<'a> {
     pub(crate) dataset: &'a Dataset,
-    /// The dataset's name on the server.
+    /// Name of the dataset on the server.
     pub(crate) name: &'a str,
     /// Opens a connection for the requests of a level; it is closed before their answers are evaluated.
     pub(crate) gate: &'a Gate<'a>,
@@ -80,7 +80,7 @@ impl<'a> SumSource<'a> {
         }
     }
 
-    /// The smallest prefix of itemsets of a length that contains these columns.
+    /// Returns the smallest prefix for itemsets of length `level` that contains these columns.
     ///
     /// # Errors
     /// Itemsets that cannot be verified this way, or need too many bytes.
@@ -98,11 +98,12 @@ impl<'a> SumSource<'a> {
         Ok(prefix)
     }
 
-    /// The supports of all itemsets of a length in the smallest prefix that contains these columns, and what they cost.
+    /// Returns the supports of all itemsets of length `level` in the smallest prefix that contains these columns, and
+    /// the cost.
     ///
     /// # Errors
-    /// Itemsets that cannot be verified this way; as every call; [`ClientError::FalseAnswer`] if an answer does not
-    /// follow from the owner's ciphertext, which is recorded in the owner's record.
+    /// Itemsets that cannot be verified this way; as every call; [`ClientError::FalseAnswer`], which the owner's record
+    /// notes, if an answer does not follow from the owner's ciphertext.
     pub(crate) fn supports(
         &self,
         columns: &[Column],
@@ -131,7 +132,7 @@ impl<'a> SumSource<'a> {
         Ok((supports, trace))
     }
 
-    /// The supports of the pairs of a column with each other one, ascending, and what they cost.
+    /// Returns the supports of the pairs of a column with each other one, ascending, and the cost.
     ///
     /// # Errors
     /// As [`supports`](Self::supports).
@@ -154,8 +155,8 @@ impl<'a> SumSource<'a> {
         Ok((supports, trace))
     }
 
-    /// Connects, sends all queries, reads their answers to the end, up to the first that ends badly, and closes the
-    /// connection; `bytes` is their total.
+    /// Connects, sends all queries, and reads their answers up to the first that ends badly. Then closes the
+    /// connection; `bytes` is the total of all answers.
     fn answers<'q>(
         &self,
         level: usize,
@@ -192,7 +193,7 @@ impl ReceivedSums {
         self.server += other.server;
     }
 
-    /// Adds it to a trace.
+    /// Copies the totals into a trace.
     fn trace(&self, trace: LevelTrace) -> LevelTrace {
         LevelTrace {
             questions: self.requests,
@@ -209,13 +210,13 @@ impl ReceivedSums {
 pub(crate) struct PrefixCounter<'a> {
     pub(crate) source: SumSource<'a>,
     pub(crate) items: &'a Numbered,
-    /// The supports of each level requested so far.
+    /// Supports of each level requested so far.
     pub(crate) supports: Verified<Vec<Supports>>,
     pub(crate) traces: Vec<LevelTrace>,
 }
 
 impl<'a> PrefixCounter<'a> {
-    /// A counter that has not requested anything.
+    /// Creates a counter that has not requested anything.
     pub(crate) fn new(source: SumSource<'a>, items: &'a Numbered) -> Self {
         Self {
             source,

@@ -1,7 +1,7 @@
-//! Uploads a bundle segment by segment, resuming where an earlier attempt broke off.
+//! Upload of a bundle, segment by segment, with resumption after a broken attempt.
 //!
-//! The server says how far it is, so everything that it can repeat is bounded: each segment is begun [`MOST_STARTS`] times
-//! at most, and from its beginning after `DATA_LOSS` once. What is reported is what this client sent and verified.
+//! The server reports its progress, so its power to repeat work is bounded. A segment is begun [`MOST_STARTS`] times at
+//! most, and once from its beginning after `DATA_LOSS`. Totals count bytes that this client sent and verified.
 
 use crate::connection::Connection;
 use crate::error::ClientError;
@@ -20,30 +20,30 @@ use tokio_stream::wrappers::ReceiverStream;
 
 /// Consecutive attempts without progress before giving up on a server that does not answer.
 const ATTEMPTS: u32 = 8;
-/// The same while the segment is locked: outlasts the time in which a server notices that the connection of an earlier
-/// attempt is dead.
+/// As [`ATTEMPTS`], while the segment is locked: outlasts the time in which a server notices that the connection of an
+/// earlier attempt is dead.
 const ATTEMPTS_WHEN_BUSY: u32 = 9;
-/// The delay after the first such attempt; it doubles up to the maximum.
+/// Delay after the first such attempt; it doubles up to the maximum.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// The most times that one segment is begun in an upload.
+/// Maximum number of times that an upload begins one segment.
 const MOST_STARTS: u32 = 64;
-/// Chunks read ahead of the connection.
+/// Number of chunks read ahead of the connection.
 const CHANNEL: usize = 4;
 
-/// A dataset version that the server has published.
+/// Published version of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Uploaded {
-    /// Its number, that of the bundle.
+    /// Number of the version, that of the bundle.
     pub version: u64,
-    /// Bytes of segments that this call sent, each once; without those that the server had before.
+    /// Bytes of segments that this call sent, each counted once, without those already on the server.
     pub sent_bytes: u64,
-    /// The bytes of all segments.
+    /// Bytes of all segments.
     pub total_bytes: u64,
 }
 
-/// Uploads a bundle under a name and publishes it. Resumes after a broken connection; calling it again after a failure
-/// resumes, too.
+/// Uploads a bundle under `name` and publishes it. It resumes after a broken connection, as does another call after a
+/// failure.
 ///
 /// `progress` receives the bytes stored on the server, and the total.
 ///
@@ -82,7 +82,8 @@ pub fn upload(
     }
 }
 
-/// Notes in the bundle's directory that its version was uploaded now. Best effort: without the note results do not say when.
+/// Records the current time as that of the upload, in the bundle's directory. Best effort: without it, results omit the
+/// time.
 pub fn note_uploaded(bundle: &Bundle) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let _ = bundle.note_uploaded(now.map_or(0, |now| now.as_secs()));
@@ -103,7 +104,7 @@ fn check_published(manifest: &Manifest, published: &v1::Published) -> Result<(),
     Ok(())
 }
 
-/// Refuses a status that no upload of this manifest has.
+/// Rejects a status that does not fit the manifest.
 fn check_status(manifest: &Manifest, status: &v1::UploadStatus) -> Result<(), ClientError> {
     let is_of_segment = |(index, (there, own)): (u32, (&v1::SegmentProgress, &SegmentEntry))| {
         there.index == index
@@ -124,24 +125,24 @@ fn check_status(manifest: &Manifest, status: &v1::UploadStatus) -> Result<(), Cl
     }
 }
 
-/// Retry state, driven by what the server reports to have; bytes in flight do not count.
+/// Retry state, driven by the progress that the server reports; bytes in flight do not count.
 struct Attempts {
     segments: Vec<SegmentAttempts>,
-    /// The most bytes that the server reported so far.
+    /// Maximum number of bytes that the server reported so far.
     most: u64,
-    /// Failures since it reported more than ever before.
+    /// Failures since `most` last grew.
     failures: u32,
 }
 
 /// Attempts to send one segment.
 #[derive(Clone, Default)]
 struct SegmentAttempts {
-    /// The most bytes that the server did not have.
+    /// Maximum number of bytes that the server lacked.
     absent: u64,
     /// Bytes sent, in all attempts together.
     sent: u64,
     starts: u32,
-    /// Set once it was sent from its beginning because the server had lost bytes.
+    /// `true` once it was sent again from its beginning because the server had lost bytes.
     was_lost: bool,
 }
 
@@ -154,7 +155,7 @@ impl Attempts {
         }
     }
 
-    /// The server has `there` bytes.
+    /// Resets the failure count if `there`, the bytes on the server, exceed all earlier reports.
     fn resume_at(&mut self, there: u64) {
         if there > self.most {
             self.failures = 0;
@@ -162,7 +163,7 @@ impl Attempts {
         }
     }
 
-    /// The delay before the next attempt, if the error is worth a retry.
+    /// Returns the delay before the next attempt; `None` if the error is not retried.
     fn next(&mut self, error: &ClientError) -> Option<Duration> {
         self.failures += 1;
         let most = match error {
@@ -176,7 +177,7 @@ impl Attempts {
         })
     }
 
-    /// Counts the next start of a segment.
+    /// Counts another start of a segment.
     fn start(&mut self, segment: &v1::SegmentProgress) -> Result<(), ClientError> {
         let attempts = &mut self.segments[segment.index as usize];
         let absent = segment.bytes_total - segment.bytes_received;
@@ -191,13 +192,13 @@ impl Attempts {
         Ok(())
     }
 
-    /// Bytes that the server has from this call.
+    /// Returns the bytes that the server received from this call.
     fn sent_bytes(&self) -> u64 {
         self.segments.iter().map(|it| it.sent.min(it.absent)).sum()
     }
 }
 
-/// Asks for the upload's status and sends the rest; `None` if the status must be asked again.
+/// Requests the status of the upload and sends the rest; `None` if the status must be requested again.
 fn attempt(
     connection: &Connection,
     bundle: &Bundle,
@@ -291,7 +292,7 @@ fn send_segment(
                 if filled == 0 && start.is_none() {
                     return Ok(());
                 }
-                // The channel closes if the connection broke, whose error is reported.
+                // The channel closes when the connection breaks; that error is reported.
                 if sender
                     .blocking_send(v1::SegmentChunk {
                         start: start.take(),
@@ -379,7 +380,7 @@ mod tests {
             "{refused}"
         );
         attempts.start(&segment(1, 60)).unwrap();
-        // Bytes count once, however often they were sent, and those that were there do not count.
+        // Each byte counts once, however often it was sent; bytes already on the server do not count.
         attempts.segments[0].sent = 1000;
         attempts.segments[1].sent = 30;
         assert_eq!(attempts.sent_bytes(), 100 + 30);

@@ -1,8 +1,8 @@
-//! Verified answers: the only ones that may be computed on, shown, or used to choose further questions.
+//! Verified answers: the only ones that requests, computations and output may depend on.
 //!
-//! A lying server chooses what the owner decrypts, and the owner's next question reveals one bit of it (`SECURITY.md`,
-//! "A server that lies"). So nothing that chooses a question or shows a result takes a raw answer, only a [`Verified`]
-//! one, and only the submodules of this module construct those.
+//! A lying server chooses what the owner decrypts, and the owner's next request reveals one bit of it (`SECURITY.md`,
+//! "A server that lies"). Code that chooses a request or shows a result therefore takes a [`Verified`] answer, which
+//! only the submodules of this module construct.
 
 pub(crate) mod arriving;
 pub(crate) mod cells;
@@ -10,7 +10,7 @@ pub(crate) mod prefixes;
 pub(crate) mod reading;
 pub(crate) mod rows;
 
-/// An answer that equals what the owner encrypted, or a value computed from such answers and the owner's record alone.
+/// Answer that equals what the owner encrypted, or a value computed from such answers and the owner's record alone.
 ///
 /// It cannot be constructed elsewhere:
 ///
@@ -21,7 +21,7 @@ pub(crate) mod rows;
 pub struct Verified<T>(T);
 
 impl<T> Verified<T> {
-    /// The verified value.
+    /// Returns the verified value.
     pub fn get(&self) -> &T {
         &self.0
     }
@@ -31,7 +31,7 @@ impl<T> Verified<T> {
         self.0
     }
 
-    /// Computes a value from it and from what the owner knows.
+    /// Computes a value from it and from the owner's own data.
     pub(crate) fn try_map<U, E>(
         self,
         follows: impl FnOnce(T) -> Result<U, E>,
@@ -41,7 +41,7 @@ impl<T> Verified<T> {
 }
 
 impl<T> Verified<Vec<T>> {
-    /// No answers.
+    /// Creates an empty list of answers.
     pub(crate) fn none() -> Self {
         Self(Vec::new())
     }

@@ -6,23 +6,23 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-/// The most pieces queued for all threads.
+/// Maximum number of queued pieces, for all threads together.
 const WAITING: usize = 8;
 
-/// The receiving end of a worker.
+/// Receiving end of a worker.
 pub(crate) struct Pieces<T> {
     receiver: Arc<Mutex<Receiver<T>>>,
 }
 
 impl<T> Pieces<T> {
-    /// The next piece; `None` once the channel is closed and empty.
+    /// Returns the next piece; `None` once the channel is closed and empty.
     pub(crate) fn next(&self) -> Option<T> {
         self.receiver.lock().recv().ok()
     }
 }
 
-/// Runs `work` on each of `threads` threads while `feed` sends them pieces, and waits for all. Sending fails once all
-/// workers have ended; their results say why.
+/// Runs `work` on `threads` threads while `feed` sends them pieces, and waits for all. Sending fails once all workers
+/// have returned, with their results as the reason.
 pub(crate) fn with_workers<T: Send, W: Send, R>(
     threads: NonZeroUsize,
     work: impl Fn(&Pieces<T>) -> W + Sync,
@@ -37,7 +37,7 @@ pub(crate) fn with_workers<T: Send, W: Send, R>(
                 scope.spawn(move || work(&Pieces { receiver }))
             })
             .collect();
-        // Only workers hold the receiver, so that sending fails instead of blocking once all have ended.
+        // Only workers hold the receiver: sending fails, instead of blocking, once all have returned.
         drop(receiver);
         let fed = feed(sender);
         let results = workers

@@ -1,9 +1,9 @@
-//! The owner's local directory: a head, the segment files that it names, and sealed files of ranges.
+//! Owner's local directory: a head, the segment files that it names, and sealed files of ranges.
 //!
-//! The head is authoritative: a segment file that the head does not name is a leftover of a crash and is removed by the
-//! next change, as is a range that the owner record does not name. A bundle appears, and a change takes effect, by one
-//! rename. The owner record inside the head is sealed by the caller. A temporary bundle is removed with
-//! the last value that refers to it, and is never synced.
+//! The head is authoritative: a segment file that it does not name is a leftover of a crash, as is a range that the
+//! owner record does not name; the next change removes both. A bundle appears, and a change takes effect, by one
+//! rename. The caller seals the owner record in the head. A temporary bundle is never synced, and is removed when the
+//! last value that refers to it is dropped.
 
 use crate::codec::{Reader, Writer, unseal};
 use crate::error::{Corruption, FormatError};
@@ -26,12 +26,12 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 const MAGIC: &str = "OBOROBND";
-/// 1 was that of 0.1.0, in which secrets of datasets derived from the master key itself.
+/// Format of the head. In version 1, of 0.1.0, secrets of datasets derived from the master key itself.
 const VERSION: u32 = 2;
-/// Head bytes besides the manifest and the owner record.
+/// Bytes of the head besides the manifest and the owner record.
 const FRAME: usize = 8 + 4 + 8 + 8 + 32;
 
-/// The most bytes of a sealed owner record.
+/// Maximum number of bytes of a sealed owner record.
 pub const MAX_SEALED_BYTES: usize = 1 << 28;
 
 fn head_path(directory: &Path) -> PathBuf {
@@ -42,17 +42,17 @@ fn note_path(directory: &Path) -> PathBuf {
     directory.join("failure")
 }
 
-/// Marks a bundle whose record is kept at the server.
+/// Returns the path of the file that marks a bundle whose record is kept at the server.
 fn kept_path(directory: &Path) -> PathBuf {
     directory.join("keep-record")
 }
 
-/// Has the number from which on segments were written after the bundle was recovered without any.
+/// Returns the path of the file, present in a recovered bundle, with the number of the first segment written since.
 fn recovered_path(directory: &Path) -> PathBuf {
     directory.join("recovered")
 }
 
-/// Says when a version was uploaded.
+/// Returns the path of the file with the time of the last upload.
 fn uploaded_path(directory: &Path) -> PathBuf {
     directory.join("uploaded")
 }
@@ -77,7 +77,7 @@ fn ranges_path(directory: &Path) -> PathBuf {
     directory.join("ranges")
 }
 
-/// The file of an owner's sealed record of a range of blocks, named by its digest.
+/// Returns the path of the owner's sealed record of a range of blocks, named by its digest.
 fn range_path(directory: &Path, digest: Digest) -> PathBuf {
     ranges_path(directory).join(digest.to_string())
 }
@@ -111,17 +111,17 @@ fn decode_head(bytes: &[u8]) -> Result<(&[u8], &[u8]), Corruption> {
     ))
 }
 
-/// A dataset on the owner's disk, ready to be uploaded or changed.
+/// Dataset on the owner's disk, ready to be uploaded or changed.
 #[derive(Debug)]
 pub struct Bundle {
     directory: PathBuf,
     manifest: Manifest,
     sealed: Vec<u8>,
-    /// The directory of a temporary bundle, which all its versions share.
+    /// Directory of a temporary bundle, shared by all its versions.
     temporary: Option<Arc<OwnTempDir>>,
 }
 
-/// A temporary directory that only the process that made it removes, not a fork of it.
+/// Temporary directory that only the process that created it removes, not a fork of it.
 #[derive(Debug)]
 struct OwnTempDir {
     directory: Option<TempDir>,
@@ -178,8 +178,8 @@ impl Bundle {
         Ok(writer)
     }
 
-    /// Starts a temporary bundle: a directory of its own below `within`, which is removed when the bundle, and every
-    /// later version of it, has been dropped.
+    /// Starts a temporary bundle in a new directory below `within`. The directory is removed once the bundle and all
+    /// its later versions have been dropped.
     pub fn create_temporary(within: &Path) -> Result<BundleWriter, FormatError> {
         let directory = with_mode(0o700, tempfile::Builder::new().prefix("oboro-"))
             .tempdir_in(within)
@@ -198,7 +198,7 @@ impl Bundle {
         Ok(writer)
     }
 
-    /// Whether a bundle is in this directory, going by how its head begins.
+    /// Returns true if the directory contains a bundle, judging by the first bytes of its head.
     pub fn is_at(directory: &Path) -> bool {
         let mut start = Vec::new();
         let head = File::open(head_path(directory)).map(|head| head.take(MAGIC.len() as u64));
@@ -206,7 +206,7 @@ impl Bundle {
         read.is_ok() && start == MAGIC.as_bytes()
     }
 
-    /// Reads the head of a bundle. Segments are opened, and checked, on request.
+    /// Reads the head of a bundle. Segments are opened and checked on request.
     pub fn open(directory: &Path) -> Result<Self, FormatError> {
         let path = head_path(directory);
         let damaged = |corruption| FormatError::Damaged {
@@ -216,7 +216,7 @@ impl Bundle {
         };
         let length = match fs::metadata(&path) {
             Ok(metadata) => metadata.len(),
-            // A mistyped path is no damaged bundle.
+            // Report a mistyped path as such, not as a damaged bundle.
             Err(error) if error.kind() == io::ErrorKind::NotFound && directory.exists() => {
                 return Err(damaged(Corruption::Missing));
             }
@@ -243,27 +243,27 @@ impl Bundle {
         })
     }
 
-    /// The bundle's directory.
+    /// Returns the bundle's directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Whether the directory is removed with the bundle.
+    /// Returns true if the directory is removed with the bundle.
     pub fn is_temporary(&self) -> bool {
         self.temporary.is_some()
     }
 
-    /// The public description of the newest version.
+    /// Returns the public description of the newest version.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The sealed owner record.
+    /// Returns the sealed owner record.
     pub fn sealed(&self) -> &[u8] {
         &self.sealed
     }
 
-    /// The path of the file of a segment.
+    /// Returns the path of the file of a segment.
     ///
     /// # Panics
     /// If the manifest has no such segment.
@@ -272,7 +272,7 @@ impl Bundle {
         segment_path(&self.directory, entry.number)
     }
 
-    /// Whether the file of a segment is there.
+    /// Returns true if the file of a segment exists.
     ///
     /// # Errors
     /// A disk that fails.
@@ -283,10 +283,11 @@ impl Bundle {
         exists(&self.segment_path(index))
     }
 
-    /// Opens a segment and checks that it is the one that the manifest names.
+    /// Opens a segment and checks its header against the manifest.
     ///
     /// # Errors
-    /// A segment that the manifest does not name, that a recovered bundle never had, or whose file is missing or damaged.
+    /// A segment that the manifest does not name, that a recovered bundle never had, or whose file is missing or
+    /// damaged.
     pub fn open_segment(&self, index: u32) -> Result<Segment, FormatError> {
         if index as usize >= self.manifest.segments.len() {
             return Err(FormatError::NoSegment {
@@ -305,7 +306,8 @@ impl Bundle {
         Segment::open_named(&self.segment_path(index), &self.manifest, index)
     }
 
-    /// Segments below this number are not here, because the bundle was recovered without them.
+    /// Returns the number below which segments are absent because the bundle was recovered without them; 0 if it was
+    /// not.
     fn recovered(&self) -> Result<u32, FormatError> {
         let path = recovered_path(&self.directory);
         let number = read_if_there(&path)?.unwrap_or_else(|| b"0".to_vec());
@@ -319,11 +321,11 @@ impl Bundle {
         })
     }
 
-    /// The owner's sealed record of a range of blocks, whose digest the owner record has.
+    /// Reads the owner's sealed record of a range of blocks by its digest, which the owner record contains.
     ///
     /// # Errors
     ///
-    /// A file that is missing, or was altered.
+    /// A file that is missing or was altered.
     pub fn read_range(&self, digest: Digest) -> Result<Vec<u8>, FormatError> {
         let path = range_path(&self.directory, digest);
         let damaged = |corruption| FormatError::Damaged {
@@ -334,7 +336,7 @@ impl Bundle {
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // Another process may have changed the dataset meanwhile.
+                // Another process may have changed the dataset in the meantime.
                 return Err(match self.present() {
                     Ok(present) if present.manifest != self.manifest => self.changed(),
                     _ => damaged(Corruption::Missing),
@@ -355,8 +357,8 @@ impl Bundle {
             .try_for_each(|index| self.open_segment(index)?.verify())
     }
 
-    /// Removes what a crash may have left of other versions: their segments, and those that a rewriting has replaced. While
-    /// another process changes the bundle, that is left to it.
+    /// Removes segments of other versions that a crash or a rewriting left behind. Does nothing while another process
+    /// changes the bundle, since that process does so, too.
     ///
     /// # Errors
     /// A disk that fails.
@@ -373,7 +375,7 @@ impl Bundle {
         }
     }
 
-    /// Starts the next version, which takes effect when it is committed. One at a time.
+    /// Starts the next version, which takes effect when committed. Only one writer can exist at a time.
     pub fn change(&self) -> Result<BundleWriter, FormatError> {
         let lock = lock(&lock_path(&self.directory), &self.directory, "bundle")?;
         let present = Self::open(&self.directory)?;
@@ -396,11 +398,11 @@ impl Bundle {
 }
 
 impl Bundle {
-    /// Replaces the sealed owner record by what `reseal` makes of the present one and its manifest, which may be of a
-    /// later version. The data are not touched.
+    /// Replaces the sealed owner record by the result of `reseal`, which receives the present record and its manifest,
+    /// possibly of a later version. The data are unchanged.
     ///
     /// # Errors
-    /// Those of `reseal`; another dataset at this path, another writer, a disk that fails. Then the record is
+    /// Errors of `reseal`; another dataset at this path, another writer, a disk that fails. The record is then
     /// unchanged.
     pub fn reseal<E: From<FormatError>>(
         &self,
@@ -417,18 +419,17 @@ impl Bundle {
         Ok(())
     }
 
-    /// Stores these bytes beside the head, even while another writer has the bundle: for what must be noted even during
-    /// an append.
+    /// Stores a note beside the head. Works during an append by another writer, too.
     ///
     /// # Errors
     ///
-    /// A disk that fails; then the earlier note is kept.
+    /// A disk that fails; the earlier note is then kept.
     pub fn write_note(&self, note: &[u8]) -> Result<(), FormatError> {
         replace(&note_path(&self.directory), note, self.durability())?;
         self.durability().sync_directory(&self.directory)
     }
 
-    /// The note that [`write_note`](Self::write_note) stored.
+    /// Reads the note that [`write_note`](Self::write_note) stored.
     ///
     /// # Errors
     ///
@@ -448,7 +449,7 @@ impl Bundle {
         self.durability().sync_directory(&self.directory)
     }
 
-    /// Whether the record is to be kept at the server with each upload.
+    /// Returns true if each upload also stores the record at the server.
     ///
     /// # Errors
     ///
@@ -457,7 +458,7 @@ impl Bundle {
         exists(&kept_path(&self.directory))
     }
 
-    /// Notes whether it is.
+    /// Sets the value of [`keeps_record`](Self::keeps_record).
     ///
     /// # Errors
     ///
@@ -472,7 +473,7 @@ impl Bundle {
         self.durability().sync_directory(&self.directory)
     }
 
-    /// Notes that this version was uploaded, in seconds since 1970.
+    /// Records the time of this version's upload, in seconds since 1970.
     ///
     /// # Errors
     ///
@@ -484,7 +485,7 @@ impl Bundle {
         self.durability().sync_directory(&self.directory)
     }
 
-    /// When this version was uploaded from this directory, in seconds since 1970; `None` if it was not, as far as is known.
+    /// Returns the time of this version's upload from this directory, in seconds since 1970; `None` if none is known.
     pub fn uploaded(&self) -> Option<u64> {
         let mut note = String::new();
         let file = File::open(uploaded_path(&self.directory)).ok()?;
@@ -494,11 +495,11 @@ impl Bundle {
         seconds.parse().ok().filter(|_| is_this)
     }
 
-    /// What of this version is not ciphertext, to be kept for a recovery under this name.
+    /// Collects the files of this version that are not ciphertext, for a recovery copy under this name.
     ///
     /// # Errors
     ///
-    /// Another version on the disk by now, files that are missing or damaged.
+    /// A newer version on the disk, files that are missing or damaged.
     pub fn recovery_content(&self, name: &str) -> Result<RecoveryContent, FormatError> {
         let present = self.present()?;
         let mut digests: Vec<Digest> = names(&ranges_path(&self.directory))?
@@ -513,7 +514,7 @@ impl Bundle {
             note: self.note()?,
             ranges: ranges?,
         };
-        // Ranges are removed only after the head was replaced.
+        // A changed manifest means that a range may be missing: ranges are removed only after the head was replaced.
         if self.present()?.manifest == self.manifest {
             Ok(content)
         } else {
@@ -521,12 +522,12 @@ impl Bundle {
         }
     }
 
-    /// Makes a bundle again of what was kept of it, without its segments. `accept` says by the manifest, the sealed owner
-    /// record and the digests of the ranges whether it is to be.
+    /// Recreates a bundle, without its segments, from a recovery copy. `accept` receives the manifest, the sealed owner
+    /// record and the digests of the ranges, and may reject them.
     ///
     /// # Errors
     ///
-    /// An existing directory, a head that is damaged, those of `accept`, a disk that fails: nothing is left then.
+    /// An existing directory, a damaged head, errors of `accept`, a disk that fails. Nothing is left in these cases.
     pub fn recover<E: From<FormatError>>(
         directory: &Path,
         content: &RecoveryContent,
@@ -561,7 +562,7 @@ impl Bundle {
         }
     }
 
-    /// The present bundle on disk, with everything appended or noted since.
+    /// Reads the present version on disk, with everything appended or noted since.
     ///
     /// # Errors
     ///
@@ -582,7 +583,7 @@ impl Bundle {
     }
 }
 
-/// What was committed may not survive a power cut.
+/// Returns the error of a committed change that may not survive a power cut.
 fn unconfirmed(directory: &Path, error: FormatError) -> FormatError {
     FormatError::Unconfirmed {
         path: directory.into(),
@@ -590,7 +591,7 @@ fn unconfirmed(directory: &Path, error: FormatError) -> FormatError {
     }
 }
 
-/// Removes the files of all other segments.
+/// Removes the files of segments that the manifest does not name.
 fn sweep_segments(directory: &Path, manifest: &Manifest) -> Result<(), FormatError> {
     let (segments, pending) = (segments_path(directory), BTreeSet::new());
     sweep(&segments, &manifest.numbers(), &pending)
@@ -606,7 +607,7 @@ fn check_sealed(sealed: &[u8]) -> Result<(), FormatError> {
     }
 }
 
-/// Removes the files of all other ranges.
+/// Removes the files of all ranges but these.
 fn keep_ranges(directory: &Path, ranges: &[Digest]) -> io::Result<()> {
     let kept: HashSet<OsString> = ranges.iter().map(|it| it.to_string().into()).collect();
     for entry in fs::read_dir(ranges_path(directory))? {
@@ -635,20 +636,20 @@ enum Target {
     Temporary,
     Next {
         older: Box<Manifest>,
-        /// The sealed owner record of that version.
+        /// Sealed owner record of the older version.
         sealed: Vec<u8>,
     },
 }
 
-/// Segments being added to a bundle. Dropped before [`commit`](Self::commit), a new bundle leaves nothing and an old
-/// one is unchanged.
+/// Writer of a new bundle or of the next version. Dropped before [`commit`](Self::commit), it removes a new bundle and
+/// leaves an existing one unchanged.
 pub struct BundleWriter {
     directory: PathBuf,
-    /// `None` once it is released: on Windows, which renames no directory with open files.
+    /// Lock on the directory; `None` once released. Windows cannot rename a directory with open files.
     lock: Option<Lock>,
     target: Target,
     temporary: Option<Arc<OwnTempDir>>,
-    /// Ranges that were written.
+    /// Digests of the ranges written so far.
     written: Vec<Digest>,
     committed: bool,
 }
@@ -668,7 +669,7 @@ impl BundleWriter {
         }
     }
 
-    /// The smallest number that a new segment may have.
+    /// Returns the smallest number that a new segment may have.
     pub fn next_segment(&self) -> u32 {
         match &self.target {
             Target::New { .. } | Target::Temporary => 0,
@@ -676,7 +677,7 @@ impl BundleWriter {
         }
     }
 
-    /// The present sealed owner record of the version before.
+    /// Returns the sealed owner record of the previous version; `None` for a new bundle.
     pub fn sealed_before(&self) -> Option<&[u8]> {
         match &self.target {
             Target::New { .. } | Target::Temporary => None,
@@ -684,7 +685,7 @@ impl BundleWriter {
         }
     }
 
-    /// Starts a segment; its number says which. Segments may be written concurrently.
+    /// Starts the segment with the number in `description`. Segments may be written concurrently.
     pub fn segment(&self, description: SegmentDescription) -> Result<SegmentWriter, FormatError> {
         let number = description.number;
         if number < self.next_segment() {
@@ -696,16 +697,16 @@ impl BundleWriter {
         SegmentWriter::create(&path, description, self.durability())
     }
 
-    /// Opens a segment that is there or was written, as this manifest names it.
+    /// Opens a segment of the previous version, or one just written, as `manifest` names it.
     ///
     /// # Errors
-    /// A file that is damaged, or is not the one that is named.
+    /// A file that is damaged, or is not the named one.
     pub fn open_segment(&self, manifest: &Manifest, index: u32) -> Result<Segment, FormatError> {
         let number = manifest.segments[index as usize].number;
         Segment::open_named(&segment_path(&self.directory, number), manifest, index)
     }
 
-    /// Writes the owner's sealed record of a range of blocks, for the owner record to name by digest.
+    /// Writes the owner's sealed record of a range of blocks, and returns the digest for the owner record.
     ///
     /// # Errors
     ///
@@ -721,8 +722,8 @@ impl BundleWriter {
         Ok(digest)
     }
 
-    /// Publishes what was written as `manifest`, with the sealed owner record that
-    /// belongs to it: a new bundle gets its name, an old one its new head. Of ranges only `ranges` are kept.
+    /// Publishes the written segments as `manifest`, with the sealed owner record that belongs to it: a new bundle gets
+    /// its name, an existing one its new head. Removes all ranges but `ranges`.
     pub fn commit(
         mut self,
         manifest: &Manifest,
@@ -736,14 +737,14 @@ impl BundleWriter {
         if let Target::Next { older, .. } = &self.target
             && manifest.extends(older).is_err()
         {
-            // Nobody may read what was rewritten any more.
+            // Rewritten segments must not stay readable.
             sweep_segments(&bundle.directory, manifest)
                 .map_err(|error| unconfirmed(&bundle.directory, error))?;
         }
         Ok(bundle)
     }
 
-    /// Gives what was written its head: a new bundle its name, too.
+    /// Writes the head, and gives a new bundle its name.
     fn publish(&mut self, manifest: &Manifest, sealed: &[u8]) -> Result<Bundle, FormatError> {
         let durability = self.durability();
         durability.sync_directory(&ranges_path(&self.directory))?;
@@ -764,7 +765,7 @@ impl BundleWriter {
                 (self.directory.clone(), self.directory.as_path())
             }
         };
-        // It is committed from here on, whatever happens to the rest.
+        // Committed from here on, even if the sync fails.
         self.committed = true;
         durability
             .sync_directory(changed)
@@ -807,7 +808,7 @@ impl Drop for BundleWriter {
         if self.committed {
             return;
         }
-        // Best effort: the next attempt removes what is left.
+        // Best effort: the next attempt removes any leftovers.
         let _ = match &self.target {
             // Removed with `temporary`.
             Target::Temporary => Ok(()),

@@ -1,35 +1,34 @@
-//! Classes of errors as people meet them, whatever crate they come from: the command's exit codes and the Python
-//! package's exceptions follow from them.
+//! Error classes shared by all crates. The command's exit codes and the Python package's exceptions derive from them.
 
 use crate::ErrorKind;
 
-/// What an error is about, and so who can mend it.
+/// Subject of an error, which determines who can fix it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorClass {
-    /// Data, names or arguments that cannot be used.
+    /// Unusable data, names or arguments.
     Input,
-    /// A key file that cannot be read or written, or the wrong key.
+    /// Key file that cannot be read or written, or a wrong key.
     Keys,
-    /// A server that cannot be reached, or a connection that broke. Nothing is lost.
+    /// Unreachable server, or a broken connection. Nothing is lost.
     Connection,
-    /// Programs or files of versions that do not go together.
+    /// Incompatible versions of programs or files.
     Version,
-    /// A server that refused, failed, or could not start.
+    /// Server that refused, failed, or could not start.
     Server,
     /// Damaged files.
     Damaged,
-    /// A server that answered falsely, or did before. None of its answers were used.
+    /// Server that answered falsely, now or before. None of its answers were used.
     FalseAnswer,
-    /// A disk that is full or failing, or a file in use.
+    /// Full or failing disk, or a file in use.
     Storage,
-    /// A call that was stopped. Nothing is lost.
+    /// Cancelled call. Nothing is lost.
     Interrupted,
-    /// None of these.
+    /// Any other error.
     Other,
 }
 
 impl ErrorClass {
-    /// Its name for programs.
+    /// Returns the name of the class for programs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Input => "input",
@@ -46,7 +45,7 @@ impl ErrorClass {
     }
 }
 
-/// Of errors about files here.
+/// Classifies errors of local files.
 impl From<ErrorKind> for ErrorClass {
     fn from(kind: ErrorKind) -> Self {
         match kind {

@@ -1,7 +1,7 @@
-//! Little-endian bytes in, little-endian bytes out.
+//! Little-endian encoding and decoding.
 //!
-//! Reading is total: every length is checked against the bytes left before anything is taken or
-//! allocated. What a number means is for the caller to check.
+//! Reading is total: every length is checked against the remaining bytes before anything is sliced or allocated.
+//! Callers validate the values.
 
 use crate::error::Corruption;
 
@@ -11,17 +11,17 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// At the first of these bytes.
+    /// Creates a reader at the first of these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// The number of bytes not yet read.
+    /// Returns the number of unread bytes.
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], Corruption> {
         let (taken, rest) = self
             .rest
@@ -31,7 +31,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// The next `K` bytes.
+    /// Reads the next `K` bytes.
     pub fn array<const K: usize>(&mut self) -> Result<[u8; K], Corruption> {
         Ok(self
             .bytes(K)?
@@ -39,12 +39,12 @@ impl<'a> Reader<'a> {
             .expect("exactly K bytes were taken"))
     }
 
-    /// The next four bytes as a number.
+    /// Reads the next four bytes as a number.
     pub fn u32(&mut self) -> Result<u32, Corruption> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// The next eight bytes as a number.
+    /// Reads the next eight bytes as a number.
     pub fn u64(&mut self) -> Result<u64, Corruption> {
         self.array().map(u64::from_le_bytes)
     }
@@ -74,7 +74,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// With the magic and the format version that every Oboro file begins with.
+    /// Creates a writer with the magic and the format version that every Oboro file begins with.
     pub fn with_preamble(magic: &str, version: u32) -> Self {
         let mut writer = Self::default();
         writer.put(magic.as_bytes()).u32(version);
@@ -97,12 +97,12 @@ impl Writer {
         self.put(&value.to_le_bytes())
     }
 
-    /// Everything so far.
+    /// Returns the bytes written so far.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Appends the BLAKE3 digest of everything so far.
+    /// Appends the BLAKE3 digest of the bytes so far and returns them all.
     pub fn seal(mut self) -> Vec<u8> {
         let digest = blake3::hash(&self.bytes);
         self.put(digest.as_bytes());

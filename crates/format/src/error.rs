@@ -1,7 +1,5 @@
-//! Errors of files and bytes, each with the remedy.
-//!
-//! A message names what it is about (dataset, segment, panel, path), the cause and what to do. [`FormatError::kind`]
-//! sorts errors for callers that translate them.
+//! Errors of files and bytes. Each message names its subject (dataset, segment, panel, path), the cause and the remedy.
+//! [`FormatError::kind`] sorts errors for callers that translate them.
 
 use crate::id::DatasetId;
 use crate::limits::MAX_RECOVERY_BYTES;
@@ -10,8 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// What is wrong with bytes that should have been in an Oboro format. Displayed, it continues a sentence whose subject
-/// was named: "is missing".
+/// Defect of bytes that should be in an Oboro format. Its message continues a sentence after the subject: "is missing".
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum Corruption {
@@ -44,7 +41,7 @@ pub enum Corruption {
 }
 
 impl Corruption {
-    /// The remedy, a sentence.
+    /// Returns the remedy, as a sentence.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Magic { .. } => "Check that the path is right.",
@@ -63,15 +60,15 @@ impl Corruption {
     }
 }
 
-/// An error of a file or of bytes. The message is one or two plain sentences.
+/// Error of a file or of bytes. The message is one or two plain sentences.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum FormatError {
-    /// A file, or bytes from another source, cannot be used.
+    /// Unusable file, or unusable bytes from another source.
     #[error("{subject}{} {corruption}. {}", in_parentheses(path), corruption.remedy())]
     Damaged {
         subject: String,
-        /// The path, if it is a file.
+        /// Path, if the bytes are a file's.
         path: Option<PathBuf>,
         corruption: Corruption,
     },
@@ -178,37 +175,37 @@ pub enum FormatError {
     NoSegment { index: u32, segments: usize },
 }
 
-/// The coarse kind of an error: what a caller can do about it.
+/// Coarse kind of an error, by the response it requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The thing asked for is not there.
+    /// Something that does not exist.
     NotFound,
-    /// The name or id is taken by something else.
+    /// Name or id that is taken.
     AlreadyExists,
-    /// The request or its bytes are wrong and will stay wrong.
+    /// Request, or bytes in it, that will never be valid.
     InvalidArgument,
-    /// The request does not fit the present state; do something else first.
+    /// Request that does not fit the present state; another step must come first.
     FailedPrecondition,
-    /// In use by another process or call; try again later.
+    /// Resource in use by another process or call; try again later.
     Busy,
-    /// Stored bytes are damaged or gone.
+    /// Damaged or missing stored bytes.
     DataLoss,
     /// No space left on the disk.
     DiskFull,
     /// No memory left.
     MemoryFull,
-    /// The storage cannot be reached or written now; try again later.
+    /// Storage that cannot be reached or written at present; try again later.
     Unavailable,
-    /// The caller may not do this.
+    /// Action that the caller is not permitted.
     Forbidden,
-    /// The caller holds as much as it may.
+    /// Exhausted quota of the caller.
     Quota,
-    /// The machine failed or the calling program did.
+    /// Failure of the machine or of the calling program.
     Internal,
 }
 
 impl FormatError {
-    /// The coarse kind of this error.
+    /// Returns the coarse kind of this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Exists { .. } => ErrorKind::AlreadyExists,
@@ -233,7 +230,7 @@ impl FormatError {
         }
     }
 
-    /// The message for somebody on another machine: without local paths.
+    /// Returns the message without local paths, for a peer on another machine.
     pub fn without_paths(&self) -> String {
         match self {
             Self::Damaged { subject, corruption, .. } => {

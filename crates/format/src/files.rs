@@ -1,7 +1,7 @@
-//! File operations that need care: durable writes, renames, locks, sweeps.
+//! File operations that must be exact: durable writes, renames, locks, sweeps.
 //!
-//! A rename is durable only after its directory is synced; every function here that renames also
-//! does that. Errors name the path; a full disk is reported as such.
+//! A rename is durable only after its directory is synced; functions whose caller must sync say so. Errors name the
+//! path, and report a full disk as such.
 
 use crate::error::FormatError;
 pub use oboro_system::is_out_of_descriptors;
@@ -31,10 +31,10 @@ pub fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> 
     }
 }
 
-/// Whether files in `directory` can be made, written and removed, durably: tries it with one named `.probe`.
+/// Checks that files in `directory` can be created, written and removed durably, by doing it with one named `.probe`.
 ///
 /// # Errors
-/// The disk does not take it, with the cause.
+/// A failed write, with its cause.
 pub fn try_writing(directory: &Path) -> Result<(), FormatError> {
     let probe = directory.join(".probe");
     let write = || {
@@ -43,36 +43,36 @@ pub fn try_writing(directory: &Path) -> Result<(), FormatError> {
         file.sync_all()
     };
     let written = write().map_err(io_error("write", &probe));
-    // Also what a full disk took none of.
+    // Remove an empty file, too: a full disk may take the name but none of the bytes.
     written.and(remove_if_there(&probe))?;
     sync_directory(directory)
 }
 
-/// The free bytes of the file system where `path` is, or will be; `None` if it does not say.
+/// Returns the free bytes of the file system of `path`, which need not exist; `None` if the system does not say.
 pub fn free_bytes(path: &Path) -> Option<u64> {
     let there = path.ancestors().find(|it| it.exists());
     let there = there.unwrap_or(Path::new("."));
     oboro_system::free_bytes(there)
 }
 
-/// Opens a file for writing and empties it; one that is not there is made, for this user only.
+/// Returns options that open a file for writing and truncate it, or create it for this user only.
 fn for_writing() -> OpenOptions {
     let mut options = OpenOptions::new();
     owner_only(options.write(true).create(true).truncate(true));
     options
 }
 
-/// Whether written data survive a power cut.
+/// Durability of written data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// They are synced before anything relies on them.
+    /// Synced before anything relies on the data.
     Durable,
-    /// They are removed with the process that wrote them, and are not synced.
+    /// Removed with the process that wrote it, and never synced.
     Temporary,
 }
 
 impl Durability {
-    /// Syncs a file that must be durable.
+    /// Syncs a file if it must be durable.
     pub fn sync_file(self, file: &File) -> io::Result<()> {
         match self {
             Self::Durable => file.sync_all(),
@@ -80,7 +80,7 @@ impl Durability {
         }
     }
 
-    /// Syncs a directory whose entries must be durable.
+    /// Syncs a directory if its entries must be durable.
     pub fn sync_directory(self, directory: &Path) -> Result<(), FormatError> {
         match self {
             Self::Durable => sync_directory(directory),
@@ -89,7 +89,7 @@ impl Durability {
     }
 }
 
-/// The name under which a file is written before it is complete.
+/// Returns the name of a file while it is incomplete.
 pub fn partial_path(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".partial");
@@ -101,18 +101,18 @@ pub fn sync_directory(directory: &Path) -> Result<(), FormatError> {
     oboro_system::sync_directory(directory).map_err(io_error("sync the directory", directory))
 }
 
-/// Renames within one directory and makes that durable.
+/// Renames within one directory and syncs the directory.
 pub fn rename_durably(from: &Path, to: &Path) -> Result<(), FormatError> {
     rename(from, to)?;
     sync_directory(parent(to))
 }
 
-/// Renames within one directory.
+/// Renames within one directory, without syncing it.
 pub fn rename(from: &Path, to: &Path) -> Result<(), FormatError> {
     fs::rename(from, to).map_err(io_error("rename to", to))
 }
 
-/// The directory that holds `path`.
+/// Returns the directory of `path`.
 pub fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -120,13 +120,13 @@ pub fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Replaces `path` by `bytes`, readable by its owner only: the old file or the new one,
-/// whatever happens. Which one after a power cut is open until the directory is synced.
+/// Replaces `path` atomically by `bytes`, readable by its owner only. After a power cut either file may be present
+/// until the directory is synced.
 pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), FormatError> {
     replace_after(path, bytes, durability, |_| Ok(()))
 }
 
-/// The same for a file that `before` describes: its owner, its group and its mode stay.
+/// As [`replace`], but keeps the owner, group and mode in `before`.
 pub fn replace_keeping(
     path: &Path,
     bytes: &[u8],
@@ -155,12 +155,12 @@ fn replace_after(
     rename(&partial, path)
 }
 
-/// Creates a directory that only its owner may enter. It must not exist.
+/// Creates a directory, which must not exist, that only its owner may enter.
 pub fn create_private_directory(path: &Path) -> io::Result<()> {
     private_dir_builder().create(path)
 }
 
-/// Creates such a directory unless it exists, and makes that durable.
+/// Creates a private directory durably unless it exists.
 pub fn ensure_directory(path: &Path) -> Result<(), FormatError> {
     private_dir_builder()
         .recursive(true)
@@ -169,25 +169,24 @@ pub fn ensure_directory(path: &Path) -> Result<(), FormatError> {
     sync_directory(parent(path))
 }
 
-/// The same for a directory and all that is missing above it.
+/// As [`ensure_directory`], including missing parents.
 pub fn ensure_directories(path: &Path) -> Result<(), FormatError> {
     let missing = |directory: &&Path| !directory.as_os_str().is_empty() && !directory.is_dir();
     let missing: Vec<&Path> = path.ancestors().take_while(missing).collect();
     missing.into_iter().rev().try_for_each(ensure_directory)
 }
 
-/// A directory that no other process may have, until this is dropped. On Windows only its lock file is locked.
+/// Exclusive lock on a directory, released on drop. On Windows it locks only the lock file.
 #[derive(Debug)]
 pub struct Lock {
     _directory: Option<File>,
     _file: File,
 }
 
-/// Takes the directory that the lock file `path` is in, and that file. `holder` and `what` are for the error: which
-/// directory or file is in use.
+/// Locks the lock file `path` and its directory. Errors name `holder`, and `what` describes it.
 ///
-/// The lock of the directory itself counts: a file that is removed would let a second process in. The file is for file
-/// systems of several machines, which tell each other of locks on files only, and for programs before this one.
+/// The lock on the directory is authoritative: if a lock file were removed, a second process could lock a new one. The
+/// lock file serves older versions and file systems shared by several machines, which propagate locks on files only.
 pub fn lock(path: &Path, holder: &Path, what: &str) -> Result<Lock, FormatError> {
     let taken = || FormatError::Locked {
         path: holder.into(),
@@ -202,7 +201,7 @@ pub fn lock(path: &Path, holder: &Path, what: &str) -> Result<Lock, FormatError>
     let directory = open_directory(within).map_err(io_error("open", within))?;
     if let Some(directory) = &directory {
         try_lock(within, directory)?;
-        // Whoever had it may have removed it, and made another one of the name.
+        // The previous holder may have removed the directory and created another of the same name.
         let locked = directory.metadata().map(|it| file_id(&it));
         let named = fs::metadata(within).map(|it| file_id(&it));
         if !matches!((locked, named), (Ok(locked), Ok(named)) if locked == named) {
@@ -220,7 +219,7 @@ pub fn lock(path: &Path, holder: &Path, what: &str) -> Result<Lock, FormatError>
     })
 }
 
-/// What a file has while it is the same one with the same bytes: another file, or a change, gives another one.
+/// Identity of a file and its content: it differs for another file, and after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     file: Option<FileId>,
@@ -229,19 +228,19 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// `None` where no file has the name.
+    /// Returns the identity of the file at `path`, or `None` if the path does not exist.
     ///
     /// # Errors
-    /// A path that cannot be looked at.
+    /// A path that cannot be inspected.
     pub fn of(path: &Path) -> Result<Option<Self>, FormatError> {
         let found = if_there(path, "look at", fs::metadata(path))?;
         Ok(found.map(|metadata| Self::from(&metadata)))
     }
 
-    /// Of an open file, whether it still has its name or not.
+    /// Returns the identity of an open file, which may have lost its name.
     ///
     /// # Errors
-    /// A file that cannot be looked at.
+    /// A file that cannot be inspected.
     pub fn of_file(file: &File) -> io::Result<Self> {
         file.metadata().map(|metadata| Self::from(&metadata))
     }
@@ -257,11 +256,11 @@ impl From<&fs::Metadata> for Identity {
     }
 }
 
-/// Returns `None` where an operation found nothing at `path`.
+/// Returns `None` if an operation found nothing at `path`.
 ///
 /// # Errors
-/// Any other failure. A link that leads nowhere, at `path` or above it, is one: what it leads to may be on a disk that is
-/// not mounted, and is not absent.
+/// Any other failure. A dangling link, at `path` or above it, is one: its target may be on an unmounted disk and does
+/// not count as absent.
 pub fn if_there<T>(
     path: &Path,
     action: &'static str,
@@ -283,30 +282,30 @@ pub fn if_there<T>(
     }
 }
 
-/// Reads a file; `None` if there is none.
+/// Reads a file; `None` if it does not exist.
 ///
 /// # Errors
-/// A file that cannot be read, a link that leads nowhere.
+/// A file that cannot be read, a dangling link.
 pub fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, FormatError> {
     if_there(path, "read", fs::read(path))
 }
 
-/// Returns the length of a file; `None` if there is none.
+/// Returns the length of a file; `None` if it does not exist.
 ///
 /// # Errors
-/// A path that cannot be looked at, a link that leads nowhere.
+/// A path that cannot be inspected, a dangling link.
 pub fn length_if_there(path: &Path) -> Result<Option<u64>, FormatError> {
     let found = if_there(path, "look at", fs::metadata(path))?;
     Ok(found.map(|metadata| metadata.len()))
 }
 
-/// Whether anything exists at `path`, be it a dangling link.
+/// Returns true if `path` exists, even as a dangling link.
 pub fn exists(path: &Path) -> Result<bool, FormatError> {
     let found = if_there(path, "look at", fs::symlink_metadata(path))?;
     Ok(found.is_some())
 }
 
-/// Removes a file; a missing one is fine.
+/// Removes a file if it exists.
 pub fn remove_if_there(path: &Path) -> Result<(), FormatError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -316,7 +315,7 @@ pub fn remove_if_there(path: &Path) -> Result<(), FormatError> {
     }
 }
 
-/// The names in a directory; none if it does not exist.
+/// Returns the names in a directory; empty if it does not exist.
 pub fn names(directory: &Path) -> Result<Vec<String>, FormatError> {
     let Some(entries) = if_there(directory, "list", fs::read_dir(directory))? else {
         return Ok(Vec::new());
@@ -324,14 +323,14 @@ pub fn names(directory: &Path) -> Result<Vec<String>, FormatError> {
     let mut names = Vec::new();
     for entry in entries {
         let name = entry.map_err(io_error("list", directory))?.file_name();
-        // Names that are not text are not ours.
+        // Skip names that are not text: Oboro never creates them.
         names.extend(name.into_string().ok());
     }
     Ok(names)
 }
 
-/// Removes the segment files in the directory of a dataset, except those of `published` segments and the complete and
-/// partial ones of a `pending` upload, by number.
+/// Removes a dataset's segment files, except those of `published` segments and the complete and partial files of a
+/// `pending` upload, by number.
 pub fn sweep(
     directory: &Path,
     published: &BTreeSet<u32>,

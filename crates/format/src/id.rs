@@ -1,12 +1,10 @@
-//! Names that are numbers: dataset ids and BLAKE3 digests, written as lowercase hex.
-//!
-//! Both are public. Ids are drawn by the owner, not here.
+//! Dataset ids and BLAKE3 digests, written as lowercase hex. Both are public. The owner draws ids, not this module.
 
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// Text that does not spell a name.
+/// Error of text that is not a valid id or digest.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{text:?} is not a {what}: that is {digits} hexadecimal digits.")]
 pub struct ParseError {
@@ -43,7 +41,7 @@ macro_rules! hex_name {
     };
 }
 
-/// The bytes that `text` spells in exactly `2 * N` hexadecimal digits of either case.
+/// Decodes exactly `2 * N` hexadecimal digits of either case.
 fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |character: u8| char::from(character).to_digit(16);
     let mut bytes = [0; N];
@@ -56,18 +54,18 @@ fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// A dataset, on every machine and for ever: ids are random and never used again.
+/// Id of a dataset: random, globally unique, never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DatasetId(pub [u8; 16]);
 hex_name!(DatasetId, 16, "dataset id");
 
-/// A BLAKE3 digest.
+/// BLAKE3 digest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(pub [u8; 32]);
 hex_name!(Digest, 32, "digest");
 
 impl Digest {
-    /// The plain BLAKE3 digest of `bytes`.
+    /// Returns the plain BLAKE3 digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }

@@ -1,12 +1,12 @@
-//! What both parties read and write: the layout of ciphertext in files and on the wire.
+//! Layout of ciphertext in files and on the wire, shared by owner and server.
 //!
-//! A dataset is a list of *segments* of up to 64 blocks; in a segment each (limb, column) is one contiguous *panel*, the
-//! unit of checksum, I/O and caching. A [`Manifest`] describes one version of a dataset and names every byte of it
-//! through digests; its [`Manifest::root`] is what the owner remembers. A [`Bundle`] is a dataset on the owner's disk. A
-//! recovery copy is what of it is not ciphertext, sealed, for a server to keep.
+//! A dataset is a list of *segments* of up to 64 blocks; in a segment each (limb, column) is one contiguous *panel*,
+//! the unit of checksum, I/O and caching. A [`Manifest`] describes one version of a dataset and covers every byte of it
+//! by digests; the owner remembers its [`Manifest::root`]. A [`Bundle`] is a dataset on the owner's disk. A recovery
+//! copy holds the bundle's files other than ciphertext, sealed, for a server to keep.
 //!
-//! Nothing here is secret and nothing here can decrypt. There is no database and no object storage: those are the
-//! server's. Bytes are specified in `docs/formats.md`. The names of settings in messages are in [`wording`].
+//! Nothing here is secret or can decrypt. Databases and object storage belong to the server's crates. `docs/formats.md`
+//! specifies the bytes. [`wording`] names settings in messages.
 
 mod bundle;
 mod class;

@@ -1,12 +1,12 @@
-//! Limits of the formats that more than one of them knows.
+//! Limits that more than one format uses.
 
-/// The most columns of a dataset.
+/// Maximum number of columns of a dataset.
 pub const MAX_COLUMNS: u32 = 1 << 24;
-/// The most blocks a segment holds.
+/// Maximum number of blocks of a segment.
 pub const BLOCKS_PER_SEGMENT: u32 = 64;
-/// What sealing adds to the cells of a column: a nonce of 24 bytes before, a tag of 16 after.
+/// Bytes that sealing adds to the cells of a column: a nonce of 24 bytes before, a tag of 16 after.
 pub const CELL_SEAL_BYTES: usize = 24 + 16;
-/// The most bytes of a row id.
+/// Maximum number of bytes of a row id.
 pub const MAX_ROW_ID_BYTES: u32 = 255;
-/// The most bytes of a recovery copy.
+/// Maximum number of bytes of a recovery copy.
 pub const MAX_RECOVERY_BYTES: u64 = 64 << 20;

@@ -1,54 +1,54 @@
-//! What a server reports about its datasets.
+//! Server reports about datasets.
 
 use crate::id::{DatasetId, Digest};
 use oboro_ring::{Column, Limb, Parameters};
 use std::fmt;
 use std::path::PathBuf;
 
-/// A published dataset, as listed.
+/// Published dataset in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatasetInfo {
-    /// The name it is stored under.
+    /// Name of the dataset.
     pub name: String,
-    /// Its id.
+    /// Id of the dataset.
     pub dataset: DatasetId,
-    /// The published version.
+    /// Published version.
     pub version: u64,
-    /// The root hash of that version.
+    /// Root hash of that version.
     pub root: Digest,
-    /// The number of columns.
+    /// Number of columns.
     pub columns: u32,
-    /// The number of blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// The ring of its ciphertexts.
+    /// Ring of the ciphertexts.
     pub parameters: Parameters,
-    /// The bytes of its segment files.
+    /// Bytes of the segment files.
     pub stored_bytes: u64,
-    /// Identifies the owner's key without revealing it.
+    /// Identifier of the owner's key, which does not reveal it.
     pub key_check: [u8; 16],
-    /// The longest itemset that its parameters support.
+    /// Length of the longest itemset that the parameters support.
     pub max_len: u8,
 }
 
-/// Damage, named as precisely as it is known.
+/// Damage report, as precise as the cause is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// The name of the dataset or collection of genomes; absent where the catalogue as a whole is damaged, or knows none.
+    /// Name of the dataset or genome collection; `None` if the catalogue as a whole is damaged or has no name for it.
     pub name: Option<String>,
-    /// The dataset.
+    /// Damaged dataset.
     pub dataset: Option<DatasetId>,
-    /// Its segment.
+    /// Number of the damaged segment.
     pub segment: Option<u32>,
-    /// The limb and the column, if it is a panel.
+    /// Limb and column of the damaged part, if it is a panel.
     pub panel: Option<(Limb, Column)>,
-    /// The file or directory, where it is known: for the operator only.
+    /// Path of the file or directory, where known: for the operator only.
     pub path: Option<PathBuf>,
-    /// What is wrong and what to do, in sentences without the path.
+    /// Cause and remedy, in sentences without the path.
     pub problem: String,
 }
 
 impl Damage {
-    /// Damage of which nothing more is known.
+    /// Creates a report that has only the cause.
     pub fn of(error: impl fmt::Display) -> Self {
         Self {
             name: None,
@@ -61,20 +61,20 @@ impl Damage {
     }
 }
 
-/// How much was checked.
+/// Totals of a scrub.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Scrubbed {
-    /// Datasets, published or being uploaded.
+    /// Number of datasets, published or being uploaded.
     pub datasets: u64,
-    /// Segments with a sound header.
+    /// Number of segments with a sound header.
     pub segments: u64,
-    /// Collections of genomes with a sound header and index.
+    /// Number of genome collections with a sound header and index.
     pub collections: u64,
-    /// Parts of segments: panels and the sealed cells of columns; parts of collections; counts of searches. Damaged ones
-    /// included.
+    /// Number of parts, damaged ones included: panels and sealed cells of segments, parts of collections, counts of
+    /// searches.
     pub parts: u64,
     /// Bytes of the segments and collections, unreadable ones included.
     pub bytes: u64,
-    /// Parts that are damaged.
+    /// Number of damaged parts.
     pub damaged: u64,
 }

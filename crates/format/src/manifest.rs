@@ -1,8 +1,8 @@
-//! The manifest: the public description of one version of a dataset.
+//! Manifest: the public description of one version of a dataset.
 //!
-//! It names every segment by digest, so its root names every byte of the dataset. The
-//! encoding is canonical (one manifest, one encoding) and decoding is total: any bytes
-//! give a valid manifest or an error, without allocating more than the bytes warrant.
+//! It contains the digest of every segment, so its root covers every byte of the dataset. The encoding is canonical
+//! (one manifest, one encoding). Decoding is total: any bytes give a valid manifest or an error, without allocating
+//! more than the input warrants.
 
 use crate::codec::{Reader, Writer, unseal};
 use crate::error::{Corruption, FormatError};
@@ -13,85 +13,85 @@ use oboro_ring::{Blocks, Parameters};
 use std::collections::{BTreeMap, BTreeSet};
 
 const MAGIC: &str = "OBOROMAN";
-/// As long as segments were only ever appended.
+/// Format of a dataset to which segments were only ever appended.
 const APPENDED: u32 = 3;
-/// From the first rewriting on: segments have numbers of their own.
+/// Format from the first rewriting on: segments have explicit numbers.
 const REWRITTEN: u32 = 4;
 const ROOT_CONTEXT: &str = "oboro v1 dataset root";
-/// Bytes before the list of segments, bytes of an entry, bytes of the trailing digest.
+/// Bytes before the list of segments; below, of an entry and of the trailing digest.
 const FIXED: usize = 96;
 const ENTRY: usize = 84;
-/// What a number adds: of an entry, of the next segment, of the earlier versions.
+/// Bytes of a number: of an entry, of the next segment, of the earlier versions.
 const NUMBER: usize = 4;
 const DIGEST: usize = 32;
 
-/// The most segments of a dataset.
+/// Maximum number of segments of a dataset.
 pub const MAX_SEGMENTS: usize = 1 << 20;
-/// The most earlier versions that a manifest names.
+/// Maximum number of earlier versions in a manifest.
 const MAX_EARLIER: usize = 1 << 12;
-/// The most bytes that an encoded manifest takes.
+/// Maximum number of bytes of an encoded manifest.
 pub const MAX_MANIFEST_BYTES: usize =
     FIXED + 2 * NUMBER + (ENTRY + NUMBER) * MAX_SEGMENTS + DIGEST * (MAX_EARLIER + 1);
 
-// What to do about a version that does not follow another.
+// Remedies for a version that does not follow another.
 const OTHER: &str = "Append to the dataset that is there, or upload this one under another name.";
 const NEWEST: &str = "Upload the newest version of the bundle.";
 const PARTED: &str = "Make the change again, on a bundle of the published version.";
 
-/// How a manifest names a segment.
+/// Entry of a segment in a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentEntry {
-    /// Its number, which no other segment of the dataset ever has: what its file is named by.
+    /// Number of the segment, never reused within the dataset; its file is named after it.
     pub number: u32,
     /// BLAKE3 of the segment's header, which covers its parts.
     pub digest: Digest,
-    /// BLAKE3 of the seeds of its blocks, which no other segment has: what its sealed cells are bound to.
+    /// BLAKE3 of the seeds of its blocks, unique to the segment. Its sealed cells are bound to this.
     pub seeds: Digest,
-    /// The number of its first block in the dataset.
+    /// Position of its first block in the dataset.
     pub first_block: u64,
-    /// The number of its blocks, 1 to 64.
+    /// Number of its blocks, 1 to 64.
     pub blocks: u32,
-    /// The length of its file.
+    /// Length of its file in bytes.
     pub bytes: u64,
 }
 
 impl SegmentEntry {
-    /// Its blocks.
+    /// Returns the blocks of the segment.
     pub fn range(&self) -> Blocks {
         Blocks::from_start(self.first_block, self.blocks.into())
     }
 }
 
-/// The public description of one version of a dataset.
+/// Public description of one version of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// The dataset, the same in all versions.
+    /// Id of the dataset, constant across versions.
     pub dataset: DatasetId,
-    /// Identifies the owner's key without revealing it.
+    /// Identifier of the owner's key, which does not reveal it.
     pub key_check: [u8; 16],
-    /// The generation of column secrets.
+    /// Generation of column secrets.
     pub generation: [u8; 16],
-    /// The ring of the ciphertexts.
+    /// Ring of the ciphertexts.
     pub parameters: Parameters,
-    /// The longest itemset that the parameters support.
+    /// Length of the longest itemset that the parameters support.
     pub max_len: u8,
-    /// The number of columns.
+    /// Number of columns.
     pub columns: u32,
-    /// The bytes of each row id, sealed with the cells; 0 if there are none.
+    /// Bytes of each row id, sealed with the cells; 0 if the dataset has none.
     pub row_id_bytes: u32,
-    /// 1 when first encrypted, one more with every append and every rewriting.
+    /// Number of the version: 1 when first encrypted, incremented by every append and every rewriting.
     pub version: u64,
-    /// Above the numbers of all segments that the dataset ever had.
+    /// Number above those of all segments that the dataset ever had.
     pub next_segment: u32,
-    /// The roots of earlier versions, from the first rewriting on; the newest are kept. One that is published may be
-    /// replaced by this version.
+    /// Roots of earlier versions, from the first rewriting on; only the newest are kept. This version may replace a
+    /// published one with such a root.
     pub earlier_roots: Vec<Digest>,
-    /// The segments, their blocks consecutive from 0.
+    /// Segments, whose blocks are consecutive from 0.
     pub segments: Vec<SegmentEntry>,
 }
 
 impl Manifest {
-    /// The canonical bytes of a [valid](Self::validate) manifest.
+    /// Returns the canonical bytes of a [valid](Self::validate) manifest.
     pub fn encode(&self) -> Vec<u8> {
         let format = self.format();
         let mut out = Writer::with_preamble(MAGIC, format);
@@ -139,7 +139,7 @@ impl Manifest {
         layout.expect("a manifest names segments that there can be")
     }
 
-    /// The version of its encoding: the first that can say it.
+    /// Returns the version of the encoding: the first that can represent the manifest.
     fn format(&self) -> u32 {
         let numbers = self.segments.iter().map(|segment| segment.number);
         let appended = self.earlier_roots.is_empty()
@@ -148,7 +148,7 @@ impl Manifest {
         if appended { APPENDED } else { REWRITTEN }
     }
 
-    /// Reads what [`encode`](Self::encode) wrote; anything else is an error.
+    /// Decodes the output of [`encode`](Self::encode); anything else is an error.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         Self::parse(bytes)
             .and_then(|manifest| manifest.check().map(|()| manifest))
@@ -234,8 +234,8 @@ impl Manifest {
         }
     }
 
-    /// Checks for what [`decode`](Self::decode) would refuse: counts within the format's bounds, blocks consecutive
-    /// from 0, lengths as columns and blocks make them.
+    /// Checks what [`decode`](Self::decode) checks: counts within the format's bounds, consecutive blocks from 0,
+    /// lengths that match columns and blocks.
     pub fn validate(&self) -> Result<(), FormatError> {
         self.check().map_err(|corruption| FormatError::Damaged {
             subject: "the manifest".into(),
@@ -305,13 +305,13 @@ impl Manifest {
         Ok(())
     }
 
-    /// The root hash: BLAKE3 of the encoding in key derivation mode, with the context
-    /// `oboro v1 dataset root`. Two datasets with equal roots are equal in every byte.
+    /// Returns the root hash: BLAKE3 of the encoding in key derivation mode, with the context `oboro v1 dataset root`.
+    /// Datasets with equal roots are equal in every byte.
     pub fn root(&self) -> Digest {
         Digest(blake3::derive_key(ROOT_CONTEXT, &self.encode()))
     }
 
-    /// The number of blocks.
+    /// Returns the number of blocks.
     pub fn block_count(&self) -> u64 {
         self.segments
             .iter()
@@ -319,28 +319,28 @@ impl Manifest {
             .sum()
     }
 
-    /// The columns that have sealed cells: those of items, then one for each bit of a row id.
+    /// Returns the number of columns with sealed cells: one for each item and for each bit of a row id.
     pub fn sealed_columns(&self) -> u32 {
         sealed_columns(self.columns, self.row_id_bytes)
     }
 
-    /// The bytes of all segment files.
+    /// Returns the total length of all segment files in bytes.
     pub fn segment_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
-    /// The numbers of its segments.
+    /// Returns the numbers of the segments.
     pub fn numbers(&self) -> BTreeSet<u32> {
         self.segments.iter().map(|it| it.number).collect()
     }
 
-    /// The digest of each segment, by its number.
+    /// Returns the digest of each segment, by number.
     pub fn digests(&self) -> BTreeMap<u32, Digest> {
         let segments = self.segments.iter();
         segments.map(|it| (it.number, it.digest)).collect()
     }
 
-    /// The indices of the segments that another version does not have.
+    /// Returns the indices of the segments that `other` lacks.
     pub fn segments_beyond(&self, other: &Self) -> Vec<u32> {
         let known = other.digests();
         let segments = (0..).zip(&self.segments);
@@ -348,12 +348,12 @@ impl Manifest {
         segments.filter(|it| is_new(it.1)).map(|it| it.0).collect()
     }
 
-    /// Whether an earlier version, or one that parted from this, has segments that this one lacks.
+    /// Returns true if `older`, an earlier or diverged version, has segments that this one lacks.
     pub fn replaces(&self, older: &Self) -> bool {
         older.version <= self.version && !older.segments_beyond(self).is_empty()
     }
 
-    /// The version after this one, for more segments to be added.
+    /// Returns the next version, to which segments can be added.
     #[must_use]
     pub fn appended(&self) -> Self {
         let earlier_roots = match self.format() {
@@ -367,7 +367,7 @@ impl Manifest {
         }
     }
 
-    /// The version after this one, for segments to be replaced.
+    /// Returns the next version, in which segments can be replaced.
     #[must_use]
     pub fn rewritten(&self) -> Self {
         Self {
@@ -377,8 +377,9 @@ impl Manifest {
         }
     }
 
-    /// The roots of the versions before this one and of this one, the newest last. Of versions that were only appended
-    /// these are the ones that there may have been: in each, only the last segment may have fewer than 64 blocks.
+    /// Returns the roots of this version and of earlier ones, this one last. Appended versions do not store earlier
+    /// roots. For them, the roots of all possible earlier versions are returned: only the last segment of each may have
+    /// fewer than 64 blocks.
     fn earlier_and_this(&self) -> Vec<Digest> {
         let mut newest_first = vec![self.root()];
         if self.format() == APPENDED {
@@ -390,9 +391,9 @@ impl Manifest {
         newest_first
     }
 
-    /// The roots of versions that this one may have been appended to, the longest first.
+    /// Returns the roots of the possible earlier versions to which this one was appended, the longest first.
     fn may_have_been(&self) -> impl Iterator<Item = Digest> {
-        // The most and the fewest versions that may end with each segment or before it.
+        // Bounds on the number of versions that end with each segment or before it.
         let short = |entry: &SegmentEntry| u64::from(entry.blocks < BLOCKS_PER_SEGMENT);
         let mut fewest = self.segments.iter().map(short).sum::<u64>();
         (0..self.segments.len()).rev().flat_map(move |last| {
@@ -416,10 +417,10 @@ impl Manifest {
         })
     }
 
-    /// Checks that this may come after `older`: with something appended, or rewritten.
+    /// Checks that this version may follow `older`, by appending or rewriting.
     ///
     /// # Errors
-    /// Something else; the error says what differs.
+    /// Any other difference, which the error names.
     pub fn follows(&self, older: &Manifest) -> Result<(), FormatError> {
         if self.earlier_roots.contains(&older.root()) {
             return self.rewrites(older);
@@ -436,7 +437,7 @@ impl Manifest {
         })
     }
 
-    /// Checks that a rewriting kept what it does not replace. The key may be another one.
+    /// Checks that a rewriting kept all segments that it does not replace. The key may differ.
     fn rewrites(&self, older: &Manifest) -> Result<(), FormatError> {
         let of_older = |it: &&SegmentEntry| it.number < older.next_segment;
         let known = older.digests();
@@ -461,9 +462,8 @@ impl Manifest {
         Err(self.refusal(older, reason, remedy))
     }
 
-    /// Checks that this is `older` with something appended, once or more often: the
-    /// same dataset, key, generation, parameters, columns and `max_len`, all the older
-    /// segments, and at least one new segment for each new version.
+    /// Checks that this is `older` after one or more appends: equal dataset, key, generation, parameters, columns and
+    /// `max_len`, all the older segments, and at least one new segment for each new version.
     pub fn extends(&self, older: &Manifest) -> Result<(), FormatError> {
         let appends = self.version.saturating_sub(older.version);
         let new = &self.segments[older.segments.len().min(self.segments.len())..];

@@ -1,19 +1,19 @@
-//! Which names there may be: of datasets and collections, and of callers, whose namespaces have theirs. None can be taken for a
-//! path, `OWNER/NAME`, or the `*` of grants.
+//! Valid names: of datasets and collections, and of callers, whose namespaces share theirs. No name can be mistaken for
+//! a path, for `OWNER/NAME`, or for the `*` of grants.
 
-/// The most characters of a dataset's or collection's name.
+/// Maximum number of characters of a dataset's or collection's name.
 pub const MAX_NAME_CHARS: usize = 100;
-/// The most characters of a caller's name.
+/// Maximum number of characters of a caller's name.
 pub const MAX_CALLER_CHARS: usize = 64;
 
-/// Whether this may be the name of a dataset or collection.
+/// Returns true if `name` is valid for a dataset or collection.
 pub fn is_name(name: &str) -> bool {
     (1..=MAX_NAME_CHARS).contains(&name.len())
         && name.chars().all(is_plain)
         && !name.starts_with('.')
 }
 
-/// Whether this may be the name of a caller: of its token, or in its certificate.
+/// Returns true if `name` is valid for a caller, in its token or certificate.
 pub fn is_caller(name: &str) -> bool {
     name.len() <= MAX_CALLER_CHARS
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())

@@ -1,8 +1,8 @@
-//! Recovery copies: what an owner needs, besides the ciphertext, to go on with a dataset, sealed under a passphrase and kept
-//! by a server.
+//! Recovery copies: files that an owner needs besides the ciphertext to continue with a dataset, sealed under a
+//! passphrase and kept by a server.
 //!
-//! Whoever keeps a copy can tell which version of which dataset it is of, and whether it is damaged; nothing else. What the
-//! seal holds is a [`RecoveryContent`].
+//! A server that keeps a copy learns the dataset, its version, and whether the copy is damaged, but nothing else. The
+//! seal encloses a [`RecoveryContent`].
 
 use crate::codec::{Reader, Writer, unseal};
 use crate::error::{Corruption, FormatError};
@@ -13,25 +13,25 @@ use std::io::{self, Read};
 
 const MAGIC: &str = "OBORORCV";
 const VERSION: u32 = 1;
-/// Magic, format version, dataset, version, root.
+/// Bytes of magic, format version, dataset, version and root.
 const HEAD: usize = 8 + 4 + 16 + 8 + 32;
 const DIGEST: usize = 32;
-/// Lengths are multiples of this, so that they say little about the content.
+/// Unit of the length of a copy, which hides the exact length of its content.
 const UNIT: usize = 4096;
 
-/// The version of a dataset that a copy is of.
+/// Dataset and version of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecoveryHead {
-    /// The dataset.
+    /// Id of the dataset.
     pub dataset: DatasetId,
-    /// The number of the version.
+    /// Number of the version.
     pub version: u64,
-    /// The root hash of its manifest.
+    /// Root hash of the version's manifest.
     pub root: Digest,
 }
 
 impl RecoveryHead {
-    /// That of a copy of this version.
+    /// Creates the head of a copy of this version.
     pub fn of(manifest: &Manifest) -> Self {
         Self {
             dataset: manifest.dataset,
@@ -40,7 +40,7 @@ impl RecoveryHead {
         }
     }
 
-    /// The bytes that a copy begins with, and that its seal is bound to.
+    /// Returns the leading bytes of a copy, to which its seal is bound.
     pub fn encode(&self) -> Vec<u8> {
         let mut head = Writer::with_preamble(MAGIC, VERSION);
         head.put(&self.dataset.0)
@@ -60,14 +60,14 @@ impl RecoveryHead {
     }
 }
 
-/// A copy, of which `sealed` is the content.
+/// Encodes a copy with `sealed` as its content.
 pub fn encode_recovery(head: &RecoveryHead, sealed: &[u8]) -> Vec<u8> {
     let mut copy = Writer::default();
     copy.put(&head.encode()).put(sealed);
     copy.seal()
 }
 
-/// What a copy is of, and its sealed content.
+/// Splits a copy into its head and its sealed content.
 ///
 /// # Errors
 /// Damaged bytes, another format.
@@ -77,10 +77,10 @@ pub fn decode_recovery(copy: &[u8]) -> Result<(RecoveryHead, &[u8]), Corruption>
     Ok((head, &unseal(copy)?[HEAD..]))
 }
 
-/// Refuses what cannot be the length of a copy.
+/// Checks the length of a copy.
 ///
 /// # Errors
-/// Such a length.
+/// A length that no copy has.
 pub fn check_recovery_length(bytes: u64) -> Result<(), Corruption> {
     if bytes == 0 || bytes > MAX_RECOVERY_BYTES || !bytes.is_multiple_of(UNIT as u64) {
         return Err(Corruption::Invalid(format!(
@@ -90,10 +90,10 @@ pub fn check_recovery_length(bytes: u64) -> Result<(), Corruption> {
     Ok(())
 }
 
-/// Reads a copy of this many bytes and checks it; what it is of.
+/// Reads a copy of `bytes` bytes, checks it, and returns its head.
 ///
 /// # Errors
-/// A file that fails; in it, damaged bytes, another format.
+/// A file that cannot be read; the inner error is damage or another format.
 pub fn check_recovery(
     mut file: impl Read,
     bytes: u64,
@@ -117,24 +117,24 @@ pub fn check_recovery(
     })
 }
 
-/// What a copy holds, within its seal: the files of the owner's directory but those of ciphertext, as they are there.
+/// Content of a copy, before sealing: the owner's files without ciphertext, unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecoveryContent {
-    /// The name under which the dataset was uploaded, so that the copy of another does not pass for it.
+    /// Name under which the dataset was uploaded; prevents the copy of another dataset from passing for this one.
     pub name: String,
-    /// The head: the manifest and the owner's record.
+    /// Head of the bundle: the manifest and the owner's record.
     pub head: Vec<u8>,
-    /// The note about a false answer, if there is one.
+    /// Note about a false answer, if the bundle has one.
     pub note: Option<Vec<u8>>,
-    /// The sealed records of ranges.
+    /// Sealed records of ranges.
     pub ranges: Vec<Vec<u8>>,
 }
 
 impl RecoveryContent {
-    /// The bytes to seal, padded so that a copy has a length that is a multiple of 4 KiB if its seal adds `seal_bytes`.
+    /// Returns the bytes to seal. Padding makes a copy's length a multiple of 4 KiB if the seal adds `seal_bytes`.
     ///
     /// # Errors
-    /// More than a copy may have.
+    /// Content that exceeds the size limit of a copy.
     pub fn encode(&self, seal_bytes: usize) -> Result<Vec<u8>, FormatError> {
         let mut content = Writer::default();
         let note = self.note.as_deref().unwrap_or_default();
@@ -155,10 +155,10 @@ impl RecoveryContent {
         Ok(content)
     }
 
-    /// The content of a copy.
+    /// Decodes the content of a copy.
     ///
     /// # Errors
-    /// Bytes that [`encode`](Self::encode) does not make.
+    /// Bytes that [`encode`](Self::encode) does not produce.
     pub fn decode(content: &[u8]) -> Result<Self, Corruption> {
         let mut reader = Reader::new(content);
         let part = |reader: &mut Reader<'_>| {
@@ -170,7 +170,7 @@ impl RecoveryContent {
         let name = name.map_err(|_| Corruption::Invalid("its name is not text".into()))?;
         let (head, note) = (part(&mut reader)?, part(&mut reader)?);
         let count = reader.u64()?;
-        // Each has its length before it.
+        // Each range has its length in 8 bytes before it.
         if count > reader.remaining() as u64 / 8 {
             return Err(Corruption::Invalid("it ends too early".into()));
         }

@@ -1,27 +1,27 @@
-//! What a caller may do: a set of roles. In its own namespace a caller has the roles of its token, in another's those
-//! that were granted to it, and never more than its token has.
+//! Roles of a caller. In its own namespace a caller has the roles of its token; in another's, those granted to it,
+//! limited to those of its token.
 
 use std::fmt;
 use std::ops::BitAnd;
 use thiserror::Error;
 
-/// One thing that a caller may do.
+/// Single permission of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum Role {
-    /// See what is there: names, sizes, versions, uploads, sites, placement; have it checked.
+    /// See names, sizes, versions, uploads, sites and placement; request scrubs.
     Read = 1,
-    /// Have itemsets counted, and genomes searched.
+    /// Count itemsets and search genomes.
     Count = 1 << 1,
     /// Fetch sealed columns.
     Fetch = 1 << 2,
     /// Upload datasets and new versions of them, and cancel uploads.
     Append = 1 << 3,
-    /// Delete datasets, and bring them back.
+    /// Delete and restore datasets.
     Delete = 1 << 4,
     /// Grant roles to others, and end queries.
     Administer = 1 << 5,
-    /// Operate the server: see and end the queries of all. Cannot be granted, and a token has it only if it says so.
+    /// Operate the server: see and end the queries of all. Cannot be granted; a token has it only if its line says so.
     Operate = 1 << 6,
 }
 
@@ -36,7 +36,7 @@ impl Role {
         Self::Administer,
     ];
 
-    /// Its name, as it is written in token files and on the command line.
+    /// Returns the name used in token files and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -60,11 +60,11 @@ impl fmt::Display for Role {
     }
 }
 
-/// A set of roles.
+/// Set of roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Roles(u32);
 
-/// A list of roles that cannot be read.
+/// Error of a list of roles that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{given:?} is no role; the roles are read, count, fetch, append, delete, administer and, for tokens, operate"
@@ -74,42 +74,42 @@ pub struct RoleError {
 }
 
 impl Roles {
-    /// None.
+    /// Empty set.
     pub const NONE: Self = Self(0);
-    /// All that can be granted: what a caller has in its own namespace unless its token says otherwise.
+    /// All roles that can be granted: the default of a caller in its own namespace.
     pub const OWNER: Self = Self((1 << 6) - 1);
-    /// All that there are.
+    /// All roles.
     pub const ALL: Self = Self((1 << 7) - 1);
 
-    /// The set with these bits; `None` if there are others.
+    /// Creates the set with these bits; `None` if a bit has no role.
     pub fn from_bits(bits: u32) -> Option<Self> {
         (bits & !Self::ALL.0 == 0).then_some(Self(bits))
     }
 
-    /// A bit for each role.
+    /// Returns the set as bits, one for each role.
     pub fn bits(self) -> u32 {
         self.0
     }
 
-    /// Whether it has a role.
+    /// Returns true if the set contains `role`.
     pub fn has(self, role: Role) -> bool {
         self.0 & role as u32 != 0
     }
 
-    /// Whether it has no role.
+    /// Returns true if the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Its roles.
+    /// Iterates over the roles of the set.
     pub fn iter(self) -> impl Iterator<Item = Role> {
         Role::all().filter(move |&role| self.has(role))
     }
 
-    /// Reads a list such as `read,count`.
+    /// Parses a list such as `read,count`.
     ///
     /// # Errors
-    /// A name that is none.
+    /// An unknown name.
     pub fn parse(list: &str) -> Result<Self, RoleError> {
         list.split(',')
             .map(str::trim)

@@ -1,9 +1,9 @@
-//! Segment files: up to 64 blocks of all columns. First the panels, limb-major, then the sealed cells, a part for
-//! each column; each part with its digest. Row ids are sealed like the cells of further columns, one for each bit.
+//! Segment files: up to 64 blocks of all columns. Panels come first, limb-major, then one part of sealed cells for each
+//! column; each part has a digest. Row ids are sealed like cells, in one further column for each bit.
 //!
-//! `docs/formats.md` has the bytes. A file under its final name is complete: it is
-//! written under a temporary name, header last, synced and renamed. Every byte of it is covered: the
-//! header by its own digest, parts by digests in the header, and all padding is zero.
+//! `docs/formats.md` specifies the bytes. A file under its final name is complete: it is written under a temporary
+//! name, header last, synced and renamed. Digests cover every byte: the header has its own, the header holds those of
+//! the parts, and all padding is zero.
 
 use crate::error::FormatError;
 use crate::id::{DatasetId, Digest};
@@ -30,35 +30,35 @@ pub use writer::SegmentWriter;
 
 const MAGIC: &str = "OBOROSEG";
 const VERSION: u32 = 3;
-/// Bits of a cell: whether a transaction has an item.
+/// Number of bits of a cell, which is set if the transaction has the item.
 const CELL_BITS: u32 = 1;
 
-/// What a segment holds, without the residues.
+/// Description of a segment: its header without the digests of parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentDescription {
-    /// The dataset that the segment belongs to.
+    /// Dataset of the segment.
     pub dataset: DatasetId,
-    /// Its number, which no other segment of the dataset ever has.
+    /// Number of the segment, never reused within the dataset.
     pub number: u32,
-    /// The position of its first block in the version that it was written for.
+    /// Position of the first block in the version for which the segment was written.
     pub first_block: u64,
-    /// The number of columns.
+    /// Number of columns.
     pub columns: u32,
-    /// The bytes of each row id; 0 where there are none.
+    /// Bytes of each row id; 0 if the dataset has none.
     pub row_id_bytes: u32,
-    /// The ring of the ciphertexts.
+    /// Ring of the ciphertexts.
     pub parameters: Parameters,
-    /// One mask seed per block: 1 to 64 of them.
+    /// Mask seeds, one for each of its 1 to 64 blocks.
     pub seeds: Vec<Seed>,
 }
 
 impl SegmentDescription {
-    /// Its blocks.
+    /// Returns the blocks of the segment.
     pub fn range(&self) -> Blocks {
         Blocks::from_start(self.first_block, self.seeds.len() as u64)
     }
 
-    /// BLAKE3 of the concatenated mask seeds. They are drawn afresh for every segment, so no two segments share it.
+    /// Returns BLAKE3 of the concatenated mask seeds. Seeds are drawn afresh for every segment, so it is unique to one.
     pub fn seeds_digest(&self) -> Digest {
         let mut hasher = blake3::Hasher::new();
         for seed in &self.seeds {
@@ -85,7 +85,7 @@ impl SegmentDescription {
         })
     }
 
-    /// The index of a panel in the segment: limb-major.
+    /// Returns the index of a panel in the segment: limb-major.
     pub fn panel_number(&self, limb: Limb, column: Column) -> Result<usize, FormatError> {
         if limb.0 < self.parameters.limb_count() && column.0 < self.columns {
             return Ok(limb.0 * self.columns as usize + column.index());
@@ -98,7 +98,7 @@ impl SegmentDescription {
         })
     }
 
-    /// The index of a column's sealed cells in the segment; columns of row ids follow those of items.
+    /// Returns the index of a column's sealed cells in the segment; columns of row ids follow those of items.
     pub fn cells_number(&self, column: Column) -> Result<usize, FormatError> {
         if column.0 < sealed_columns(self.columns, self.row_id_bytes) {
             return Ok(self.panels() + column.index());
@@ -110,19 +110,19 @@ impl SegmentDescription {
         })
     }
 
-    /// The number of panels: of all limbs and columns.
+    /// Returns the number of panels: limbs × columns.
     pub fn panels(&self) -> usize {
         self.parameters.limb_count() * self.columns as usize
     }
 
-    /// The limb and the column of a part that is a panel.
+    /// Returns the limb and column of a part, or `None` if the part is not a panel.
     pub fn panel_of(&self, part: usize) -> Option<(Limb, Column)> {
         let columns = self.columns as usize;
         let (limb, column) = (Limb(part / columns), Column((part % columns) as u32));
         (limb.0 < self.parameters.limb_count()).then_some((limb, column))
     }
 
-    /// What errors call a part of the segment.
+    /// Returns the name of a part for error messages, with a trailing "of".
     pub fn part_name(&self, part: usize) -> String {
         match self.panel_of(part) {
             Some((limb, column)) => format!("panel (limb {limb}, column {column}) of "),
@@ -138,7 +138,7 @@ impl SegmentDescription {
         }
     }
 
-    /// What errors call a part.
+    /// Returns the full name of a part for error messages, with its segment and dataset.
     pub(crate) fn subject(&self, part: usize) -> String {
         let Self {
             number, dataset, ..

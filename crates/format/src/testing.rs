@@ -1,6 +1,5 @@
-//! Small datasets for tests: every byte is a function of its position.
-//!
-//! Nothing here is encryption; formats do not care what residues mean.
+//! Small datasets for tests, in which every byte is a function of its position. Nothing is encrypted: the formats do
+//! not interpret residues.
 #![allow(missing_docs)]
 
 use crate::files::Durability;
@@ -12,12 +11,12 @@ use crate::{
 use oboro_ring::{Column, Limb, Parameters, Seed};
 use std::path::{Path, PathBuf};
 
-/// N = 1024, one limb: what the golden files have.
+/// Returns parameters with N = 1024 and one limb, as in the golden files.
 pub fn one_limb() -> Parameters {
     Parameters::new(10, 1, 12_289).unwrap()
 }
 
-/// N = 2048, two limbs.
+/// Returns parameters with N = 2048 and two limbs.
 pub fn two_limbs() -> Parameters {
     Parameters::new(11, 2, 12_289).unwrap()
 }
@@ -50,7 +49,7 @@ pub fn description(
     }
 }
 
-/// The residues of a panel: a multiplicative sequence that depends on its position.
+/// Returns the residues of a panel: a multiplicative sequence seeded by its position.
 pub fn residues(description: &SegmentDescription, limb: Limb, column: Column) -> Vec<u32> {
     let modulus = u64::from(description.parameters.limb_moduli()[limb].value());
     let mut state = 1
@@ -65,7 +64,7 @@ pub fn residues(description: &SegmentDescription, limb: Limb, column: Column) ->
         .collect()
 }
 
-/// The sealed cells of a column: bytes that depend on their position.
+/// Returns the sealed cells of a column: bytes that depend on their position.
 pub fn cells(description: &SegmentDescription, column: Column) -> Vec<u8> {
     let slots = description.seeds.len() * description.parameters.degree();
     let first = description.first_block as usize * 7 + column.index() * 31;
@@ -127,12 +126,12 @@ pub fn extend(writer: BundleWriter, mut manifest: Manifest, blocks: &[u32]) -> B
     writer.commit(&manifest, b"sealed", &[]).unwrap()
 }
 
-/// A bundle whose segments have these numbers of blocks.
+/// Creates a bundle whose segments have these numbers of blocks.
 pub fn bundle(directory: &Path, parameters: &Parameters, blocks: &[u32]) -> Bundle {
     bundle_of(ID, directory, parameters, blocks)
 }
 
-/// The same for a dataset of another id.
+/// As [`bundle`], for another dataset id.
 pub fn bundle_of(
     dataset: DatasetId,
     directory: &Path,
@@ -151,7 +150,8 @@ pub fn append(bundle: &Bundle, blocks: &[u32]) -> Bundle {
     extend(bundle.change().unwrap(), next, blocks)
 }
 
-/// Replaces the segment at this index by another one with as many blocks, in all of these versions.
+/// Replaces the segment at `index` by another with as many blocks. The result may replace any version in `earlier`,
+/// too.
 pub fn rewrite(bundle: &Bundle, index: usize, earlier: &[&Bundle]) -> Bundle {
     let mut next = bundle.manifest().rewritten();
     let earlier = earlier.iter().map(|it| it.manifest().root());
@@ -192,7 +192,7 @@ pub fn golden_path(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// All files below a directory, relative, sorted.
+/// Returns all files below a directory, as sorted relative paths.
 pub fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![directory.to_path_buf()];

@@ -1,12 +1,12 @@
-//! How messages name what a caller can set or do. A library says which setting it means; the program chooses once, at
-//! startup, in which terms settings are named: `--max-len 4` for the command, `max_len=4` for Python.
+//! Names of settings and actions in messages. A library names the setting; the program chooses the vocabulary once, at
+//! startup: `--max-len 4` for the command, `max_len=4` for Python.
 //!
-//! What can be set or done on the command line alone has the command's name in both vocabularies.
+//! Settings and actions that exist only on the command line have the command's name in both vocabularies.
 
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The terms in which messages name settings and actions.
+/// Vocabulary in which messages name settings and actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vocabulary {
     /// Options and subcommands of the `oboro` command, the default.
@@ -18,12 +18,12 @@ pub enum Vocabulary {
 static IN_PYTHON: AtomicBool = AtomicBool::new(false);
 
 impl Vocabulary {
-    /// Makes all messages of this process from now on use these terms.
+    /// Selects this vocabulary for all later messages of the process.
     pub fn set(self) {
         IN_PYTHON.store(self == Self::Python, Ordering::Relaxed);
     }
 
-    /// The terms that messages of this process use.
+    /// Returns the vocabulary of this process.
     pub fn current() -> Self {
         if IN_PYTHON.load(Ordering::Relaxed) {
             Self::Python
@@ -33,17 +33,17 @@ impl Vocabulary {
     }
 }
 
-/// Something that a caller can set.
+/// Setting of a caller.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Setting {
-    /// Of the command's option, with underscores.
+    /// Name of the command's option, with underscores.
     name: &'static str,
-    /// Of Python's argument, if there is one.
+    /// Name of Python's argument, if it exists.
     argument: Option<&'static str>,
 }
 
 impl Setting {
-    /// A setting that has one name everywhere.
+    /// Creates a setting with one name in both vocabularies.
     const fn new(name: &'static str) -> Self {
         Self::renamed(name, name)
     }
@@ -55,7 +55,7 @@ impl Setting {
         }
     }
 
-    /// A setting of `oboro serve` alone.
+    /// Creates a setting that only `oboro serve` has.
     const fn of_server(name: &'static str) -> Self {
         Self {
             name,
@@ -63,7 +63,7 @@ impl Setting {
         }
     }
 
-    /// The setting with this value.
+    /// Returns the setting with a value.
     pub fn to(self, value: impl Into<Value>) -> Choice {
         Choice {
             setting: self,
@@ -71,152 +71,152 @@ impl Setting {
         }
     }
 
-    /// The setting with each of these values: the command's option is repeated, Python's argument has a list.
+    /// Returns the setting with several values: the command's option is repeated, Python's argument is a list.
     pub fn to_each<T: Into<String>>(self, values: impl IntoIterator<Item = T>) -> Choice {
         self.to(Value::Each(values.into_iter().map(Into::into).collect()))
     }
 }
 
-// How a file of transactions is read.
-/// The form of the file.
+// Reading of transaction files.
+/// Form of the file.
 pub const FORMAT: Setting = Setting::new("format");
-/// What separates cells.
+/// Separator of cells.
 pub const SEPARATOR: Setting = Setting::new("separator");
-/// Whether the first line names the columns.
+/// Presence of a header line with column names.
 pub const HEADER: Setting = Setting::new("header");
-/// How text is encoded.
+/// Text encoding.
 pub const ENCODING: Setting = Setting::new("encoding");
-/// The columns that name the transaction.
+/// Columns that name the transaction.
 pub const TRANSACTION_COLUMN: Setting = Setting::new("transaction_column");
-/// The column that names the item.
+/// Column that names the item.
 pub const ITEM_COLUMN: Setting = Setting::new("item_column");
 /// Columns to leave out.
 pub const DROP_COLUMNS: Setting = Setting::new("drop_columns");
-/// Whether spaces around names are part of them.
+/// Treatment of spaces around names.
 pub const SPACES: Setting = Setting::new("spaces");
-/// What cells without a value mean.
+/// Meaning of cells without a value.
 pub const MISSING: Setting = Setting::new("missing");
-/// The Unicode form of names.
+/// Unicode form of names.
 pub const UNICODE: Setting = Setting::new("unicode");
-/// What separates the items in one cell.
+/// Separator of items within one cell.
 pub const ITEM_SEPARATOR: Setting = Setting::new("item_separator");
-/// The number of lines above the data.
+/// Number of lines above the data.
 pub const SKIP_FIRST: Setting = Setting::new("skip_first");
-/// The number of rows below the data.
+/// Number of rows below the data.
 pub const SKIP_LAST: Setting = Setting::new("skip_last");
-/// What items belong to.
+/// Hierarchy of items.
 pub const TAXONOMY: Setting = Setting::new("taxonomy");
-/// Columns whose numbers become items by ranges.
+/// Columns whose numbers are binned into items.
 pub const BIN: Setting = Setting::renamed("bin", "bins");
-/// The column of row ids.
+/// Column of row ids.
 pub const ROW_IDS: Setting = Setting::new("row_ids");
 
-// What an owner encrypts and asks.
-/// The longest itemsets.
+// Encryption and mining.
+/// Maximum length of itemsets.
 pub const MAX_LEN: Setting = Setting::new("max_len");
-/// The least support of a frequent itemset.
+/// Minimum support of a frequent itemset.
 pub const MIN_SUPPORT: Setting = Setting::new("min_support");
-/// The number of itemsets above which mining stops.
+/// Number of itemsets above which mining stops.
 pub const STOP_ABOVE: Setting = Setting::new("stop_above");
-/// The least support of an item that is encrypted.
+/// Minimum support of an encrypted item.
 pub const MIN_ITEM_SUPPORT: Setting = Setting::new("min_item_support");
-/// What becomes of items that a dataset lacks when appending.
+/// Treatment of items that are new to a dataset when appending.
 pub const NEW_ITEMS: Setting = Setting::new("new_items");
-/// How answers are obtained.
+/// Route of answers.
 pub const ANSWERS: Setting = Setting::new("answers");
-/// Using unverified answers of the server.
+/// Use of unverified answers of the server.
 pub const TRUST_SERVER: Setting = Setting::new("trust_server");
-/// Answering from kept cells, without a server.
+/// Mining from cached cells, without a server.
 pub const OFFLINE: Setting = Setting::new("offline");
-/// Items to be counted with every other one.
+/// Items to count with every other item.
 pub const FOCUS: Setting = Setting::new("focus");
-/// The certificates that servers are checked by.
+/// Certificate authorities for servers.
 pub const CA: Setting = Setting::renamed("ca", "tls");
-/// The certificate that proves the caller's name to servers.
+/// Client certificate.
 pub const CLIENT_CERT: Setting = Setting::new("client_cert");
-/// The key of that certificate.
+/// Key of the client certificate.
 pub const CLIENT_KEY: Setting = Setting::new("client_key");
-/// Where the token for a server is.
+/// Location of the token for a server.
 pub const TOKEN_FILE: Setting = Setting::renamed("token_file", "token");
-/// Whether a genome search counts its matches.
+/// Counting of the matches of a genome search.
 pub const COUNT: Setting = Setting::new("count");
-/// The alleles that a genome search asks for.
+/// Alleles that a genome search asks for.
 pub const ALLELES: Setting = Setting::new("alleles");
-/// The bases that a genome search asks for.
+/// Bases that a genome search asks for.
 pub const SEQUENCE: Setting = Setting::new("sequence");
-/// Whether all but the first line of a position are left out of a panel.
+/// Removal of all but the first line of a position in a panel.
 pub const SKIP_DUPLICATES: Setting = Setting::new("skip_duplicates");
 
-// What a server may use, one in a Python process too.
-/// The server's memory.
+// Resources of a server, including one within a Python process.
+/// Memory of the server.
 pub const MEMORY: Setting = Setting::new("memory");
-/// The server's threads.
+/// Threads of the server.
 pub const THREADS: Setting = Setting::new("threads");
-/// Memory for moments that were counted.
+/// Memory for cached moments.
 pub const MOMENT_CACHE: Setting = Setting::new("moment_cache");
-/// Where operators look at metrics.
+/// Address of the metrics endpoint.
 pub const MONITOR: Setting = Setting::new("monitor");
-/// File of the audit log.
+/// Path of the audit log.
 pub const AUDIT_LOG: Setting = Setting::new("audit_log");
 
-// What an operator can set, of `oboro serve` and of `oboro.ray.serve`.
-/// The address to listen on.
+// Operator settings of `oboro serve` and `oboro.ray.serve`.
+/// Listening address.
 pub const LISTEN: Setting = Setting::new("listen");
-/// The server's certificate.
+/// Certificate of the server.
 pub const TLS_CERT: Setting = Setting::new("tls_cert");
-/// The key of the server's certificate.
+/// Key of the server's certificate.
 pub const TLS_KEY: Setting = Setting::new("tls_key");
-/// The authorities of client certificates that the server accepts.
+/// Certificate authorities for clients.
 pub const CLIENT_CA: Setting = Setting::of_server("client_ca");
-/// The tokens that the server accepts.
+/// Tokens that the server accepts.
 pub const SERVER_TOKENS: Setting = Setting::new("tokens");
-/// The largest message.
+/// Maximum size of a message.
 pub const MAX_MESSAGE: Setting = Setting::new("max_message");
-/// The largest dataset.
+/// Maximum size of a dataset.
 pub const MAX_DATASET: Setting = Setting::new("max_dataset");
-/// Connections at a time.
+/// Maximum number of concurrent connections.
 pub const MAX_CONNECTIONS: Setting = Setting::of_server("max_connections");
-/// Connections from one address at a time.
+/// Maximum number of concurrent connections from one address.
 pub const MAX_CONNECTIONS_PER_ADDRESS: Setting = Setting::of_server("max_connections_per_address");
-/// Renamed audit logs that are kept.
+/// Number of rotated audit logs to keep.
 pub const AUDIT_LOG_KEEP: Setting = Setting::of_server("audit_log_keep");
-/// Queries at a time.
+/// Maximum number of concurrent queries.
 pub const MAX_QUERIES: Setting = Setting::new("max_queries");
-/// Queries of one client at a time.
+/// Maximum number of concurrent queries of one client.
 pub const MAX_QUERIES_PER_CLIENT: Setting = Setting::new("max_queries_per_client");
-/// Itemsets of one query.
+/// Maximum number of itemsets of one query.
 pub const MAX_ITEMSETS: Setting = Setting::new("max_itemsets");
-/// The longest that a query may take.
+/// Timeout of a query.
 pub const QUERY_TIMEOUT: Setting = Setting::new("query_timeout");
-/// Calls of one client in a second.
+/// Maximum number of calls per second of one client.
 pub const MAX_CALLS_PER_SECOND: Setting = Setting::of_server("max_calls_per_second");
-/// The bytes that one genome search may send.
+/// Maximum number of bytes that one genome search may send.
 pub const MAX_SEARCH: Setting = Setting::new("max_search");
 
-// What is an option of `oboro serve` alone, or is named on its command line alone.
-/// The store's directory or address.
+// Settings of `oboro serve` alone, or with a name on its command line alone.
+/// Directory or address of the store.
 pub const DATA: Setting = Setting::of_server("data");
-/// The local directory of a store in object storage.
+/// Local directory of a store in object storage.
 pub const CACHE: Setting = Setting::of_server("cache");
 /// Memory for genomes.
 pub const GENOME_CACHE: Setting = Setting::of_server("genome_cache");
-/// Whether searches may count their matches.
+/// Permission for searches to count their matches.
 pub const GENOME_COUNTS: Setting = Setting::of_server("genome_counts");
-/// The largest reference that is searched.
+/// Maximum size of a searched reference.
 pub const GENOME_REFERENCE_LIMIT: Setting = Setting::of_server("genome_reference_limit");
 
-/// A value of a setting.
+/// Value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A number.
+    /// Number.
     Number(u64),
-    /// An amount of memory, which Python has in bytes.
+    /// Amount of memory; Python's argument is in bytes.
     Mebibytes(u64),
-    /// A text, quoted where need be.
+    /// Text, quoted where necessary.
     Text(String),
-    /// Yes or no.
+    /// Boolean.
     YesNo(bool),
-    /// Names in one list, separated by commas on a command line.
+    /// Names in one list, comma-separated on a command line.
     List(Vec<String>),
     /// Texts for which the command's option is repeated.
     Each(Vec<String>),
@@ -252,7 +252,7 @@ impl From<&[&str]> for Value {
     }
 }
 
-/// A setting, with a value if it is known.
+/// Setting with an optional value.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Choice {
     setting: Setting,
@@ -268,7 +268,7 @@ impl From<Setting> for Choice {
     }
 }
 
-/// Settings that are made together.
+/// Settings to change together.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Choices(Vec<Choice>);
 
@@ -296,49 +296,49 @@ impl From<Vec<Choice>> for Choices {
     }
 }
 
-/// Something that a caller can do.
+/// Action of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action {
     command: &'static str,
-    /// What a Python program calls instead, if it can.
+    /// Python counterpart, if it exists.
     python: Option<&'static str>,
 }
 
-/// Serving a store.
+/// Serves a store.
 pub const SERVE: Action = Action::of_command("oboro serve");
-/// Checking a store that no server has open.
+/// Checks a store that no server has open.
 pub const SCRUB: Action = Action::of_command("oboro scrub DIR");
-/// Having a server check its store.
+/// Requests that a server check its store.
 pub const SCRUB_SERVER: Action = Action::of_command("oboro scrub --server URL");
-/// Making a token for a caller.
+/// Creates a token for a caller.
 pub const TOKEN_NEW: Action = Action::of_command("oboro token new NAME");
-/// Seeing which tokens there are.
+/// Lists the tokens.
 pub const TOKEN_LIST: Action = Action::of_command("oboro token list");
-/// Granting roles to others.
+/// Grants roles to others.
 pub const ACCESS_GRANT: Action = Action::of_command("oboro access grant CALLER ROLES NAME");
-/// Taking grants back.
+/// Revokes grants.
 pub const ACCESS_REVOKE: Action = Action::of_command("oboro access revoke CALLER ROLES NAME");
-/// Listing unfinished uploads.
+/// Lists unfinished uploads.
 pub const DATASETS_UPLOADS: Action = Action::of_command("oboro datasets --uploads");
-/// Deleting a dataset for ever.
+/// Deletes a dataset permanently.
 pub const DELETE_NOW: Action = Action::of_command("oboro delete --now NAME");
-/// Bringing a deleted dataset back.
+/// Restores a deleted dataset.
 pub const UNDELETE: Action = Action::of_command("oboro undelete NAME");
-/// Seeing which deleted datasets can be brought back.
+/// Lists the deleted datasets that can be restored.
 pub const DATASETS_DELETED: Action = Action::of_command("oboro datasets --deleted");
-/// Ending a query in progress.
+/// Ends a query in progress.
 pub const QUERIES_END: Action = Action::of_command("oboro queries end");
-/// Giving up an upload.
+/// Cancels an upload.
 pub const UPLOAD_CANCEL: Action = Action::of_command("oboro upload --cancel");
-/// Having the record of a dataset kept at the server.
+/// Keeps the record of a dataset at the server.
 pub const UPLOAD_KEEP_RECORD: Action = Action::of_command("oboro upload --keep-record");
-/// Putting the rows of a dataset into fewer segments.
+/// Moves the rows of a dataset into fewer segments.
 pub const COMPACT: Action = Action::new("oboro compact", "Encrypted.compact()");
-/// Checking a bundle.
+/// Checks a bundle.
 pub const INSPECT_VERIFY: Action = Action::of_command("oboro inspect DIR --verify");
-/// Seeing whether a dataset's server answered falsely.
+/// Shows if a dataset's server answered falsely.
 pub const TRUST_SHOW: Action = Action::new("oboro trust show", "Encrypted.trust");
-/// Having a server asked again that answered falsely.
+/// Allows use of a server again after a false answer.
 pub const TRUST_RESET: Action = Action::new("oboro trust reset", "Encrypted.reset_trust()");
 
 impl Action {
@@ -356,7 +356,7 @@ impl Action {
         }
     }
 
-    /// The action on a file or directory, which Python's object knows.
+    /// Returns the action on a file or directory, which Python's object already has.
     pub fn on(self, path: impl fmt::Display) -> String {
         self.worded_on(path, Vocabulary::current())
     }
@@ -396,7 +396,7 @@ impl fmt::Display for Choices {
     }
 }
 
-/// As on a command line, which is what a failed assertion should show.
+/// Implements `Debug` in the command's vocabulary, for failed assertions.
 macro_rules! debug_as_command {
     ($($type:ty),*) => {$(
         impl fmt::Debug for $type {
@@ -467,7 +467,7 @@ impl Choices {
     }
 }
 
-/// Names in one line of CSV.
+/// Joins names into one line of CSV.
 fn separated(names: &[String]) -> String {
     let quoted = |name: &String| {
         if name.contains([',', '"']) {
@@ -479,7 +479,7 @@ fn separated(names: &[String]) -> String {
     names.iter().map(quoted).collect::<Vec<_>>().join(",")
 }
 
-/// A word of a shell.
+/// Quotes a shell word.
 fn in_shell(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-.,:/".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
@@ -489,7 +489,7 @@ fn in_shell(text: &str) -> String {
     }
 }
 
-/// A string of Python.
+/// Quotes a Python string.
 fn in_python(text: &str) -> String {
     let text = printable(text).replace('\\', "\\\\");
     if text.contains('\'') && !text.contains('"') {
@@ -499,7 +499,7 @@ fn in_python(text: &str) -> String {
     }
 }
 
-/// Without control characters, which a message does not have, and backquotes, which it has around settings.
+/// Replaces control characters, which messages never contain, and backquotes, which enclose settings.
 fn printable(text: &str) -> String {
     text.replace(|c: char| c.is_control() || c == '`', "?")
 }

@@ -1,4 +1,4 @@
-//! `oboro access`: who else may use what an owner has on a server.
+//! `oboro access`: grants of roles on an owner's data to other callers.
 
 use crate::arguments::ServerArguments;
 use crate::failure::Outcome;

@@ -1,4 +1,4 @@
-//! `oboro count`
+//! `oboro count`: supports of named itemsets, counted in sealed cells.
 
 use crate::arguments::{NameList, ThreadArguments, UploadedArguments, names};
 use crate::commands::mine::wanted;
@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let (columns, column_bytes) = mining.asks_for(&itemsets)?;
     let mining = mining.announcing(move || {
         if columns > 0 {
-            // A failure shows when the result is written.
+            // If this fails, writing the result fails, too.
             let _ = output.note(|| {
                 let all = bytes(columns as u64 * column_bytes);
                 let columns = wanted(columns, "");
@@ -72,7 +72,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             });
         }
     });
-    // Whether a small count follows from a support, those of the subsets tell.
+    // Subsets' supports determine whether a small count follows.
     let family = match arguments.release.suppress_below {
         Some(_) => subsets(&itemsets),
         None => itemsets.clone(),
@@ -158,7 +158,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     })
 }
 
-/// Each item of an itemset once.
+/// Removes repeated items from each itemset.
 fn without_repeats(itemsets: &[NameList]) -> Vec<NameList> {
     let once = |names: &NameList| {
         let mut once = NameList::new();

@@ -1,4 +1,4 @@
-//! `oboro datasets`, `oboro delete` and `oboro undelete`
+//! `oboro datasets`, `oboro delete` and `oboro undelete`: datasets on a server.
 
 use crate::arguments::ServerArguments;
 use crate::failure::Outcome;
@@ -172,7 +172,7 @@ fn or_none(text: String, none: &str) -> String {
     }
 }
 
-/// A moment that a server tells.
+/// Formats a time from a server.
 fn moment(unix_seconds: i64) -> String {
     utc(u64::try_from(unix_seconds).unwrap_or(0))
 }
@@ -219,10 +219,10 @@ pub fn undelete(arguments: &UndeleteArguments, output: Output) -> Outcome {
     output.result(&value, || format!("brought {} back\n", escaped(now)))
 }
 
-/// Asks on the terminal.
+/// Asks for confirmation on the terminal.
 ///
 /// # Errors
-/// Anything but yes; nobody to ask.
+/// Any answer but yes, or no terminal.
 fn confirm(question: &str) -> Outcome {
     let input = std::io::stdin();
     if !input.is_terminal() {

@@ -1,4 +1,4 @@
-//! `oboro encrypt`
+//! `oboro encrypt`: encrypts transactions into a dataset directory, or appends to one.
 
 use crate::arguments::{InputArguments, KeyArguments, NameList, ThreadArguments, names};
 use crate::failure::{Failure, Outcome};
@@ -79,7 +79,7 @@ pub struct Arguments {
     threads: ThreadArguments,
 }
 
-/// The values of --new-items.
+/// Values of --new-items.
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
 enum NewItemsChoice {
     Refuse,
@@ -113,7 +113,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         ..arguments.input.reading.options()
     };
     let (transactions, how) = match read_next(input, options, before) {
-        // An append of nothing is no error.
+        // An empty append is not an error.
         Err(error) if appended_to.is_some() && error.is_of_no_transactions() => {
             (TransactionsBuilder::new().finish(), None)
         }
@@ -219,7 +219,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         Some(dataset) if rows.is_empty() => Ok(dataset),
         Some(dataset) => {
             if reencrypts {
-                // Before as well, so that a crash leaves none of it.
+                // Before the re-encryption as well: a crash must not leave old caches behind.
                 forget_kept(dataset.bundle())?;
             }
             dataset.append(rows, new_items, threads, &progress)

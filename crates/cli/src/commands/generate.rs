@@ -1,4 +1,4 @@
-//! `oboro generate`
+//! `oboro generate`: writes synthetic transactions.
 
 use crate::failure::Outcome;
 use crate::output::{Output, OutputFile};

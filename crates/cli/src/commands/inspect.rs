@@ -1,4 +1,4 @@
-//! `oboro inspect`
+//! `oboro inspect`: describes a key file, a dataset directory, a segment, or a server's placement.
 
 use crate::arguments::{KeyFrom, PassphraseArguments, ServerArguments};
 use crate::failure::{Failure, Outcome};
@@ -148,7 +148,7 @@ fn bundle(arguments: &Arguments, path: &Path) -> Result<Value, Failure> {
     Ok(value)
 }
 
-/// The same information, one line each.
+/// Formats the JSON as text, one fact a line.
 fn text(value: &Value) -> String {
     let mut text = String::new();
     for (key, fact) in value.as_object().into_iter().flatten() {

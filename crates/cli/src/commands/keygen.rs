@@ -1,4 +1,4 @@
-//! `oboro keygen`
+//! `oboro keygen`: creates a master key.
 
 use crate::arguments::PassphraseArguments;
 use crate::failure::{Failure, Outcome};
@@ -51,12 +51,12 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     })
 }
 
-/// Writes the bytes of a key file to standard output, and what is known about the key to standard error.
+/// Writes the bytes of a key file to standard output, and information about the key to standard error.
 ///
 /// # Errors
-/// Not a pipe: a terminal shows what is written to it, and a file would have whatever mode the shell gave it.
+/// Standard output other than a pipe: a terminal would show the key, and a file would have the shell's mode.
 fn print(key: &MasterKey, passphrase: Option<&Passphrase>) -> Outcome {
-    // Not through the buffer of standard output, which is not wiped.
+    // Bypass the buffer of standard output, which is not wiped.
     let mut out = unbuffered_stdout()?;
     if !is_pipe(&out)? {
         return Err(Failure::input(
@@ -65,7 +65,7 @@ fn print(key: &MasterKey, passphrase: Option<&Passphrase>) -> Outcome {
     }
     let bytes = key.to_file_bytes(passphrase)?;
     out.write_all(&bytes[..])?;
-    // The key is written, whether this can be read or not.
+    // The key is written even if this message cannot be.
     let _ = writeln!(
         io::stderr(),
         "wrote key {} to standard output; see that it was stored before you encrypt anything with it",

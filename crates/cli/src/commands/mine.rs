@@ -1,4 +1,4 @@
-//! `oboro mine`
+//! `oboro mine`: finds the frequent itemsets of an uploaded dataset.
 
 use crate::arguments::{NameList, ReadArguments, ThreadArguments, UploadedArguments, names};
 use crate::failure::{Failure, Outcome};
@@ -23,7 +23,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// The most itemsets in text output; the file and JSON have all.
+/// Maximum number of itemsets in text output; the file and JSON have all.
 const SHOWN: usize = 20;
 
 /// [`Answers`] on the command line.
@@ -129,7 +129,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         .verify
         .as_deref()
         .map(|path| {
-            // Transactions are compared, not their ids.
+            // Transactions are compared without their ids.
             let before = dataset.record().read.clone();
             let before = before.map(HowRead::without_row_ids);
             read_next(path, arguments.reading.options(), before.as_ref())
@@ -151,7 +151,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         )));
     }
     let server = arguments.uploaded.server()?;
-    // What depends on hidden counts is not shown: not how far counting is, nor what it took.
+    // Hide everything that depends on hidden counts: the progress and cost of counting.
     let is_release = arguments.release.are_given();
     let begun = Instant::now();
     let bar = output.bar("counting", Unit::Bytes);
@@ -181,7 +181,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         let (more, column_bytes) = mining.reveals(options);
         let mining = mining.announcing(move || {
             if more > 0 && !is_release {
-                // A failure shows when the result is written.
+                // If this fails, writing the result fails, too.
                 let _ = output.note(|| {
                     let columns = wanted(more, "more ");
                     format!(
@@ -195,7 +195,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         if mined.is_err() {
             bar.finish();
         }
-        // Further runs of --top: the server learns no more than the columns that they add.
+        // Further runs of --top: the server learns only the columns that they add.
         if check.get() == VersionCheck::Compare {
             check.set(VersionCheck::Compared);
         }
@@ -223,7 +223,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         return Err(Failure::input(sentence));
     }
     say_release(release.as_ref(), output);
-    // How data were read tells supports of items.
+    // Details of reading reveal supports of items.
     let is_told = |_: &HowRead| release.is_none();
     let how = how.filter(is_told);
     let read = dataset.record().read.clone().filter(is_told);
@@ -307,7 +307,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
 }
 
 impl Arguments {
-    /// Mines as often as it takes: what each run found, and the itemsets.
+    /// Mines once, or repeatedly for `--top`; returns the result of each run, and the itemsets.
     fn search(
         &self,
         dataset: &Dataset,
@@ -343,7 +343,7 @@ impl Arguments {
         Ok((runs, found))
     }
 
-    /// The items that all listed itemsets contain, each once.
+    /// Returns the items that all listed itemsets must contain, without repeats.
     fn containing(&self, dataset: &Dataset) -> Result<Vec<String>, Failure> {
         let mut items = self.containing.concat();
         items.sort();
@@ -365,10 +365,10 @@ impl Arguments {
         }
     }
 
-    /// What was asked, for the record.
+    /// Returns the parameters of the run, for its record.
     fn asked(&self, max_len: NonZeroUsize) -> Value {
         json!({
-            // Of a release, the result tells the least support that is shown.
+            // A suppressed release states the lowest support shown; omit the requested minimum.
             "min_support": self.min_support.filter(|_| self.release.suppress_below.is_none()).map(|it| it.to_string()),
             "max_len": max_len,
             "top": self.top,
@@ -385,7 +385,7 @@ impl Arguments {
         let possible = NonZeroUsize::new(dataset.manifest().max_len.into())
             .ok_or("the dataset allows no itemsets; encrypt it again")?;
         match self.max_len {
-            // Cells count itemsets of any length; none is longer than the number of items.
+            // Cells count itemsets of any length, up to the number of items.
             Some(wanted) if !self.trust_server => Ok(wanted),
             Some(wanted) if wanted > possible && possible.get() < dataset.record().names.len() => {
                 Err(Failure::of(
@@ -401,7 +401,7 @@ impl Arguments {
     }
 }
 
-/// Those of the itemsets that contain all of these items.
+/// Returns the itemsets that contain all of these items.
 fn containing_all(
     found: &FrequentItemsets,
     items: &[String],
@@ -415,7 +415,7 @@ fn containing_all(
     found.containing(&numbers.collect())
 }
 
-/// The itemsets by name, and whether they come from unverified answers.
+/// Returns the itemsets by name, marked if they come from unverified answers.
 fn document(mined: &Mined, found: &FrequentItemsets) -> Result<ItemsetsDocument, Failure> {
     Ok(ItemsetsDocument {
         unverified: matches!(mined.found, Found::Unverified(_)),
@@ -423,7 +423,7 @@ fn document(mined: &Mined, found: &FrequentItemsets) -> Result<ItemsetsDocument,
     })
 }
 
-/// A warning if answers were not verified.
+/// Returns a warning if answers were not verified.
 pub fn unverified(unverified: bool) -> &'static str {
     if unverified {
         "UNVERIFIED: this is what the server answered (--trust-server); if it lied, it is wrong\n"
@@ -432,7 +432,7 @@ pub fn unverified(unverified: bool) -> &'static str {
     }
 }
 
-/// Mines the plaintext with another algorithm; returns the time it took.
+/// Mines the plaintext with another algorithm and compares; returns the time of mining.
 fn verify(
     transactions: &Transactions,
     how: &HowRead,
@@ -497,7 +497,7 @@ fn table(levels: &[Level<'_>]) -> String {
     table
 }
 
-/// "one more column is" or "7 more columns are".
+/// Formats a number of columns: "one more column is" or "7 more columns are".
 pub fn wanted(columns: usize, more: &str) -> String {
     match columns {
         1 => format!("one {more}column is"),
@@ -505,14 +505,14 @@ pub fn wanted(columns: usize, more: &str) -> String {
     }
 }
 
-/// The length limit of the search, if it may have cut off longer frequent itemsets.
+/// Describes the length limit of the search, if it may have cut off longer frequent itemsets.
 pub fn beyond(max_len: Option<usize>) -> String {
     max_len.map_or_else(String::new, |max_len| {
         format!("itemsets of more than {max_len} items were not looked for (--max-len)\n")
     })
 }
 
-/// What the text says.
+/// Content of the text output.
 struct Shown<'a> {
     mined: &'a Mined,
     document: &'a ItemsetsDocument,
@@ -520,13 +520,13 @@ struct Shown<'a> {
     plaintext: Option<Duration>,
     questions: usize,
     top: Option<NonZeroUsize>,
-    /// The version that it is of, in a line.
+    /// Line about the version of the result.
     version: String,
     offline: bool,
 }
 
 impl Shown<'_> {
-    /// " in 1.25 s", but for a release nothing.
+    /// Formats " in 1.25 s"; empty for a release.
     fn took(&self, duration: Duration) -> String {
         match self.document.release {
             Some(_) => String::new(),

@@ -1,4 +1,4 @@
-//! One module per command: its arguments, its work, its output.
+//! Commands, one module each: arguments, work and output.
 
 pub mod access;
 pub mod count;

@@ -1,4 +1,4 @@
-//! `oboro pairs`
+//! `oboro pairs`: pairs of one item with each other item.
 
 use crate::arguments::{ThreadArguments, UploadedArguments};
 use crate::failure::Outcome;
@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// The most pairs in text output; the file and JSON have all.
+/// Maximum number of pairs in text output; the file and JSON have all.
 const SHOWN: usize = 20;
 
 #[derive(clap::Args)]
@@ -35,7 +35,7 @@ pub struct Arguments {
     threads: ThreadArguments,
 }
 
-/// The requested item paired with another one.
+/// Requested item paired with another one.
 struct Pair<'a> {
     item: &'a str,
     support: u64,
@@ -98,7 +98,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     })
 }
 
-/// The pairs of the requested item with every other one, the most frequent first.
+/// Pairs of the requested item with every other one, the most frequent first.
 struct Counted<'a> {
     with: &'a str,
     support: u64,

@@ -1,4 +1,4 @@
-//! `oboro plan`
+//! `oboro plan`: cost of encrypting and mining, and the choice of parameters.
 
 mod words;
 
@@ -181,24 +181,24 @@ impl Arguments {
     }
 }
 
-/// What a plan depends on.
+/// Sizes on which a plan depends.
 struct Size {
     transactions: u64,
     items: u32,
-    /// Its bytes, if rows have ids.
+    /// Bytes of the longest row id, if rows have ids.
     longest_row_id: Option<usize>,
-    /// The items that are frequent in the file at the support of the run.
+    /// Number of items that are frequent in the file at the support of the run.
     frequent: Option<u32>,
     how: Option<HowRead>,
 }
 
-/// A dataset that does not exist yet.
+/// Dataset that does not exist yet.
 struct Planned {
     prospect: Prospect,
 }
 
 impl Planned {
-    /// The packed bytes of the largest panel.
+    /// Returns the packed bytes of the largest panel.
     fn panel_bytes(&self) -> u64 {
         let blocks = self.prospect.blocks().min(BLOCKS_PER_SEGMENT.into());
         pack::packed_len(blocks as usize * self.prospect.parameters.degree()) as u64

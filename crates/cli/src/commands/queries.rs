@@ -1,4 +1,4 @@
-//! `oboro queries`: what a server computes at the moment, and its end.
+//! `oboro queries`: lists the queries in progress on a server, and ends them.
 
 use crate::arguments::ServerArguments;
 use crate::failure::Outcome;

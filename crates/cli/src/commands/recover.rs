@@ -1,4 +1,4 @@
-//! `oboro recover`
+//! `oboro recover`: recreates a lost dataset directory from the record kept at the server.
 
 use crate::arguments::{KeyArguments, RecoveryPassphraseArguments, ServerArguments};
 use crate::failure::Outcome;

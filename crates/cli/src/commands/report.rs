@@ -1,4 +1,4 @@
-//! `oboro report`
+//! `oboro report`: writes a page about mined itemsets and their rules.
 
 use crate::arguments::read;
 use crate::failure::{Failure, Outcome};

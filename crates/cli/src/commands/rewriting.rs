@@ -1,4 +1,4 @@
-//! `oboro compact`, `oboro erase` and `oboro rotate`: what changes data that are encrypted already.
+//! `oboro compact`, `oboro erase` and `oboro rotate`: changes of encrypted data.
 
 use crate::arguments::{KeyArguments, KeyFrom, PassphraseArguments, ThreadArguments, read};
 use crate::failure::{Failure, Outcome};
@@ -32,25 +32,25 @@ impl Changed {
     }
 }
 
-/// A change that was made.
+/// Completed change.
 struct Made {
     dataset: Dataset,
-    /// The bytes of segments that the server does not have yet.
+    /// Bytes of segments that the server does not have yet.
     new_bytes: u64,
     elapsed: Duration,
-    /// Why something that earlier runs kept could not be removed.
+    /// Error of removing caches of earlier runs, if any.
     left: Option<FormatError>,
 }
 
 impl Made {
-    /// Makes a change of `before`, and removes what earlier runs kept of it.
+    /// Applies `change` to `before`, and removes the caches of earlier runs.
     fn by(
         before: &Dataset,
         bar: &Bar,
         change: impl FnOnce(Progress<'_>) -> Result<Dataset, DatasetError>,
     ) -> Result<Self, Failure> {
         let begun = Instant::now();
-        // Before as well, so that a crash leaves none of it.
+        // Before the change as well: a crash must not leave old caches behind.
         forget_kept(before.bundle())?;
         let interrupt = watched();
         let changed = change(&|done, total| {
@@ -240,7 +240,7 @@ pub fn erase(arguments: &EraseArguments, output: Output) -> Outcome {
     }
 }
 
-/// The part of an erasure that shuffles transactions again.
+/// Describes the part of an erasure that shuffles transactions again.
 fn text_of_shuffle(cost: &Erasure) -> String {
     match cost.shuffled {
         0 => String::new(),
@@ -252,7 +252,7 @@ fn text_of_shuffle(cost: &Erasure) -> String {
     }
 }
 
-/// So many transactions.
+/// Formats a number of transactions.
 fn of(rows: u64) -> String {
     match rows {
         1 => "1 transaction".to_owned(),
@@ -260,7 +260,7 @@ fn of(rows: u64) -> String {
     }
 }
 
-/// What an erasure replaced by what, without anything of the data.
+/// Returns the record of an erasure: the replaced and new segments, without any of the data.
 fn erasure_record(before: &Dataset, after: &Dataset, rows: u64) -> Value {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let only = |of: &Dataset, not_of: &Dataset| -> Vec<Value> {

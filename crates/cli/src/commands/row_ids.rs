@@ -1,4 +1,4 @@
-//! `oboro row-ids`
+//! `oboro row-ids`: lists the row ids of a dataset.
 
 use crate::arguments::{ThreadArguments, UploadedArguments};
 use crate::failure::Outcome;
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// The most rows in text output; the file and JSON have all.
+/// Maximum number of rows in text output; the file and JSON have all.
 const SHOWN: usize = 20;
 
 #[derive(clap::Args)]
@@ -80,7 +80,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     output.result(&value, || text(&rows, repeated, arguments))
 }
 
-/// The number of rows whose id occurs more than once: appends do not know earlier ids.
+/// Returns the number of rows whose id occurs more than once: appends do not know earlier ids.
 fn repeated(rows: &[StoredRow]) -> usize {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for row in rows {

@@ -1,4 +1,4 @@
-//! `oboro rules`
+//! `oboro rules`: generates association rules from mined itemsets.
 
 use crate::arguments::{NameList, names, read};
 use crate::commands::mine::{beyond, unverified};
@@ -51,7 +51,7 @@ pub struct Arguments {
     release: ReleaseArguments,
 }
 
-/// The metrics for the help, one line each.
+/// Returns the help of the metrics, one line each.
 fn metrics() -> String {
     let mut help = String::from("The metric that rules A → C are chosen by:");
     for metric in Metric::ALL {
@@ -143,7 +143,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     })
 }
 
-/// The rules and what they are of.
+/// Result: rules with their filters and source.
 #[derive(Serialize)]
 struct Document<'a> {
     transactions: u64,
@@ -163,7 +163,7 @@ struct Document<'a> {
     rules: Option<Listed<'a>>,
 }
 
-/// Rules as a list that is never in memory.
+/// Serializes rules one by one, without holding them in memory.
 struct Listed<'a>(&'a Rules<'a>);
 
 impl Serialize for Listed<'_> {
@@ -173,7 +173,7 @@ impl Serialize for Listed<'_> {
 }
 
 impl Arguments {
-    /// The record of the run on the file with these bytes.
+    /// Returns the record of the run on a file with these bytes.
     fn record_of(
         &self,
         itemsets: &[u8],
@@ -192,7 +192,7 @@ impl Arguments {
         });
         let mut record = RunRecord::new("rules", asked, source);
         let name = self.itemsets.file_name().unwrap_or_default();
-        // What a digest is of can be guessed: none of what was not to be seen.
+        // Omit the digest of a release's input: it would let others confirm guesses of hidden content.
         if !self.release.are_given() {
             let input = FileDigest::of(&name.to_string_lossy(), itemsets);
             record.inputs.push(input);
@@ -202,7 +202,7 @@ impl Arguments {
     }
 }
 
-/// The items that a rule must have on its sides, by number.
+/// Items that a rule must have on its sides, by number.
 struct Filter {
     antecedent: Itemset,
     consequent: Itemset,
@@ -243,7 +243,7 @@ impl Filter {
     }
 }
 
-/// ", antecedent {a}, items {b}", of what rules had to have.
+/// Formats the filters of rules: ", antecedent {a}, items {b}".
 fn filtered(arguments: &Arguments) -> String {
     let sides = [
         ("antecedent", &arguments.antecedent),

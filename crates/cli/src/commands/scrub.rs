@@ -1,4 +1,4 @@
-//! `oboro scrub`
+//! `oboro scrub`: checks a store or a server against its digests.
 
 use crate::arguments::ServerArguments;
 use crate::failure::{Failure, Outcome};
@@ -18,9 +18,9 @@ use std::path::PathBuf;
 #[cfg(feature = "serve")]
 use std::thread;
 
-/// The default read rate on a server, in bytes a second.
+/// Default read rate on a server, in bytes a second.
 const SERVER_RATE: NonZero<u64> = NonZero::new(64 << 20).unwrap();
-/// The most damaged parts to print; a failed disk has one per panel.
+/// Maximum number of damaged parts to print; a failed disk has one per panel.
 const MOST_LISTED: usize = 1000;
 
 #[derive(clap::Args)]

@@ -1,4 +1,4 @@
-//! `oboro completions` and `oboro man`: what a shell and `man` know of the command, made from clap's definition.
+//! `oboro completions` and `oboro man`: shell completions and manual pages, generated from clap's definition.
 
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
@@ -24,7 +24,7 @@ pub struct ManArguments {
 
 /// Prints the completion script of a shell for this command.
 pub fn completions(arguments: &CompletionsArguments, mut command: clap::Command) -> Outcome {
-    // clap_complete panics where it cannot write, so it writes to memory.
+    // clap_complete panics on a failed write: generate in memory.
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "oboro", &mut script);
     let mut out = io::stdout().lock();

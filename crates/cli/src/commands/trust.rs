@@ -1,4 +1,4 @@
-//! `oboro trust`
+//! `oboro trust`: shows and resets the trust in a dataset's server.
 
 use crate::arguments::KeyArguments;
 use crate::failure::Outcome;

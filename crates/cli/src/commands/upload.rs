@@ -1,4 +1,4 @@
-//! `oboro upload`
+//! `oboro upload`: sends a dataset directory to a server.
 
 use crate::arguments::{RecoveryPassphraseArguments, ServerArguments, dataset_name};
 use crate::failure::Outcome;
@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         bundle.set_keeps_record(false)?;
     }
     let keeps = arguments.keep_record || bundle.keeps_record()?;
-    // Asked for first: nobody should be waited for once everything is sent.
+    // Prompt first: the upload should end without waiting for the user.
     let questions = ["Passphrase for the record at the server: ", "Once more: "];
     let passphrase = keeps
         .then(|| arguments.recovery.passphrase(&questions))

@@ -1,4 +1,4 @@
-//! The file of settings: TOML without tables, whose keys are the names of flags.
+//! Settings file: TOML without tables, whose keys are the names of flags.
 
 use crate::failure::Failure;
 use clap::Arg;
@@ -7,33 +7,33 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
-/// The flag that names the file.
+/// Flag that names the file.
 pub const CONFIG: &str = "config";
 
 pub const CHECK_CONFIG: &str = "check-config";
-/// Flags about one run, which the file cannot have.
+/// Flags of a single run, which the file cannot set.
 const OF_A_RUN: [&str; 2] = [CONFIG, CHECK_CONFIG];
 
-/// A file that was read.
+/// Parsed settings file.
 pub struct File {
     path: PathBuf,
     pub entries: Vec<Entry>,
 }
 
-/// One setting in it.
+/// Setting in the file.
 pub struct Entry {
     pub key: String,
     pub line: usize,
-    /// What says the same on the command line; `None` for a flag that is off.
+    /// Equivalent command-line argument; `None` for a flag that is off.
     pub argument: Option<OsString>,
 }
 
 impl File {
-    /// Reads a file with settings of these flags; `nearest` finds the flag that was meant by one that is not there.
+    /// Reads a file with settings of `flags`; `nearest` returns the closest known flag to an unknown one.
     ///
     /// # Errors
-    /// No TOML, unknown or repeated keys, and what is no string, number or, for a flag without a value, boolean. The values
-    /// themselves are checked later, like those of the command line.
+    /// Invalid TOML, unknown or repeated keys, and values other than strings, numbers or, for a flag without a value,
+    /// booleans. The values themselves are checked later, like those of the command line.
     pub fn read(
         path: &Path,
         flags: &[Arg],
@@ -75,12 +75,12 @@ impl File {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
-    /// The refusal of a line.
+    /// Returns the error of a line.
     pub fn refused(&self, line: usize, reason: &str) -> Failure {
         format!("{}, line {line}: {reason}", self.path.display()).into()
     }
 
-    /// The refusal of all of it.
+    /// Returns the error of the whole file.
     pub fn incomplete(&self, reason: &str) -> Failure {
         format!("{}: {reason}", self.path.display()).into()
     }
@@ -96,7 +96,7 @@ fn unknown(key: &str, nearest: Option<String>) -> String {
     }
 }
 
-/// The argument that says the same as an entry.
+/// Returns the command-line argument that is equivalent to an entry.
 fn argument(flag: &Arg, key: &str, value: &DeValue) -> Result<Option<OsString>, String> {
     if !flag.get_action().takes_values() {
         return match value {
@@ -123,7 +123,7 @@ fn argument(flag: &Arg, key: &str, value: &DeValue) -> Result<Option<OsString>, 
     Ok(Some(format!("--{key}={value}").into()))
 }
 
-/// Returns whether a flag is about one run, so that the file cannot have it.
+/// Returns true if a flag concerns a single run, and the file cannot set it.
 pub fn is_of_a_run(flag: &Arg) -> bool {
     flag.get_long().is_some_and(|it| OF_A_RUN.contains(&it))
 }

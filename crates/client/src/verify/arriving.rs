@@ -1,7 +1,7 @@
-//! A query about sums and moments, and the assembly of its answer.
+//! Query about sums and moments, and the assembly of its answer.
 //!
-//! What arrives is copied to its position. Impossible parts change nothing but the final verdict: the server
-//! observes the same behaviour whatever it sends. A request that is sent again must be answered with the same bytes.
+//! Received data are copied to their position. Impossible parts affect only the final verdict: the server observes
+//! equal behaviour whatever it sends. A repeated request must be answered with identical bytes.
 
 use super::reading::{Assembly, Part, ReplyOrder};
 use oboro_format::Manifest;
@@ -12,12 +12,12 @@ use oboro_rlwe::{ColumnMoments, PrefixQuery, Sums};
 use std::ops::Range;
 use std::time::Duration;
 
-/// The most pairs of one request: their numbers fit into any server's message limit.
+/// Maximum number of pairs of one request: their numbers fit into any server's message limit.
 const MOST_PAIRS: usize = 1 << 16;
 
-/// The content of a query.
+/// Content of a query.
 pub(crate) enum Content {
-    /// The sums of these pairs of columns, ascending: one residue per limb.
+    /// Sums of these pairs of columns, ascending: one residue per limb.
     Sums(Vec<[Column; 2]>),
     /// All moments of the itemsets of a query.
     Moments(Box<PrefixQuery>),
@@ -25,7 +25,7 @@ pub(crate) enum Content {
     Columns(Vec<[Column; 2]>, usize),
 }
 
-/// A query about all ranges of a dataset.
+/// Query about all ranges of a dataset.
 pub(crate) struct SumsQuery {
     content: Content,
     manifest: Manifest,
@@ -34,7 +34,7 @@ pub(crate) struct SumsQuery {
 }
 
 impl SumsQuery {
-    /// A query about the dataset that `manifest` describes, modulo its first limbs, over each of the ranges.
+    /// Creates a query about the dataset that `manifest` describes, modulo its first limbs, over each of the ranges.
     pub(crate) fn new(
         content: Content,
         manifest: &Manifest,
@@ -49,32 +49,32 @@ impl SumsQuery {
         }
     }
 
-    /// The number of limbs requested.
+    /// Returns the number of limbs requested.
     pub(crate) fn limbs(&self) -> usize {
         self.limbs
     }
 
-    /// The content requested.
+    /// Returns the content requested.
     pub(crate) fn content(&self) -> &Content {
         &self.content
     }
 
-    /// The number of moments over each range.
+    /// Returns the number of moments over each range.
     fn moments(&self) -> usize {
         match &self.content {
             Content::Sums(pairs) => pairs.len(),
             Content::Moments(query) => query.moments(),
-            // In addition to those of pairs and columns, that of the mask.
+            // Moments of pairs and columns, and that of the mask.
             Content::Columns(pairs, columns) => pairs.len() + columns + 1,
         }
     }
 
-    /// The bytes of a moment with `power` factors of the mask.
+    /// Returns the bytes of a moment with `power` factors of the mask.
     fn moment_bytes(&self, power: usize) -> usize {
         pack::moment_packed_len(self.manifest.parameters.degree(), self.limbs, power)
     }
 
-    /// The byte range of moments in the answer of a block range; `None` if they do not exist.
+    /// Returns the byte range of moments in the answer of a block range; `None` if they do not exist.
     fn bytes_at(&self, moments: Range<usize>) -> Option<Range<usize>> {
         if let Content::Moments(query) = &self.content {
             return query.place(moments);
@@ -92,7 +92,7 @@ impl SumsQuery {
         Some(start(moments.start)..start(moments.end))
     }
 
-    /// Checks that these are canonical residues of moments of one power of the mask, at least one moment.
+    /// Returns true if these are canonical residues of moments, at least one, of equal power of the mask.
     fn are_residues(&self, moments: &Range<usize>, bytes: &[u8]) -> bool {
         let each = |moment: usize| self.bytes_at(moment..moment + 1).map_or(0, |it| it.len());
         let bytes_each = each(moments.start);
@@ -115,18 +115,18 @@ impl SumsQuery {
         })
     }
 
-    /// The bytes of the answer for some moments.
+    /// Returns the bytes of the answer for some moments.
     pub(crate) fn bytes_of(&self, moments: &Range<usize>) -> u64 {
         let place = self.bytes_at(moments.clone());
         place.map_or(0, |it| it.len() as u64) * self.ranges.len() as u64
     }
 
-    /// The bytes of the whole answer.
+    /// Returns the bytes of the whole answer.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes_of(&(0..self.moments()))
     }
 
-    /// The requests to send, each with the moments that answer it.
+    /// Returns the requests to send, each with the moments that answer it.
     pub(crate) fn requests(&self, name: &str) -> Vec<(Range<usize>, v1::CountRequest)> {
         let request = |columns: &[Column], length: usize, scalars| v1::CountRequest {
             name: name.to_owned(),
@@ -157,7 +157,7 @@ impl SumsQuery {
         }
     }
 
-    /// An empty buffer for the answer.
+    /// Returns an empty buffer for the answer.
     pub(crate) fn arriving(&self) -> Arriving<'_> {
         let whole = self.bytes_at(0..self.moments()).map_or(0, |it| it.end);
         let ranges = self.ranges.len();
@@ -173,18 +173,18 @@ impl SumsQuery {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Came {
     No,
-    /// In an earlier attempt.
+    /// Arrived in an earlier attempt.
     Earlier,
-    /// In this attempt.
+    /// Arrived in this attempt.
     Now,
 }
 
-/// An answer being received.
+/// Answer being received.
 pub(crate) struct Arriving<'a> {
     query: &'a SumsQuery,
-    /// For each range its moments in the wire encoding, concatenated.
+    /// Moments of each range in the wire encoding, concatenated.
     ranges: Vec<Vec<u8>>,
-    /// For each range and moment.
+    /// Arrival of each moment, range after range.
     came: Vec<Came>,
 }
 
@@ -197,7 +197,7 @@ impl Arriving<'_> {
         }
     }
 
-    /// Begins anew with a request that is sent again.
+    /// Resets the moments of a request that is repeated.
     fn forget(&mut self, moments: Range<usize>) {
         for came in self.came.chunks_exact_mut(self.query.moments()) {
             for came in &mut came[moments.clone()] {
@@ -208,7 +208,7 @@ impl Arriving<'_> {
         }
     }
 
-    /// `None` for a part that no correct answer has.
+    /// Stores a part; `None` if no correct answer has it.
     fn put(&mut self, requested: &Range<usize>, message: &v1::Moments) -> Option<()> {
         let numbers = moments_range(message).ok()?;
         let first = requested.start;
@@ -243,12 +243,12 @@ impl Arriving<'_> {
         (are_new && is_same && are_residues).then_some(())
     }
 
-    /// Returns whether every moment of every range arrived in this attempt.
+    /// Returns true if every moment of every range arrived in this attempt.
     pub(crate) fn is_complete(&self) -> bool {
         self.came.iter().all(|&it| it == Came::Now)
     }
 
-    /// For each range its moments, concatenated; empty if some are missing.
+    /// Returns the moments of each range, concatenated; empty if some are missing.
     pub(crate) fn answer(&self) -> &[Vec<u8>] {
         if self.is_complete() {
             &self.ranges
@@ -257,7 +257,7 @@ impl Arriving<'_> {
         }
     }
 
-    /// The moments of each range of which all arrived in some attempt, by the range's index.
+    /// Returns the moments of each range that is complete over all attempts, with the range's index.
     pub(crate) fn complete_ranges(&self) -> impl Iterator<Item = (usize, &[u8])> {
         let came = self.came.chunks_exact(self.query.moments().max(1));
         let ranges = self.ranges.iter().zip(came).enumerate();
@@ -265,8 +265,8 @@ impl Arriving<'_> {
         complete.map(|(range, (bytes, _))| (range, &bytes[..]))
     }
 
-    /// For each range and limb the sums of pairs; the sum at index `i` goes to index `order[i]`. `None` if padding is
-    /// not 0 or something is missing.
+    /// Returns the sums of pairs for each range and limb; the sum at index `i` goes to index `order[i]`. `None` if
+    /// padding is not 0 or something is missing.
     pub(crate) fn sums(&self, order: &[usize]) -> Option<Vec<Sums>> {
         let answer = self.answer();
         let sums = answer.iter().map(|range| self.sums_of(range, order));
@@ -274,7 +274,7 @@ impl Arriving<'_> {
         sums.filter(|_| !answer.is_empty())
     }
 
-    /// Sums of one range, likewise.
+    /// As [`sums`](Self::sums), for one range.
     pub(crate) fn sums_of(&self, range: &[u8], order: &[usize]) -> Option<Sums> {
         let limbs = self.query.limbs;
         let each = self.query.moment_bytes(0);
@@ -292,8 +292,8 @@ impl Arriving<'_> {
         Some(sums)
     }
 
-    /// The moments `M_{i,1}` of the `column`-th requested column in the wire encoding, range after range; `None` if
-    /// it is missing.
+    /// Returns the moments `M_{i,1}` of the `column`-th requested column in the wire encoding, range after range;
+    /// `None` if incomplete.
     pub(crate) fn column(&self, column: usize) -> Option<Vec<u8>> {
         let Content::Columns(pairs, columns) = &self.query.content else {
             return None;
@@ -301,12 +301,12 @@ impl Arriving<'_> {
         (column < *columns).then(|| self.moment(pairs.len() + column))?
     }
 
-    /// The moment `M_{∅,2}` that accompanies those of columns, in the same encoding.
+    /// Returns the moment `M_{∅,2}` that accompanies those of columns, in the wire encoding, range after range.
     pub(crate) fn mask_squared(&self) -> Option<Vec<u8>> {
         self.moment(self.query.moments().checked_sub(1)?)
     }
 
-    /// A moment in the wire encoding, range after range; `None` if it is missing in a range.
+    /// Returns a moment in the wire encoding, range after range; `None` if it is missing in a range.
     fn moment(&self, moment: usize) -> Option<Vec<u8>> {
         let place = self.query.bytes_at(moment..moment + 1)?;
         let mut came = self.came.iter().skip(moment).step_by(self.query.moments());
@@ -318,7 +318,7 @@ impl Arriving<'_> {
         came.all(|&it| it != Came::No).then(|| all.collect())
     }
 
-    /// Whether the sums that accompany moments of columns equal those of the same pairs in another answer.
+    /// Returns true if the sums that accompany moments of columns equal those of the pairs in another answer.
     pub(crate) fn repeats_sums(&self, other: &Self) -> bool {
         let (Content::Columns(own, _), Content::Sums(pairs)) =
             (&self.query.content, &other.query.content)
@@ -336,7 +336,7 @@ impl Arriving<'_> {
     }
 }
 
-/// The cost of answers.
+/// Cost of answers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ReceivedSums {
     pub(crate) requests: usize,
@@ -346,18 +346,18 @@ pub(crate) struct ReceivedSums {
     pub(crate) server: Duration,
 }
 
-/// The answer to one request, on its way into the answer to its query.
+/// Answer to one request, as part of the answer to its query.
 pub(crate) struct RequestedSums<'a, 'q> {
     answer: &'a mut Arriving<'q>,
     requested: Range<usize>,
     order: ReplyOrder,
-    /// That of the current attempt.
+    /// Cost of the current attempt.
     received: ReceivedSums,
     progress: &'a dyn Fn(u64),
 }
 
 impl<'a, 'q> RequestedSums<'a, 'q> {
-    /// A request for these moments. `progress` is called with the bytes that the current attempt brought.
+    /// Creates the answer to a request for these moments. `progress` receives the bytes of the current attempt.
     pub(crate) fn new(
         answer: &'a mut Arriving<'q>,
         requested: Range<usize>,
@@ -372,7 +372,7 @@ impl<'a, 'q> RequestedSums<'a, 'q> {
         }
     }
 
-    /// The cost of the last attempt.
+    /// Returns the cost of the last attempt.
     pub(crate) fn received(&self) -> ReceivedSums {
         self.received
     }

@@ -2,8 +2,7 @@
 //!
 //! An answer is one sequence of bytes whose lengths follow from the owner's manifest. Each part opens only as the cells
 //! of its column in its segment of the version that the manifest names (docs/cryptography.md, "Sealed cells"). A part
-//! that does not open changes nothing but the final verdict, so that the server observes the same behaviour whatever it
-//! sends.
+//! that does not open affects only the final verdict: the server observes equal behaviour whatever it sends.
 
 use super::Verified;
 use super::reading::Part as Brought;
@@ -20,18 +19,18 @@ use zeroize::Zeroizing;
 
 const _: () = assert!(oboro_rlwe::CELL_SEAL_BYTES == CELL_SEAL_BYTES);
 
-/// A request for cells: of some columns, from a segment to the last one.
+/// Request for the cells of some columns, from a segment to the last one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// Ascending.
     pub(crate) columns: Vec<Column>,
     pub(crate) first_segment: u32,
-    /// One past the last segment.
+    /// Number after that of the last segment.
     pub(crate) end_segment: u32,
 }
 
 impl Wanted {
-    /// The bytes of all parts.
+    /// Returns the bytes of all parts.
     pub(crate) fn bytes(&self, manifest: &Manifest) -> u64 {
         let segments = self.first_segment as usize..self.end_segment as usize;
         let one: u64 = manifest.segments[segments]
@@ -41,7 +40,7 @@ impl Wanted {
         one * self.columns.len() as u64
     }
 
-    /// The parts in the order of the answer: by segment, then by column.
+    /// Returns the parts in the order of the answer: by segment, then by column.
     pub(crate) fn parts(&self, manifest: &Manifest) -> impl Iterator<Item = (Part, usize)> + Send {
         let segments = self.first_segment..self.end_segment;
         segments.flat_map(move |segment| {
@@ -52,25 +51,25 @@ impl Wanted {
     }
 }
 
-/// The bytes of the sealed cells of one column in a segment.
+/// Returns the bytes of the sealed cells of one column in a segment.
 fn part_bytes(manifest: &Manifest, entry: &SegmentEntry) -> usize {
     entry.blocks as usize * manifest.parameters.degree() / 8 + CELL_SEAL_BYTES
 }
 
-/// The bytes of the sealed cells of one column in all segments.
+/// Returns the bytes of the sealed cells of one column in all segments.
 pub(crate) fn column_bytes(manifest: &Manifest) -> u64 {
     let bytes = |entry| part_bytes(manifest, entry) as u64;
     manifest.segments.iter().map(bytes).sum()
 }
 
-/// The cells of one column in one segment.
+/// Cells of one column in one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Part {
     pub(crate) segment: u32,
     pub(crate) column: Column,
 }
 
-/// A part that was received.
+/// Received part.
 pub(crate) struct Piece {
     pub(crate) part: Part,
     pub(crate) sealed: Vec<u8>,
@@ -80,7 +79,7 @@ pub(crate) struct Piece {
 pub(crate) struct Arriving<'a> {
     parts: Box<dyn Iterator<Item = (Part, usize)> + Send + 'a>,
     next: Option<(Part, usize)>,
-    /// The bytes of the next part received so far.
+    /// Bytes of the next part received so far.
     sealed: Vec<u8>,
     pieces: &'a SyncSender<Piece>,
 }
@@ -124,14 +123,14 @@ impl<'a> Arriving<'a> {
         brought
     }
 
-    /// Returns whether all of the expected bytes were received.
+    /// Returns true once all expected bytes were received.
     pub(crate) fn is_complete(&self) -> bool {
         self.next.is_none()
     }
 }
 
-/// Opens the parts that `feed` supplies, on several threads. Returns the cells, `None` if some differ from what the owner
-/// sealed, and what `feed` returned.
+/// Opens the parts that `feed` supplies, on several threads. Returns the cells, or `None` if some differ from what the
+/// owner sealed, and the result of `feed`.
 pub(crate) fn open<R>(
     dataset: &Dataset,
     threads: NonZeroUsize,
@@ -148,13 +147,13 @@ pub(crate) fn open<R>(
     (sound.then_some(Verified(cells)), fed)
 }
 
-/// What one thread opened.
+/// Parts that one thread opened.
 struct Opened {
     parts: Vec<(Part, Bits)>,
     sound: bool,
 }
 
-/// One thread: opens parts until the channel closes, also after a failure.
+/// Opens parts on one thread until the channel closes, even after a failure.
 fn open_pieces(dataset: &Dataset, there: &Mutex<HashSet<Part>>, pieces: &Pieces<Piece>) -> Opened {
     let mut opened = Opened {
         parts: Vec::new(),
@@ -180,7 +179,7 @@ fn open_pieces(dataset: &Dataset, there: &Mutex<HashSet<Part>>, pieces: &Pieces<
     opened
 }
 
-/// The bits of a part, 64 slots per word, least significant first.
+/// Bits of a part, 64 slots per word, least significant first.
 type Bits = Zeroizing<Vec<u64>>;
 
 /// Opened cells of columns of a dataset.
@@ -190,12 +189,12 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    /// No cells: for results that rest on the owner's record alone.
+    /// Returns no cells, for results that rest on the owner's record alone.
     pub(crate) fn none() -> Verified<Self> {
         Verified(Self::default())
     }
 
-    /// The parts that it has.
+    /// Returns the parts that it has.
     pub(crate) fn parts(&self) -> impl Iterator<Item = Part> {
         self.parts.iter().map(|&(part, _)| part)
     }

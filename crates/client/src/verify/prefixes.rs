@@ -1,7 +1,7 @@
-//! What a server computes about all itemsets of a prefix of the owner's columns: released as supports once all of it
-//! matches the owner's tokens (docs/cryptography.md, "Fingerprints").
+//! Server's sums and moments of all itemsets of a prefix of the owner's columns. They are released as supports once all
+//! of them match the owner's tokens (docs/cryptography.md, "Fingerprints").
 //!
-//! For pairs, an answer has one residue per limb and range, and moments `M_{i,1}` of columns without fixed parts; for
+//! For pairs, an answer has one residue per limb and range, and moments `M_{i,1}` of columns without fixed parts. For
 //! longer itemsets it has all moments.
 
 use super::Verified;
@@ -17,7 +17,7 @@ use oboro_rlwe::{ColumnMoments, PairReader, PairsError, PrefixQuery, prefix_byte
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
-/// All itemsets of a length of the first columns in the owner's order.
+/// All itemsets of one length of the first columns in the owner's order.
 pub(crate) struct Prefix<'a> {
     dataset: &'a Dataset,
     columns: Columns,
@@ -25,24 +25,24 @@ pub(crate) struct Prefix<'a> {
     limbs: usize,
     ranges: Vec<Blocks>,
     itemsets: usize,
-    /// Whether some pairs lack fixed parts.
+    /// `true` if some pairs lack fixed parts.
     is_wide: bool,
     kept: KeptMoments,
     bytes: u64,
 }
 
-/// The columns of a prefix.
+/// Columns of a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Columns {
-    /// In the owner's order.
+    /// Columns in the owner's order.
     ordered: Vec<Column>,
-    /// Ascending, each with its index in the owner's order.
+    /// Columns ascending, each with its index in the owner's order.
     sorted: Vec<(Column, usize)>,
 }
 
 impl<'a> Prefix<'a> {
-    /// The smallest prefix that contains these columns, with at least as many columns as an itemset; `None` if there is
-    /// none, or if itemsets of this length are not verified in this dataset. Cached moments of columns are not
+    /// Returns the smallest prefix that contains these columns, with at least as many columns as an itemset. `None` if
+    /// none exists, or if itemsets of this length are not verified in this dataset. Cached moments of columns are not
     /// requested.
     pub(crate) fn of(
         dataset: &'a Dataset,
@@ -83,32 +83,32 @@ impl<'a> Prefix<'a> {
         (itemsets > 0).then_some(prefix)
     }
 
-    /// The length of the itemsets.
+    /// Returns the length of the itemsets.
     pub(crate) fn level(&self) -> usize {
         self.level
     }
 
-    /// The number of itemsets.
+    /// Returns the number of itemsets.
     pub(crate) fn itemsets(&self) -> usize {
         self.itemsets
     }
 
-    /// The number of limbs to request.
+    /// Returns the number of limbs to request.
     pub(crate) fn limbs(&self) -> usize {
         self.limbs
     }
 
-    /// The bytes of the whole answer, saturating.
+    /// Returns the bytes of the whole answer, saturating.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether the parts that must go into one request fit into it.
+    /// Returns true if the parts that must go into one request fit into it.
     pub(crate) fn fits_requests(&self) -> bool {
         self.level == 2 || self.itemsets <= max_itemsets(self.level)
     }
 
-    /// Builds the queries. Nothing that grows with the number of itemsets is allocated before.
+    /// Builds the queries. Until here, no allocation grows with the number of itemsets.
     ///
     /// # Errors
     /// None for a valid prefix.
@@ -147,8 +147,8 @@ impl<'a> Prefix<'a> {
         SumsQuery::new(content, self.dataset.manifest(), self.limbs, &self.ranges)
     }
 
-    /// The columns whose moments must be requested, ascending, given those cached: a query is about pairs, so there are
-    /// none or at least two.
+    /// Returns the columns whose moments must be requested, ascending, given those cached. A query is about pairs: it
+    /// has no columns, or at least two.
     fn absent(&self, is_here: impl Fn(Column) -> bool) -> Vec<Column> {
         let sorted = || self.columns.sorted.iter().map(|it| it.0);
         let needed = sorted().filter(|_| self.is_wide);
@@ -160,7 +160,7 @@ impl<'a> Prefix<'a> {
         absent
     }
 
-    /// The query for the moments of these columns, ascending; `None` if there are none.
+    /// Returns the query for the moments of these columns, ascending; `None` without columns.
     fn columns_query(&self, columns: &[Column]) -> Option<SumsQuery> {
         let mut pairs = columns.as_chunks().0.to_vec();
         if let [.., a, b] = *columns
@@ -172,7 +172,7 @@ impl<'a> Prefix<'a> {
         (!columns.is_empty()).then(|| self.query(content))
     }
 
-    /// Cached moments of columns that match the owner's tokens; others are removed from the cache.
+    /// Returns cached moments of columns that match the owner's tokens; removes others from the cache.
     fn kept_columns(&self, reader: &PairReader) -> HashMap<Column, ColumnMoments> {
         let read = |&(column, place): &(Column, usize)| {
             let moments = self
@@ -188,7 +188,7 @@ impl<'a> Prefix<'a> {
         self.columns.sorted.iter().filter_map(read).collect()
     }
 
-    /// The bytes of a moment over all ranges.
+    /// Returns the bytes of a moment over all ranges.
     fn moment_bytes(&self) -> u64 {
         let degree = self.dataset.manifest().parameters.degree();
         (self.ranges.len() * pack::moment_packed_len(degree, self.limbs, 1)) as u64
@@ -200,29 +200,29 @@ impl<'a> Prefix<'a> {
     }
 }
 
-/// The queries about a prefix.
+/// Queries about a prefix.
 pub(crate) struct Asked<'a> {
     prefix: &'a Prefix<'a>,
-    /// Verifies pairs; `None` for longer itemsets.
+    /// Verifier of pairs; `None` for longer itemsets.
     reader: Option<PairReader>,
     kept: HashMap<Column, ColumnMoments>,
-    /// The columns whose moments are requested, ascending.
+    /// Columns whose moments are requested, ascending.
     absent: Vec<Column>,
     questions: Vec<SumsQuery>,
 }
 
 impl Asked<'_> {
-    /// The queries to send, in order.
+    /// Returns the queries to send, in order.
     pub(crate) fn questions(&self) -> &[SumsQuery] {
         &self.questions
     }
 
-    /// The bytes of all answers.
+    /// Returns the bytes of all answers.
     pub(crate) fn bytes(&self) -> u64 {
         self.questions.iter().map(SumsQuery::bytes).sum()
     }
 
-    /// The supports of all itemsets, if the answers to all queries arrived.
+    /// Returns the supports of all itemsets, if the answers to all queries arrived.
     ///
     /// # Errors
     /// A damaged sealed range.
@@ -258,7 +258,7 @@ impl Asked<'_> {
         })))
     }
 
-    /// Verifies what can be verified of incomplete answers: whole ranges, and moments of single columns.
+    /// Verifies whole ranges and moments of single columns in incomplete answers.
     ///
     /// # Errors
     /// A damaged sealed range.
@@ -294,7 +294,7 @@ impl Asked<'_> {
             && self.absent.iter().enumerate().all(is_column))
     }
 
-    /// `None` if the numbers are not those of the ciphertext.
+    /// Returns the supports of pairs; `None` if the numbers do not match the ciphertext.
     fn supports_of_pairs(
         &self,
         answers: &[Arriving<'_>],
@@ -327,9 +327,9 @@ impl Asked<'_> {
         }
     }
 
-    /// The moments of each column in the owner's order, cached or received; `None` if one is missing.
+    /// Returns the moments of each column in the owner's order, cached or received; `None` if one is missing.
     fn moments(&self, answers: &[Arriving<'_>]) -> Option<Vec<ColumnMoments>> {
-        // Everything received is verified, also a column that was requested only to complete a pair.
+        // Everything received is verified, including a column requested only to complete a pair.
         let moments = |column: &Column| match self.absent.binary_search(column) {
             Ok(place) => self.prefix.unpacked(&answers.get(1)?.column(place)?),
             Err(_) => self.kept.get(column).cloned(),
@@ -337,8 +337,8 @@ impl Asked<'_> {
         self.prefix.columns.ordered.iter().map(moments).collect()
     }
 
-    /// Whether values that accompany moments agree with known ones: the sums of the first query, and the moment of the
-    /// mask.
+    /// Returns true if values that accompany moments match known ones: the sums of the first query, and the moment of
+    /// the mask.
     fn repeats_are_right(&self, reader: &PairReader, answers: &[Arriving<'_>]) -> bool {
         let [sums, moments] = answers else {
             return true;
@@ -349,7 +349,7 @@ impl Asked<'_> {
         moments.repeats_sums(sums) && mask.is_some_and(|it| reader.is_mask_squared(&it))
     }
 
-    /// Caches what was received and verified.
+    /// Caches the received and verified moments.
     fn keep(&self, answers: &[Arriving<'_>]) {
         let absent = self.absent.iter().enumerate();
         let packed = |(place, &column)| Some((column, answers.get(1)?.column(place)?));
@@ -358,14 +358,14 @@ impl Asked<'_> {
 }
 
 impl Columns {
-    /// All pairs of columns, ascending and in lexicographic order.
+    /// Returns all pairs of columns, ascending and in lexicographic order.
     fn pairs(&self) -> Vec<[Column; 2]> {
         let sorted = &self.sorted;
         let of = |i: usize| (i + 1..sorted.len()).map(move |j| [sorted[i].0, sorted[j].0]);
         (0..sorted.len()).flat_map(of).collect()
     }
 
-    /// For each pair of columns, ascending and in lexicographic order, its index in the owner's order.
+    /// Returns the index in the owner's order of each pair of columns, in ascending lexicographic order.
     fn order_of_pairs(&self) -> Vec<usize> {
         let n = self.ordered.len();
         let place = |a: usize, b: usize| {
@@ -378,17 +378,17 @@ impl Columns {
     }
 }
 
-/// The supports of all itemsets of one length of some columns.
+/// Supports of all itemsets of one length of some columns.
 pub(crate) struct Supports {
-    /// Ascending.
+    /// Columns, ascending.
     columns: Vec<Column>,
     level: usize,
-    /// In lexicographic order.
+    /// Supports in lexicographic order of the itemsets.
     supports: Vec<u64>,
 }
 
 impl Supports {
-    /// The support of an itemset, its columns ascending; `None` for other itemsets.
+    /// Returns the support of an itemset, its columns ascending; `None` for other itemsets.
     pub(crate) fn of(&self, itemset: &[Column]) -> Option<u64> {
         if itemset.len() != self.level {
             return None;
@@ -396,7 +396,7 @@ impl Supports {
         let mut rank = self.supports.len() - 1;
         for (i, column) in itemset.iter().enumerate() {
             let place = self.columns.binary_search(column).ok()?;
-            // Itemsets that agree up to here and continue with a later column.
+            // Skip itemsets that agree up to here and continue with a later column.
             let behind = (self.columns.len() - 1 - place) as u64;
             rank -= binomial(behind, self.level - i) as usize;
         }

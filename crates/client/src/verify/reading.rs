@@ -1,8 +1,8 @@
-//! The one rule by which answers about a dataset are read: cells, rows, sums and moments.
+//! Common rule for reading answers about a dataset: cells, rows, sums and moments.
 //!
-//! An answer is read to its end whatever it holds, and again with the same bytes while the status of the transport says
-//! so. Then everything that arrived is judged, and only afterwards how the last stream ended. A false answer stays
-//! false, whatever followed it.
+//! An answer is read to its end whatever it contains, and retried with identical bytes according to the status of the
+//! transport. Then everything that arrived is judged, and only afterwards the end of the last stream. A false answer
+//! stays false, whatever followed it.
 
 use crate::connection::{Client, Connection};
 use crate::error::ClientError;
@@ -13,19 +13,19 @@ use tonic::{Response, Status, Streaming};
 /// Effect of one message of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// A part that was still missing.
+    /// Part that was still missing.
     New,
-    /// Nothing. An answer has at most [`MAX_IDLE_MESSAGES`] of these.
+    /// Message without effect. An answer has at most [`MAX_IDLE_MESSAGES`] of these.
     Idle,
-    /// A part that no correct answer has.
+    /// Part that no correct answer has.
     False,
     /// More bytes than the answer can have: reading ends here.
     Excess,
 }
 
-/// An answer that is put together from messages.
+/// Assembler of an answer from messages.
 pub(crate) trait Assembly {
-    /// A message of the stream.
+    /// Message of the stream.
     type Message;
 
     /// Begins an attempt; earlier ones may have brought parts.
@@ -35,7 +35,7 @@ pub(crate) trait Assembly {
     fn take(&mut self, message: Self::Message) -> Part;
 }
 
-/// How reading ended, and whether something impossible arrived.
+/// Outcome of reading: its end, and a flag for impossible parts.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Reading {
@@ -43,12 +43,12 @@ pub(crate) struct Reading {
     pub(crate) ended: Result<(), ClientError>,
 }
 
-/// Verdict on the parts that arrived, regardless of how their stream ended.
+/// Verdict on the parts that arrived, independent of the end of their stream.
 #[derive(Debug)]
 pub(crate) enum Verdict<T> {
-    /// All parts arrived, and they are what the owner encrypted.
+    /// Complete, and as the owner encrypted it.
     Right(T),
-    /// Some part is not.
+    /// Some part is false.
     False,
     /// Parts are missing; none of the others proved false.
     Incomplete,
@@ -90,7 +90,7 @@ impl Connection {
         }
     }
 
-    /// Makes a call and reads its answer, again while the status of the transport says so.
+    /// Makes a call and reads its answer, with retries according to the status of the transport.
     pub(crate) fn read_again<A: Assembly>(
         &self,
         during: &'static str,
@@ -108,7 +108,7 @@ impl Connection {
 }
 
 impl Reading {
-    /// Nothing was read.
+    /// Creates the outcome of reading nothing.
     pub(crate) fn nothing() -> Self {
         Self {
             is_false: false,
@@ -116,19 +116,19 @@ impl Reading {
         }
     }
 
-    /// Notes that a part proved false as it arrived.
+    /// Records that a part proved false as it arrived.
     pub(crate) fn note_false(&mut self) {
         self.is_false = true;
     }
 
-    /// Adds the reading of a later answer; returns whether a further one may be requested.
+    /// Adds the outcome of a later answer; returns true if another may be requested.
     pub(crate) fn then(&mut self, next: Self) -> bool {
         self.is_false |= next.is_false;
         self.ended = next.ended;
         self.ended.is_ok()
     }
 
-    /// Applies the rule: `judge` is called once everything was read, and decides before the end of the stream does.
+    /// Applies the rule: calls `judge` after everything was read. Its verdict precedes the end of the stream.
     ///
     /// # Errors
     /// [`ClientError::FalseAnswer`] with the sentence `what`, which is recorded in the owner's record; that of the
@@ -155,7 +155,7 @@ impl Reading {
     }
 }
 
-/// The order of a count's replies: `Accepted`, parts, `Done`.
+/// Order of a count's replies: `Accepted`, parts, `Done`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ReplyOrder {
     has_begun: bool,
@@ -163,12 +163,12 @@ pub(crate) struct ReplyOrder {
 }
 
 impl ReplyOrder {
-    /// Returns whether `Done` has come.
+    /// Returns true once `Done` has arrived.
     pub(crate) fn has_ended(self) -> bool {
         self.has_ended
     }
 
-    /// Returns whether a reply may come here.
+    /// Returns true if this reply is valid here.
     pub(crate) fn takes(&mut self, reply: &v1::count_reply::Reply) -> bool {
         use v1::count_reply::Reply;
         let before = *self;

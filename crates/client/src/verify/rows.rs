@@ -1,5 +1,5 @@
-//! What a server computes about the pairs of one column with each other column: released as supports once all of it
-//! matches the owner's token of that row (docs/cryptography.md, "Fingerprints").
+//! Server's sums of the pairs of one column with each other column. They are released as supports once all of them
+//! match the owner's token of that row (docs/cryptography.md, "Fingerprints").
 
 use super::Verified;
 use super::arriving::{Arriving, Content, SumsQuery};
@@ -9,21 +9,21 @@ use oboro_mining::Dataset;
 use oboro_ring::Column;
 use oboro_rlwe::PairsError;
 
-/// A column paired with all others.
+/// Column paired with all others.
 pub(crate) struct Row<'a> {
     dataset: &'a Dataset,
-    /// Its index in the owner's order.
+    /// Index of the column in the owner's order.
     place: usize,
-    /// The other columns, ascending.
+    /// Other columns, ascending.
     others: Vec<Column>,
-    /// For each other column its index among them in the owner's order.
+    /// Index of each other column among them in the owner's order.
     order: Vec<usize>,
     query: SumsQuery,
 }
 
 impl<'a> Row<'a> {
-    /// The row of this column; `None` if pairs are not verified in this dataset, or not all pairs of this
-    /// column have kept data.
+    /// Creates the row of this column; `None` if pairs are not verified in this dataset, or some pairs of this column
+    /// have no kept data.
     pub(crate) fn of(dataset: &'a Dataset, column: Column) -> Option<Self> {
         let (record, manifest) = (dataset.record(), dataset.manifest());
         let strata = record.strata(manifest).ok()?;
@@ -47,22 +47,22 @@ impl<'a> Row<'a> {
         })
     }
 
-    /// The other columns, ascending.
+    /// Returns the other columns, ascending.
     pub(crate) fn others(&self) -> &[Column] {
         &self.others
     }
 
-    /// The number of limbs to request.
+    /// Returns the number of limbs to request.
     pub(crate) fn limbs(&self) -> usize {
         self.query.limbs()
     }
 
-    /// The query to send.
+    /// Returns the query to send.
     pub(crate) fn query(&self) -> &SumsQuery {
         &self.query
     }
 
-    /// The supports of the pairs with the other columns, in their order, if all of them arrived.
+    /// Returns the supports of the pairs with the other columns, in their order, if all of them arrived.
     ///
     /// # Errors
     /// A damaged sealed range.

@@ -1,5 +1,5 @@
-//! A server whose disk fails while it serves. Data that is read wrongly, or not at all, is named in errors and never
-//! computed on; data in memory or in other files is still served; a scrub finds the damage.
+//! Server whose disk fails while it serves. Errors name data that is read wrongly, or not at all, and it is never
+//! computed on. Data in memory or in other files is still served, and a scrub finds the damage.
 #![cfg(target_os = "linux")]
 
 use crate::common::{connect, serve, two};
@@ -32,7 +32,7 @@ fn options() -> AprioriOptions {
         .with_deduction(false)
 }
 
-/// An owner's dataset, encrypted under a name.
+/// Encrypts an owner's dataset under a name.
 fn encrypted(directory: &Path, name: &str) -> Dataset {
     let master = MasterKey::generate().unwrap();
     let path = directory.join(name);
@@ -44,7 +44,7 @@ fn encrypted(directory: &Path, name: &str) -> Dataset {
     .unwrap()
 }
 
-/// Mines and compares with plaintext; or the error.
+/// Mines and compares with plaintext, or returns the error.
 fn mine(
     connection: &Connection,
     dataset: &Dataset,
@@ -72,7 +72,7 @@ fn mine(
     Ok(())
 }
 
-/// The one segment of a dataset on the server, the offset of its panels, and the stride between them.
+/// Returns the only segment of a dataset on the server, the offset of its panels, and the stride between them.
 fn segment(data: &Path, dataset: &Dataset) -> (PathBuf, usize, usize) {
     let id = dataset.bundle().manifest().dataset;
     let path = data.join(format!("segments/{id}/00000000.seg"));
@@ -131,7 +131,7 @@ fn what_a_disk_reads_wrongly_or_not_at_all_is_named_and_not_computed_on() {
             assert!(found[0].problem.contains(&named), "{found:?}");
             assert_eq!(found[0].name.as_deref(), Some("worn"));
             assert_eq!(found[0].path, None);
-            // The disk recovers: a failed read is not remembered as damage.
+            // The disk recovers: a failed read does not count as damage.
             disk.mend();
             mine(&connection, &worn, "worn", true).unwrap();
             assert_eq!(damage(&connection), []);
@@ -179,7 +179,7 @@ fn a_full_disk_refuses_the_upload_and_serves_on() {
         assert_eq!(connection.datasets().unwrap().datasets.len(), 1);
         assert_eq!(damage(&connection), []);
     }
-    // Space is freed: the upload resumes.
+    // The upload resumes once space is freed.
     disk.mend();
     upload(&connection, more.bundle(), "more", &|_, _| {}).unwrap();
     mine(&connection, &more, "more", true).unwrap();
@@ -192,7 +192,7 @@ fn a_disk_that_turns_read_only_refuses_writes_and_serves_on() {
     let server = serve(&disk.path().join("data"), 0);
     let connection = connect(&server);
     upload(&connection, dataset.bundle(), "rows", &|_, _| {}).unwrap();
-    // Whether the change of the catalogue has begun or not.
+    // Failures before and after the change of the catalogue has begun.
     for at in 0..6 {
         disk.fail(Failure::ReadOnly { at });
         let refused = connection.delete("rows", true).unwrap_err();

@@ -18,31 +18,31 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Code, Request, Response, Status, Streaming};
 
-/// The sites of the panel, at which a query of four symbols can begin at the first four.
+/// Sites of the panel. A query of four symbols can begin at the first four.
 const SITES: [u64; 7] = [100, 200, 300, 400, 500, 600, 700];
-/// The position of the search.
+/// Position of the search.
 const REAL: u64 = 300;
 
-/// What the server does to the answers of one window.
+/// Alteration of the answers of one window by the server.
 #[derive(Clone, Copy, Debug)]
 enum Lie {
-    /// A beginning of two symbols is there and none of one symbol.
+    /// A match of the first two symbols without a match of the first.
     Contradiction,
     Short,
     Long,
     Twice,
     Missing,
     Number,
-    /// The search fails where the answers of the window would be.
+    /// Failure of the search in place of the window's answers.
     Fails(Code),
     Ends,
 }
 
-/// What a server sees of a client: the calls and their bytes, in order. Bytes of a query are only counted, since they are
-/// encrypted anew each time.
+/// Server's view of a client: the calls and their bytes, in order. Bytes of a query are only counted, since each
+/// encryption differs.
 type Seen = Vec<(&'static str, Vec<u8>)>;
 
-/// A server with a panel in which the first `n` symbols of a query are there at the `n`-th of its sites.
+/// Server with a panel whose `n`-th site matches the first `n` symbols of a query.
 struct Fake {
     lie: Option<(u64, Lie)>,
     seen: Arc<Mutex<Seen>>,
@@ -53,7 +53,7 @@ impl Fake {
         self.seen.lock().unwrap().push((call, message));
     }
 
-    /// The replies about the window that begins at the `place`-th site.
+    /// Returns the replies about the window that begins at the `place`-th site.
     fn answers(
         &self,
         plan: &Plan,
@@ -185,7 +185,7 @@ impl Genome for Fake {
     }
 }
 
-/// Searches once, all other places being decoys; returns the result and what the server saw.
+/// Searches once, with all other places as decoys; returns the result and the server's view.
 fn search(lie: Option<(u64, Lie)>) -> (Result<Found, ClientError>, Seen) {
     let runtime = Runtime::new().unwrap();
     let seen = Arc::default();

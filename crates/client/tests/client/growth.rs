@@ -1,8 +1,12 @@
-//! Data that grow and shrink, against a model in plaintext: random sequences of appends (which absorb earlier ones or
-//! not), compactions, erasures of rows and of whole appends, rotations, interruptions, power cuts, restored copies (of the
-//! owner's directory, of the server's, of both), recoveries without segments, trust and questions. Every record opens, every
-//! support is right, or there is a refusal that says why. No mask seed makes two ciphertexts, and no generation of secrets is
-//! used for rows that were not among its first.
+//! Growing and shrinking data, against a model in plaintext. Random sequences contain:
+//!
+//! * appends (which absorb earlier ones or not), compactions, erasures of rows and of whole appends, rotations,
+//! * interruptions, power cuts, restored copies (of the owner's directory, of the server's, of both), recoveries
+//!   without segments,
+//! * trust and questions.
+//!
+//! Every record opens, and every support is right, or a refusal says why. No mask seed makes two ciphertexts. No
+//! generation of secrets is used for rows other than its first ones.
 #![cfg(target_os = "linux")]
 
 use crate::common::two;
@@ -26,11 +30,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 
-/// Sequences in `.ci/run`; `make test-growth` has a hundred times as many.
+/// Number of sequences in `.ci/run`; `make test-growth` has a hundred times as many.
 const SEQUENCES: u64 = 100;
-/// Sequences with a stratum that has a sample, for each hundred others.
+/// Number of sequences with a stratum that has a sample, for each hundred others.
 const LARGE_SEQUENCES: u64 = 4;
-/// Steps of each.
+/// Steps of each sequence.
 const STEPS: usize = 14;
 /// Items of the first encryption; each later one is new in some append.
 const ITEMS: usize = 4;
@@ -38,10 +42,10 @@ const NAME: &str = "patients";
 
 type Progress<'a> = &'a (dyn Fn(u64, u64) -> ControlFlow<()> + Sync);
 
-/// The transactions of one version, by their row ids.
+/// Transactions of one version, by their row ids.
 type Rows = BTreeMap<String, BTreeSet<usize>>;
 
-/// The owner's directory as it was at some time, and what was in it.
+/// Copy of the owner's directory at some time, and its content.
 #[derive(Clone)]
 struct Owned {
     image: Image,
@@ -51,11 +55,11 @@ struct Owned {
     has_segments: bool,
 }
 
-/// The mask seeds that were ever used, each with its block's segment.
+/// All mask seeds used so far, each with its block's segment.
 #[derive(Default)]
 struct Seeds(HashMap<[u8; 32], (Digest, usize)>);
 
-/// The generations of secrets that were ever used, each with the row ids of its first version.
+/// All generations of secrets used so far, each with the row ids of its first version.
 #[derive(Default)]
 struct Generations(HashMap<SecretGeneration, BTreeSet<String>>);
 
@@ -64,20 +68,20 @@ struct World {
     directory: TempDir,
     key: MasterKey,
     rows: Rows,
-    /// Row ids are never used again, so that restored copies do not repeat them.
+    /// Next row id. Ids are never reused: restored copies do not repeat them.
     next_id: usize,
-    /// The items that the present version has columns for.
+    /// Number of items with columns in the present version.
     items: usize,
     server: Option<Local>,
     earlier: Vec<Owned>,
     earlier_stores: Vec<Image>,
-    /// Whether the directory has all segments: after a recovery it has only those that were appended.
+    /// `true` if the directory has all segments; after a recovery it has only appended ones.
     has_segments: bool,
-    /// The row ids of each append.
+    /// Row ids of each append.
     appends: Vec<Vec<String>>,
     seeds: Seeds,
     generations: Generations,
-    /// Questions that were answered.
+    /// Number of answered questions.
     answered: u64,
 }
 
@@ -122,7 +126,7 @@ fn go_on(_: u64, _: u64) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// The items of a transaction, by name: each is somewhere from the first encryption on.
+/// Returns the items of a transaction, by name: each is somewhere from the first encryption on.
 fn names(row: &BTreeSet<usize>) -> Vec<String> {
     row.iter().map(|item| format!("item {item}")).collect()
 }
@@ -221,9 +225,9 @@ impl World {
         }
     }
 
-    /// Makes a change, which at times is interrupted, or has the power cut: then the old version is there,
-    /// with new columns at most. Rewriting a directory without segments is refused. What earlier runs kept is forgotten
-    /// where the commands do that.
+    /// Makes a change, with occasional interruptions and power cuts, after which the old version remains, with new
+    /// columns at most. A rewriting of a directory without segments is refused. Caches are removed where the commands
+    /// do so.
     fn change(
         &mut self,
         forgets: bool,
@@ -308,7 +312,7 @@ impl World {
                     self.rows.extend(rows);
                     self.items += 1;
                 } else {
-                    // What was encrypted again may be there without what was to be appended.
+                    // The re-encryption may have succeeded without the append.
                     self.items = self.dataset().record().names.len();
                 }
             }
@@ -355,8 +359,8 @@ impl World {
         self.erase_rows(&gone);
     }
 
-    /// Erases rows by their slots: of a stratum, of its sample, of none of its sample, or of a segment; all of them or
-    /// those with an item, as many as a number says.
+    /// Erases rows by their slots: of a stratum, of its sample, of none of its sample, or of a segment. Either all of
+    /// them or those with an item, limited by a number.
     fn erase_by_slot(&mut self) {
         if !self.has_segments {
             return;
@@ -380,7 +384,7 @@ impl World {
         self.erase_rows(&gone);
     }
 
-    /// Appends so many rows, of which nearly all have the first two items.
+    /// Appends `count` rows, nearly all of which have the first two items.
     fn grow(&mut self, count: usize) {
         let row = |rng: &mut StdRng| {
             let shares = [1.0, 0.97, 0.5, 0.1].into_iter().enumerate();
@@ -397,7 +401,7 @@ impl World {
         self.rows.extend(rows);
     }
 
-    /// Erases what is left of an append.
+    /// Erases the remainder of an append.
     fn erase_append(&mut self) {
         let appends = std::mem::take(&mut self.appends);
         if let Some(append) = appends.choose(&mut self.rng) {
@@ -439,7 +443,7 @@ impl World {
         }
     }
 
-    /// Loses the directory, and makes it again of what a server would keep: the head and the ranges, without segments.
+    /// Loses the directory, and recreates it from a recovery copy: the head and the ranges, without segments.
     fn recover(&mut self) {
         let dataset = self.dataset();
         let content = dataset.bundle().recovery_content(NAME).unwrap();
@@ -463,7 +467,7 @@ impl World {
         let _ = std::panic::catch_unwind(killed);
     }
 
-    /// Uploads, which is refused where histories parted or the server has a newer version.
+    /// Uploads, which is refused if histories diverged or the server has a newer version.
     fn upload(&mut self) {
         let dataset = self.dataset();
         let connection = self.connect();
@@ -494,7 +498,7 @@ impl World {
         self.ask_for(answers[chosen]);
     }
 
-    /// Asks for all itemsets; what is answered is right.
+    /// Asks for all itemsets; any answer must be right.
     fn ask_for(&mut self, answers: Answers) {
         let dataset = self.dataset();
         let connection = self.connect();
@@ -531,7 +535,7 @@ impl World {
     }
 }
 
-/// The blocks of each stratum, and of its sample if it has one.
+/// Returns the blocks of each stratum, and of its sample if it has one.
 fn strata(dataset: &Dataset) -> Vec<(Blocks, Option<Blocks>)> {
     let strata = dataset.record().strata(dataset.manifest()).unwrap();
     let mut ranges = strata.ranges().iter().copied();
@@ -542,7 +546,7 @@ fn strata(dataset: &Dataset) -> Vec<(Blocks, Option<Blocks>)> {
     blocks.collect()
 }
 
-/// The rows in some blocks, by slot.
+/// Returns the rows in some blocks, by slot.
 fn rows_in(dataset: &Dataset, blocks: Blocks) -> Vec<FoundRow> {
     let degree = dataset.manifest().parameters.degree() as u64;
     let slots = blocks.start * degree..blocks.end * degree;
@@ -576,8 +580,8 @@ fn replace(directory: &Path, image: &Image) {
     image.write(directory);
 }
 
-/// The sample of a large append is erased by its slots: at first a part of it, then so much that the window would be too
-/// wide and that the nearest number with the right residue is another one.
+/// Erases the sample of a large append by its slots. The first erasure takes a part of it. The second takes enough that
+/// the window would be too wide, and that another number is the nearest with the right residue.
 #[test]
 fn whole_samples_are_erased_and_supports_stay_right() {
     let mut world = World::new(0);
@@ -635,6 +639,6 @@ fn random_histories_agree_with_a_model_in_plaintext() {
             }
         }
     }
-    // Else it would show little.
+    // Fewer answers would prove little.
     assert!(answered > sequences, "{answered} questions were answered");
 }

@@ -1,5 +1,5 @@
-//! Servers that lie in what a correct program cannot send: below the messages, at the end of streams, in lists without
-//! an end. A relay between the client and a real server alters answers as they travel.
+//! Servers that lie as no correct program can: below the messages, at the end of streams, in endless lists. A relay
+//! between the client and a real server alters answers in transit.
 
 use crate::common::{Running, connect_to, serve, two};
 use oboro_client::{Answers, ClientError, Connection, Mining, RecoveryCopy, upload};
@@ -26,17 +26,17 @@ use tonic::codegen::{BoxFuture, Service};
 use tonic::server::NamedService;
 use tonic::transport::{Channel, Endpoint};
 
-/// How an answer ends.
+/// End of an answer.
 #[derive(Clone)]
 enum Ending {
     Trailers(HeaderMap),
-    /// The stream ends without trailers.
+    /// Stream that ends without trailers.
     None,
-    /// The stream is reset.
+    /// Stream that is reset.
     Cut,
 }
 
-/// An answer as it travels.
+/// Answer in transit.
 struct Answer {
     /// Encoded messages.
     messages: Box<dyn Iterator<Item = Bytes> + Send>,
@@ -44,7 +44,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Replaces the messages by those of `alter`, given the ones that were sent.
+    /// Replaces the messages by those that `alter` makes of them.
     fn alter(&mut self, alter: impl FnOnce(&mut Vec<Bytes>)) {
         let mut all: Vec<Bytes> =
             std::mem::replace(&mut self.messages, Box::new(iter::empty())).collect();
@@ -52,14 +52,14 @@ impl Answer {
         self.messages = Box::new(all.into_iter());
     }
 
-    /// Answers with this message and success, whatever the server said.
+    /// Replaces the answer by this message and success.
     fn say(&mut self, message: &impl Message) {
         self.messages = Box::new(iter::once(message.encode_to_vec().into()));
         self.ending = status("0", &[]);
     }
 }
 
-/// Trailers with a status and further fields.
+/// Builds trailers with a status and further fields.
 fn status(code: &'static str, fields: &[(&'static str, &'static str)]) -> Ending {
     let mut trailers = HeaderMap::new();
     for &(name, value) in [("grpc-status", code)].iter().chain(fields) {
@@ -68,7 +68,7 @@ fn status(code: &'static str, fields: &[(&'static str, &'static str)]) -> Ending
     Ending::Trailers(trailers)
 }
 
-/// Alters an answer, given the name of its call and the encoded request.
+/// Callback that alters an answer, given the name of its call and the encoded request.
 type Alter = Arc<dyn Fn(&str, &[u8], &mut Answer) + Send + Sync>;
 
 #[derive(Clone)]
@@ -121,7 +121,7 @@ impl Service<Request<Body>> for Relay {
     }
 }
 
-/// The messages of a body, and its trailers.
+/// Returns the messages and the trailers of a body.
 async fn received(mut body: Body) -> (Vec<Bytes>, Option<HeaderMap>) {
     let (mut bytes, mut trailers) = (Vec::new(), None);
     let next = |body: &mut Body, context: &mut Context<'_>| {
@@ -142,11 +142,11 @@ async fn received(mut body: Body) -> (Vec<Bytes>, Option<HeaderMap>) {
     (messages, trailers)
 }
 
-/// A body of an answer.
+/// Body of an answer.
 struct Framed(Answer);
 
 impl Framed {
-    /// That of a request.
+    /// Creates the body of a request.
     fn whole(messages: Vec<Bytes>) -> Self {
         Self(Answer {
             messages: Box::new(messages.into_iter()),
@@ -176,7 +176,7 @@ impl http_body::Body for Framed {
     }
 }
 
-/// A server with a dataset, and relays to it.
+/// Server with a dataset, and relays to it.
 struct Scene {
     runtime: tokio::runtime::Runtime,
     server: Running,
@@ -185,7 +185,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Nothing is uploaded yet.
+    /// Creates the scene without an upload.
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         Self {
@@ -203,7 +203,7 @@ impl Scene {
         scene
     }
 
-    /// A connection by a relay that alters answers.
+    /// Connects through a relay that alters answers.
     fn relay(
         &self,
         alter: impl Fn(&str, &[u8], &mut Answer) + Send + Sync + 'static,
@@ -225,7 +225,7 @@ impl Scene {
         connect_to(&url)
     }
 
-    /// Returns whether a false answer was noted, and resets trust.
+    /// Returns true if a false answer was noted, and resets trust.
     fn noted(&self) -> bool {
         let failure = self.dataset.trust().unwrap().failure;
         self.dataset.reset_trust().unwrap();
@@ -250,7 +250,7 @@ fn encrypted(path: &Path) -> Dataset {
     .unwrap()
 }
 
-/// How supports are obtained.
+/// Route of supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Cells,
@@ -282,7 +282,7 @@ impl Way {
         }
     }
 
-    /// Returns whether this is the answer to alter: of several, the last one.
+    /// Returns true if this is the answer to alter: of several, the last one.
     fn is_asked(self, call: &str, request: &[u8]) -> bool {
         let length = |it| v1::CountRequest::decode(it).map_or(0, |it: v1::CountRequest| it.length);
         match self {
@@ -292,7 +292,7 @@ impl Way {
         }
     }
 
-    /// A relay that alters the answer.
+    /// Connects through a relay that alters the answer of this route.
     fn relay(
         self,
         scene: &Scene,
@@ -335,7 +335,7 @@ impl Way {
     }
 }
 
-/// Ways in which a stream may end badly once everything has arrived.
+/// Returns bad ends of a stream after everything has arrived.
 fn bad_endings() -> Vec<(&'static str, Ending)> {
     vec![
         ("unavailable", status("14", &[])),
@@ -390,7 +390,7 @@ fn right_answers_that_end_badly_are_no_false_answers() {
                 assert!(!scene.noted(), "{way:?}, {what}");
             }
         }
-        // Details that nobody reads do no harm.
+        // Unread details are harmless.
         let details = status("0", &[("grpc-status-details-bin", "%%%")]);
         let connection = way.relay(&scene, move |answer| answer.ending = details.clone());
         way.ask(&scene, &connection).unwrap();
@@ -410,7 +410,7 @@ fn parts_that_cannot_be_are_false_answers_before_anything_is_complete() {
             it.alter(|all| all.push(vec![0; 5 << 20].into()));
         }),
         ("more fields than a message has", |_, it| {
-            // Field 15, a varint, again and again.
+            // Field 15, a varint, repeatedly.
             it.alter(|all| all.push([0x78, 0].repeat(100).into()));
         }),
         ("all of it twice", |_, it| {
@@ -435,7 +435,7 @@ fn parts_that_cannot_be_are_false_answers_before_anything_is_complete() {
             assert!(scene.noted(), "{way:?}, {what}");
         }
     }
-    // Of sums and moments also their order, and every part by itself.
+    // For sums and moments also their order, and every part by itself.
     type Change = (&'static str, fn(&mut Vec<v1::CountReply>));
     let changes: &[Change] = &[
         ("parts after the end", |it| it.rotate_right(1)),
@@ -476,7 +476,7 @@ fn a_request_that_is_sent_again_is_answered_with_the_same_bytes() {
     let scene = Scene::uploaded();
     for way in [Way::Pairs, Way::Triples, Way::Row] {
         let asked = AtomicUsize::new(0);
-        // False parts that are cut off before anything can be verified, then the truth.
+        // False parts, cut off before anything can be verified, then the truth.
         let connection = way.relay(&scene, move |answer| {
             if asked.fetch_add(1, Ordering::Relaxed) == 0 {
                 way.falsify(answer);
@@ -510,7 +510,7 @@ fn details_that_are_no_base64_end_no_call_in_a_panic() {
 #[test]
 fn lists_and_names_are_bounded_before_they_are_decoded() {
     let scene = Scene::uploaded();
-    // Two bytes an entry: 8 MB, which decoded would take gigabytes.
+    // Two bytes an entry: 8 MB, which would take gigabytes when decoded.
     let connection = scene.relay(|_, _, answer| {
         answer.alter(|all| *all = vec![[0x0a, 0].repeat(4 << 20).into()]);
     });
@@ -570,7 +570,8 @@ fn streams_that_never_end_are_left() {
     }
 }
 
-/// Uploads by way of a relay that alters answers, given how often calls were made and the root of what is uploaded.
+/// Uploads through a relay that alters answers. `alter` receives the number of earlier calls and the root of the
+/// upload.
 fn uploaded(
     alter: impl Fn(&str, usize, &[u8], &mut Answer) + Send + Sync + 'static,
 ) -> (Result<oboro_client::Uploaded, ClientError>, usize) {
@@ -590,7 +591,7 @@ fn uploaded(
     (ended, sent.load(Ordering::Relaxed))
 }
 
-/// Alters what the server says of the upload.
+/// Alters the status of the upload that the server reports.
 fn alter_status(answer: &mut Answer, alter: impl FnOnce(&mut v1::UploadStatus)) {
     answer.alter(|messages| {
         let mut status = v1::UploadStatus::decode(&messages[0][..]).unwrap();
@@ -605,7 +606,7 @@ fn uploads_report_what_was_sent_and_verified() {
     let honest = ended.unwrap();
     assert_eq!((sent, honest.version), (1, 1));
     assert_eq!(honest.sent_bytes, honest.total_bytes);
-    // A server that says that everything is there: nothing is sent, and nothing else is said.
+    // A server that claims to have everything receives nothing, and nothing else is reported.
     let (ended, sent) = uploaded(|call, _, root, answer| match call {
         "BeginUpload" => alter_status(answer, |it| it.published = true),
         _ => answer.say(&v1::Published {
@@ -619,7 +620,7 @@ fn uploads_report_what_was_sent_and_verified() {
 
 #[test]
 fn uploads_end_whatever_the_server_asks_for() {
-    // Another version than the one that was uploaded.
+    // Another version than the uploaded one.
     let (ended, _) = uploaded(|call, _, _, answer| {
         if call == "Publish" {
             answer.alter(|messages| {
@@ -630,7 +631,7 @@ fn uploads_end_whatever_the_server_asks_for() {
         }
     });
     assert!(matches!(ended, Err(ClientError::OutOfTurn(_))), "{ended:?}");
-    // One segment, asked for thousands of times.
+    // One segment, requested thousands of times.
     let (ended, sent) = uploaded(|call, _, _, answer| {
         if call == "BeginUpload" {
             alter_status(answer, |it| it.segments = vec![it.segments[0]; 5000]);
@@ -638,14 +639,14 @@ fn uploads_end_whatever_the_server_asks_for() {
     });
     assert!(matches!(ended, Err(ClientError::OutOfTurn(_))), "{ended:?}");
     assert_eq!(sent, 0);
-    // A segment that is lost again and again.
+    // A segment that is lost repeatedly.
     let (ended, sent) = uploaded(|call, _, _, answer| match call {
         "BeginUpload" => alter_status(answer, |it| it.segments[0].bytes_received = 100),
         _ => answer.ending = status("15", &[]),
     });
     assert!(matches!(ended, Err(ClientError::Damaged(_))), "{ended:?}");
     assert_eq!(sent, 2);
-    // Always lost, and always something new.
+    // Always lost, and always with new progress.
     let (ended, sent) = uploaded(|call, times, _, answer| match call {
         "BeginUpload" => {
             alter_status(answer, |it| {

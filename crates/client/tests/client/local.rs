@@ -1,4 +1,4 @@
-//! A server within the process, and interrupted calls.
+//! Server within the process, and interrupted calls.
 
 use oboro_client::{
     ClientError, Connection, GenomeSearch, GenomicPosition, Mining, Symbols, Where, upload,
@@ -63,7 +63,7 @@ fn encrypted(directory: &Path) -> Dataset {
     Dataset::create(rows, &master, Target::New(&path), 2, two(), &go_on).unwrap()
 }
 
-/// Mines with every support counted; `progress` is called for each message.
+/// Mines and counts every support; `progress` is called for each message.
 fn mine(
     connection: &Connection,
     dataset: &Dataset,
@@ -127,8 +127,8 @@ fn a_stopped_server_is_not_reached() {
     assert!(said.contains("has been stopped"), "{said}");
 }
 
-/// A connection to a peer that reads everything and answers nothing. As soon as a call arrives there, `interrupt` is
-/// cancelled.
+/// Connects to a peer that reads everything and never answers. `interrupt` is cancelled as soon as a call arrives
+/// there.
 fn silent(interrupt: &CancellationToken) -> Connection {
     let (near, far) = duplex(1 << 20);
     let near = Mutex::new(Some(near));
@@ -209,7 +209,7 @@ fn an_upload_that_waits_to_try_again_is_interrupted() {
     let interrupt = CancellationToken::new();
     let (connector, token) = (server.connector(), interrupt.clone());
     let streams = AtomicUsize::new(0);
-    // The first stream reaches the server, all others are broken; callers wait for three at most.
+    // The first stream reaches the server, all others break; callers wait for three at most.
     let connect = move || {
         let stream = streams.fetch_add(1, Ordering::Relaxed);
         if stream == 2 {

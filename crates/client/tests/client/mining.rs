@@ -1,5 +1,4 @@
-//! Mining over a connection finds the same itemsets as mining plaintext, for arbitrary
-//! transactions.
+//! Mining over a connection finds the itemsets that mining plaintext finds, for arbitrary transactions.
 
 use crate::common::{connect, serve, two};
 use oboro_client::{Answers, Connection, Mining, Route, upload};
@@ -94,7 +93,7 @@ fn mine(
     (frequent, names)
 }
 
-/// Transactions over a few items: random ones, repeated ones, constant items.
+/// Generates transactions over a few items: random ones, repeated ones, constant items.
 fn transactions() -> impl Strategy<Value = Transactions> {
     let basket = prop::collection::btree_set(0u8..7, 0..7);
     (
@@ -117,7 +116,7 @@ fn transactions() -> impl Strategy<Value = Transactions> {
         })
 }
 
-/// All transactions, repeated `times` times.
+/// Returns all transactions, repeated `times` times.
 fn repeated(transactions: &Transactions, times: usize) -> Transactions {
     let names = transactions.names();
     let named = |basket: &[u32]| -> Vec<String> {
@@ -143,7 +142,7 @@ fn agrees_with_plaintext() {
         prop_assume!(transactions.item_count() > 0);
         let parts = vec![&transactions; 1 + usize::from(appended)];
         let min_support = MinSupport::Fraction(f64::from(percent) / 100.0);
-        // Counting in cells is not limited to the lengths that the dataset was encrypted for.
+        // Counting in cells is not limited to the lengths for which the dataset was encrypted.
         let longest = match route {
             Route::Scalars => max_len.min(2),
             Route::Prefix => max_len.min(4),
@@ -164,7 +163,7 @@ fn agrees_with_plaintext() {
     });
 }
 
-/// A socket that is counted once it is closed.
+/// Socket that increments a counter when closed.
 struct Counted(TcpStream, Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -201,7 +200,7 @@ impl AsyncWrite for Counted {
     }
 }
 
-/// Each length has a connection of its own, which is closed when the next one is opened: evaluation comes between.
+/// Each length has its own connection, which is closed when the next one is opened: evaluation comes between.
 #[test]
 fn connections_are_closed_before_answers_are_evaluated() {
     let directory = tempfile::tempdir().unwrap();
@@ -238,7 +237,7 @@ fn connections_are_closed_before_answers_are_evaluated() {
     assert_eq!(closed.load(Ordering::SeqCst), 3);
 }
 
-/// Moments in several messages, sent by two threads: all of them cached, or only some.
+/// Moments in several messages, sent by two threads: either all or only some of them are cached.
 #[test]
 fn what_the_cache_had_and_what_is_counted_make_one_answer() {
     for (moment_cache, all_fit) in [(1 << 26, true), (1 << 20, false)] {

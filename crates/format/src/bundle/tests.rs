@@ -1,4 +1,4 @@
-//! Bundles: they appear and grow by one rename, and a crash in between shows nothing.
+//! Tests of bundles: they appear and grow by one rename, and a crash in between has no visible effect.
 
 use super::*;
 use crate::testing::{
@@ -95,7 +95,7 @@ fn an_uncommitted_bundle_leaves_nothing() {
     drop(writer);
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 
-    // After a crash the staging directory stays; the next attempt clears it.
+    // A crash leaves the staging directory; the next attempt removes it.
     fs::create_dir_all(directory.path().join(".a.oboro.partial/segments")).unwrap();
     fs::write(
         directory
@@ -113,7 +113,7 @@ fn an_append_counts_when_the_head_is_renamed() {
     let path = directory.path().join("a.oboro");
     let first = bundle(&path, &one_limb(), &[2]);
 
-    // A crashed append: its segment exists, the head does not name it.
+    // A crashed append leaves a segment that the head does not name.
     let writer = first.change().unwrap();
     fill(writer.segment(description(&one_limb(), 1, 2, 3)).unwrap());
     let error = first.change().err().unwrap();
@@ -121,7 +121,7 @@ fn an_append_counts_when_the_head_is_renamed() {
     drop(writer);
     assert_eq!(Bundle::open(&path).unwrap().manifest(), first.manifest());
 
-    // The next append removes everything that the previous one left.
+    // The next append removes all leftovers of the previous one.
     let leftovers = ["00000001.seg", "00000007.seg", "00000002.seg.partial"];
     for name in leftovers {
         fs::write(path.join("segments").join(name), b"left").unwrap();
@@ -134,7 +134,7 @@ fn an_append_counts_when_the_head_is_renamed() {
     assert_eq!(opened.manifest(), second.manifest());
     opened.verify().unwrap();
 
-    // The one opened earlier does not know of it, and may not overwrite it.
+    // The bundle opened earlier is stale and must not overwrite it.
     assert!(matches!(
         first.change(),
         Err(FormatError::BundleChanged { .. })
@@ -152,7 +152,7 @@ fn a_manifest_that_does_not_fit_is_not_committed() {
         |m| m.version = 2,
         |m| m.segments[0].digest = Digest([0; 32]),
         |m| m.dataset.0[0] ^= 1,
-        // Another plaintext modulus gives a segment of the same length.
+        // Another plaintext modulus gives a segment of equal length.
         |m| m.parameters = oboro_ring::Parameters::new(10, 1, 18_433).unwrap(),
     ];
     for (number, change) in changes.iter().enumerate() {

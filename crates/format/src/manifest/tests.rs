@@ -1,4 +1,4 @@
-//! Manifests: golden bytes, canonical encoding, total decoding, extension.
+//! Tests of manifests: golden bytes, canonical encoding, total decoding, extension.
 
 use super::*;
 use crate::testing::{ID, assert_golden, manifest, one_limb, two_limbs};
@@ -34,7 +34,7 @@ fn next() -> Manifest {
     next
 }
 
-/// With its last segment replaced.
+/// Returns the sample with its last segment replaced.
 fn rewritten() -> Manifest {
     let mut new = sample().rewritten();
     new.segments[1] = entry(0xa2, 64, 5);
@@ -171,7 +171,7 @@ fn the_format_of_a_rewritten_version_is_the_golden_one() {
     );
     assert_golden("manifest-4", &bytes);
     assert_eq!(Manifest::decode(&bytes).unwrap(), manifest);
-    // What the first format can say is not said in the second.
+    // A manifest that the first format can represent is rejected in the second.
     let mut bytes = sample().encode();
     bytes[8] = 4;
     bytes.splice(FIXED..FIXED, [2, 0, 0, 0, 0, 0, 0, 0]);
@@ -193,7 +193,7 @@ fn a_rewriting_follows_the_versions_that_it_replaces() {
     new.follows(&old).unwrap();
     assert!(new.extends(&old).is_err());
     assert!(old.follows(&new).is_err());
-    // Something appended to it is one more version.
+    // An append to it is one more version.
     let mut later = new.appended();
     later.segments.push(SegmentEntry {
         number: 3,
@@ -204,13 +204,13 @@ fn a_rewriting_follows_the_versions_that_it_replaces() {
     for older in [&new, &old] {
         later.follows(older).unwrap();
     }
-    // What was appended without it is not replaced.
+    // It does not replace a version appended in parallel.
     let parted = next();
     for follows in [new.follows(&parted), parted.follows(&new)] {
         let error = follows.unwrap_err().to_string();
         assert!(error.contains("each was changed without"), "{error}");
     }
-    // Nor is anything by a segment with an old number.
+    // Nor does a segment with an old number replace anything.
     for change in [
         (|m| m.segments[1].number = 1) as fn(&mut Manifest),
         |m| m.segments[0].digest.0[0] ^= 1,
@@ -222,13 +222,13 @@ fn a_rewriting_follows_the_versions_that_it_replaces() {
         change(&mut other);
         assert!(other.follows(&old).is_err());
     }
-    // Another key is allowed.
+    // Another key is permitted.
     let mut rotated = rewritten();
     rotated.key_check[0] ^= 1;
     rotated.follows(&old).unwrap();
 }
 
-/// A server may still have any version of those that were appended, even one that the first format does not date.
+/// A server may still have any of the appended versions, even one that the first format does not date.
 #[test]
 fn a_rewriting_names_all_versions_before_it() {
     let blocks = [64, 64, 3, 64, 1, 64, 64, 64];
@@ -270,7 +270,7 @@ proptest! {
         prop_assert!(Manifest::decode(&bytes).is_err());
     }
 
-    /// An attacker can compute digests too: still no panic, and what passes is canonical.
+    /// An attacker can compute digests, too: decoding must not panic, and the result must be canonical.
     #[test]
     fn resealed_bytes_are_errors_or_canonical(
         at in 8usize..190,

@@ -1,4 +1,4 @@
-//! The file of a segment. Everything read of a segment goes through here.
+//! File of a segment. All reads of a segment go through this module.
 
 use super::open_files::{OpenFiles, Opening};
 use super::read_error::ReadError;
@@ -10,33 +10,33 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The position of a part.
+/// Extent of a part in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartExtent {
-    /// Its first byte in the segment's file, a multiple of 4096.
+    /// Offset of its first byte in the segment's file, a multiple of 4096.
     pub offset: u64,
-    /// Its bytes with padding, a multiple of 4096.
+    /// Length in bytes with padding, a multiple of 4096.
     pub len: usize,
 }
 
-/// The file of a segment. It is open while it is read, and between reads as long as descriptors suffice; when it is opened
-/// again, it has to be the same file, or one with the same header.
+/// File of a segment. It is open during reads, and between them as long as descriptors suffice. When reopened it must
+/// be the same file, or one with the same header.
 pub struct SegmentFile {
     path: PathBuf,
     length: u64,
-    /// Which file it is, if the system says.
+    /// Identity of the file, if the system has one.
     file: Option<FileId>,
-    /// The length and the digest of its header, once that is known.
+    /// Length and digest of the header, once known.
     header: OnceLock<(u64, Digest)>,
-    /// Whether it may go while it is read, so that this is no damage.
+    /// `true` if removal during reads is permitted, and not damage.
     may_go: AtomicBool,
     files: Arc<OpenFiles>,
-    /// Its number there.
+    /// Number of the file in `files`.
     number: u64,
 }
 
 impl SegmentFile {
-    /// Opens the file at a path.
+    /// Opens the file at `path`.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         Self::open_among(OpenFiles::of_process(), path)
     }
@@ -57,53 +57,53 @@ impl SegmentFile {
         })
     }
 
-    /// Its length when it was opened.
+    /// Returns the length in bytes at the time of opening.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Its path, as it was when opened.
+    /// Returns the path at the time of opening.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Notes the length and the digest of its header: another file with that header may take its place.
+    /// Records the length and digest of the header: another file with that header may replace this one.
     pub(super) fn begins_with(&self, bytes: u64, header: Digest) {
-        // It is noted once, when the segment is opened.
+        // Set once, when the segment is opened.
         let _ = self.header.set((bytes, header));
     }
 
     /// Fills `out` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// A file that cannot be read, or is gone.
+    /// A file that cannot be read or was removed.
     pub fn read_exact_at(&self, out: &mut [u8], offset: u64) -> Result<(), ReadError> {
         let file = self.file()?;
         Ok(read_exact_at(&file, out, offset)?)
     }
 
-    /// Drops a part from the system's cache.
+    /// Drops a part from the page cache.
     pub fn forget_cached(&self, place: PartExtent) {
-        // As the system may decline, too.
+        // Best effort: the system may decline as well.
         if let Ok(file) = self.file() {
             forget_cached(&file, place.offset, place.len as u64);
         }
     }
 
-    /// The file itself, for one read: as long as it is kept it has a descriptor.
+    /// Returns the open file for one read. Holding it keeps a descriptor in use.
     ///
     /// # Errors
-    /// A file that is gone, or another one by now; one that cannot be opened.
+    /// A file that was removed, was replaced, or cannot be opened.
     pub fn file(&self) -> Result<Arc<File>, ReadError> {
         let key = (self.number, Opening::Cached);
         self.files.take(key, || self.open_again())
     }
 
-    /// The same file for reading past the system's cache: streamed data are read once, and would evict what others need.
+    /// Returns the file, opened for direct I/O: streamed data are read once and would evict other pages from the cache.
     /// Offsets, lengths and buffers must be multiples of 4096.
     ///
     /// # Errors
-    /// As [`file`](Self::file), or a file system that does not support it.
+    /// As [`file`](Self::file), or a file system without direct I/O.
     pub fn past_the_cache(&self) -> Result<Arc<File>, ReadError> {
         let open = || {
             let cached = self.files.find((self.number, Opening::Cached));
@@ -116,7 +116,7 @@ impl SegmentFile {
         self.files.take((self.number, Opening::Direct), open)
     }
 
-    /// The same file opened for writing. It is not kept open.
+    /// Opens the file for writing, outside the cache of open files.
     ///
     /// # Errors
     /// As [`file`](Self::file).
@@ -124,19 +124,19 @@ impl SegmentFile {
         self.open_by(File::options().read(true).write(true))
     }
 
-    /// The file may be removed, or replaced, while it is read: reads then fail with [`ReadError::Removed`], which is no
-    /// damage.
+    /// Permits removal or replacement of the file during reads, which then fail with [`ReadError::Removed`]: that is
+    /// not damage.
     pub fn let_go(&self) {
         self.may_go.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it [may be removed](Self::let_go).
+    /// Returns true if the file [may be removed](Self::let_go).
     pub fn may_go(&self) -> bool {
         self.may_go.load(Ordering::Relaxed)
     }
 
-    /// Keeps the file open before it is removed, so that those who read it can go on. Where descriptors do not suffice
-    /// for that, their reads fail with [`ReadError::Removed`].
+    /// Keeps the file open across its removal, for current readers. Without enough descriptors, their reads fail with
+    /// [`ReadError::Removed`].
     pub fn outlive_its_name(&self) {
         self.let_go();
         let key = (self.number, Opening::Cached);
@@ -163,7 +163,7 @@ impl SegmentFile {
         if self.file.is_some() && file_id(&found) == self.file {
             return Ok(());
         }
-        // Somebody may have put a copy in its place.
+        // Accept a copy in its place.
         let is_copy = self.header.get().is_some_and(|&(bytes, digest)| {
             let mut header = vec![0; bytes as usize];
             let read = read_exact_at(file, &mut header, 0);
@@ -183,6 +183,6 @@ impl Drop for SegmentFile {
     }
 }
 
-/// Asks the system to drop bytes of a file from its cache, so that the next reader asks the disk. Systems may decline, and
-/// one that does reads the same bytes sooner.
+/// Advises the system to drop bytes of a file from its cache. The system may decline; then the next read is served from
+/// the cache.
 pub use oboro_system::forget_cached;

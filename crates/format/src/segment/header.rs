@@ -1,4 +1,4 @@
-//! The header of a segment: its description, and the digest of each part.
+//! Header of a segment: its description and the digest of each part.
 
 use super::file::{PartExtent, SegmentFile};
 use super::layout::{FIXED_HEADER, Layout};
@@ -45,16 +45,16 @@ impl SegmentDescription {
     }
 }
 
-/// A header that was read and checked, and the digest that names its segment.
+/// Checked header, with the digest that names its segment.
 pub(crate) struct Header {
     pub(crate) description: SegmentDescription,
     pub(crate) layout: Layout,
-    /// The digests of its parts.
+    /// Digests of its parts.
     pub(crate) parts: Vec<Digest>,
     pub(crate) digest: Digest,
 }
 
-/// The part of a header that has the same length in all segments.
+/// Fields of a header before those of variable length.
 struct FixedHeader {
     layout: Layout,
     dataset: DatasetId,
@@ -124,7 +124,7 @@ impl Header {
             .into());
         }
         let layout = FixedHeader::decode(&fixed)?.layout;
-        // Before allocating: a header cannot claim more than the file has.
+        // Before allocating: a header must not claim more than the file has.
         if length != layout.total() {
             return Err(Corruption::Length {
                 expected: layout.total(),
@@ -188,7 +188,7 @@ impl Header {
         })
     }
 
-    /// How a manifest names the segment.
+    /// Returns the segment's entry in a manifest.
     pub(crate) fn entry(&self) -> SegmentEntry {
         SegmentEntry {
             number: self.description.number,
@@ -200,11 +200,11 @@ impl Header {
         }
     }
 
-    /// Whether the segment is the one that `manifest` names as its `index`-th.
+    /// Returns true if this is the `index`-th segment of `manifest`.
     pub(crate) fn is_of(&self, manifest: &Manifest, index: u32) -> bool {
         let found = &self.description;
         let named = &manifest.segments[index as usize];
-        // Blocks before it may have gone since it was written.
+        // Earlier blocks may have been removed since it was written.
         let entry = SegmentEntry {
             first_block: named.first_block,
             ..self.entry()
@@ -217,20 +217,19 @@ impl Header {
     }
 }
 
-/// The header of a segment without the segment: parts from another source are checked against it.
+/// Header of a segment, against which parts from another source are checked.
 #[derive(Clone)]
 pub struct SegmentHeader {
     pub(crate) header: Arc<Header>,
 }
 
 impl SegmentHeader {
-    /// The length of the header of the segment that `manifest` names as its `index`-th.
+    /// Returns the length of the header of the `index`-th segment of `manifest`.
     pub fn bytes_of(manifest: &Manifest, index: u32) -> u64 {
         manifest.layout(index).header
     }
 
-    /// Checks that these are the bytes of the header of the segment that `manifest` names as its
-    /// `index`-th.
+    /// Decodes the header of the `index`-th segment of `manifest`.
     ///
     /// # Errors
     /// Any other bytes.
@@ -258,19 +257,19 @@ impl SegmentHeader {
             })
     }
 
-    /// The description.
+    /// Returns the description.
     pub fn description(&self) -> &SegmentDescription {
         &self.header.description
     }
 
-    /// Reads and checks the header in a file, and that the file has the length that it says.
+    /// Reads and checks the header in a file, and the length of the file.
     pub(crate) fn read(file: &SegmentFile) -> Result<Self, ReadError> {
         Header::read(file).map(|header| Self {
             header: Arc::new(header),
         })
     }
 
-    /// Its bytes, as they lie in a file.
+    /// Returns the bytes of the header, as in a file.
     pub fn encode(&self) -> Vec<u8> {
         let Header {
             description,
@@ -281,17 +280,17 @@ impl SegmentHeader {
         description.encode_header(layout, parts)
     }
 
-    /// BLAKE3 of its bytes, which names the segment.
+    /// Returns BLAKE3 of the header's bytes, which names the segment.
     pub fn digest(&self) -> Digest {
         self.header.digest
     }
 
-    /// How a manifest names the segment.
+    /// Returns the segment's entry in a manifest.
     pub fn entry(&self) -> SegmentEntry {
         self.header.entry()
     }
 
-    /// Whether the segment is the one that `manifest` names as its `index`-th.
+    /// Returns true if this is the `index`-th segment of `manifest`.
     pub(crate) fn is_of(&self, manifest: &Manifest, index: u32) -> bool {
         self.header.is_of(manifest, index)
     }
@@ -300,17 +299,17 @@ impl SegmentHeader {
         self.header.layout
     }
 
-    /// The bytes of the header, padding included.
+    /// Returns the length of the header in bytes, with padding.
     pub fn bytes(&self) -> u64 {
         self.header.layout.header
     }
 
-    /// The number of parts: panels and sealed cells.
+    /// Returns the number of parts: panels and sealed cells.
     pub fn parts(&self) -> usize {
         self.header.parts.len()
     }
 
-    /// Where a part lies in a file with the whole segment. For the number of parts, this is the end of the file.
+    /// Returns the extent of a part in a complete file. For the number of parts, its offset is the end of the file.
     pub fn part_extent(&self, part: usize) -> PartExtent {
         let layout = self.header.layout;
         PartExtent {
@@ -319,7 +318,7 @@ impl SegmentHeader {
         }
     }
 
-    /// The bytes of a part, without its padding.
+    /// Returns the number of bytes of a part, without padding.
     pub fn part_bytes(&self, part: usize) -> usize {
         self.header.layout.bytes(part) as usize
     }
@@ -328,7 +327,7 @@ impl SegmentHeader {
         self.header.parts[part]
     }
 
-    /// Whether these are the bytes of a part with its padding.
+    /// Returns true if `bytes` are those of a part, with its padding.
     pub fn is_part(&self, part: usize, bytes: &[u8]) -> bool {
         let layout = self.header.layout;
         if bytes.len() as u64 != layout.stride(part) {
@@ -338,11 +337,10 @@ impl SegmentHeader {
         Digest::of(bytes) == self.digest_of(part) && is_zero(padding)
     }
 
-    /// Checks a panel that was read with its padding, and unpacks it into slices of whole blocks that hold it one
-    /// after another.
+    /// Checks a panel that was read with its padding, and unpacks it into consecutive slices of whole blocks.
     ///
     /// # Errors
-    /// Other bytes; then the slices mean nothing.
+    /// Any other bytes. The content of the slices is then meaningless.
     pub fn unpack(
         &self,
         part: usize,
@@ -364,7 +362,7 @@ impl SegmentHeader {
         }
     }
 
-    /// The name of a part in errors.
+    /// Returns the name of a part in errors.
     pub fn subject(&self, part: usize) -> String {
         self.header.description.subject(part)
     }
@@ -382,7 +380,7 @@ pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|&byte| byte == 0)
 }
 
-/// Unpacks a panel that comes in chunks of whole pairs of residues into slices that hold it.
+/// Returns a function that unpacks the chunks of a panel, each of whole pairs of residues, into consecutive slices.
 pub fn unpack_into(pieces: Vec<&mut [u32]>) -> impl FnMut(&[u8]) {
     let mut pieces = pieces.into_iter();
     let mut piece: &mut [u32] = &mut [];

@@ -1,26 +1,26 @@
-//! Where the header and the parts of a segment lie in its file.
+//! Positions of the header and the parts in a segment's file.
 
 use crate::limits::{BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES, MAX_COLUMNS, MAX_ROW_ID_BYTES};
 use oboro_ring::{MAX_LOG_DEGREE, MIN_LOG_DEGREE, Parameters, pack};
 
-/// Headers and parts start at multiples of this.
+/// Alignment of headers and parts, in bytes.
 pub(crate) const ALIGNMENT: u64 = 4096;
-/// Header bytes before the limb primes.
+/// Bytes of the header before the limb primes.
 pub(crate) const FIXED_HEADER: u64 = 72;
-/// Bounds a header to half a gibibyte: parts of a segment.
+/// Maximum number of parts of a segment, which bounds a header to half a gibibyte.
 const MAX_PARTS: u64 = 1 << 24;
-/// More limbs than this are not secure at any degree that `oboro_ring` has.
+/// Maximum number of limbs: more are not secure at any degree that `oboro_ring` supports.
 const MAX_LIMBS: u32 = 64;
 
-/// Where things lie in a segment file. Its parts are numbered: panels limb-major from 0 on, then the sealed cells
-/// of each column, those of row ids last.
+/// Layout of a segment's file. Parts are numbered: panels limb-major from 0 on, then the sealed cells of each column,
+/// those of row ids last.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
-    /// Bytes before the header's own digest.
+    /// Bytes of the header before its own digest.
     pub(crate) digested: u64,
     pub(crate) header: u64,
     pub(crate) panels: u64,
-    /// The parts that are sealed cells.
+    /// Number of parts that are sealed cells.
     pub(crate) sealed: u64,
     /// Bytes of one panel, packed.
     pub(crate) packed: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// `None` if a number is beyond what the format allows.
+    /// Computes the layout; `None` if a number exceeds the format's limits.
     pub(crate) fn new(
         log_degree: u32,
         limbs: u32,
@@ -67,7 +67,7 @@ impl Layout {
         (self.panels + self.sealed) as usize
     }
 
-    /// The bytes of a part without its padding.
+    /// Returns the bytes of a part without padding.
     pub(crate) fn bytes(&self, part: usize) -> u64 {
         if (part as u64) < self.panels {
             self.packed
@@ -76,12 +76,12 @@ impl Layout {
         }
     }
 
-    /// The bytes of a part with its padding.
+    /// Returns the bytes of a part with padding.
     pub(crate) fn stride(&self, part: usize) -> u64 {
         self.bytes(part).next_multiple_of(ALIGNMENT)
     }
 
-    /// Where a part begins; for the number of parts, where the file ends.
+    /// Returns the offset of a part; for the number of parts, the end of the file.
     pub(crate) fn offset(&self, part: usize) -> u64 {
         let panels = self.panels.min(part as u64);
         let cells = part as u64 - panels;
@@ -95,7 +95,7 @@ impl Layout {
     }
 }
 
-/// The length of a segment file, or `None` if the format has no such segment.
+/// Returns the length of a segment file; `None` if the format does not allow such a segment.
 pub fn segment_bytes(
     parameters: &Parameters,
     columns: u32,
@@ -113,13 +113,13 @@ pub fn segment_bytes(
     layout.map(|layout| layout.total())
 }
 
-/// The bytes, with padding, of a panel of a full segment.
+/// Returns the bytes, with padding, of a panel of a full segment.
 pub fn full_panel_bytes(parameters: &Parameters) -> usize {
     let packed = pack::packed_len((BLOCKS_PER_SEGMENT as usize) << parameters.log_degree());
     packed.next_multiple_of(ALIGNMENT as usize)
 }
 
-/// The columns that have sealed cells: those of items, then one for each bit of a row id.
+/// Returns the number of columns with sealed cells: one for each item and for each bit of a row id.
 pub fn sealed_columns(columns: u32, row_id_bytes: u32) -> u32 {
     columns + 8 * row_id_bytes
 }

@@ -1,7 +1,7 @@
-//! The files of segments that stay open between reads: no more than the process has descriptors to spare.
+//! Cache of open segment files, bounded by the descriptors that the process can spare.
 //!
-//! Whoever reads takes a file for the time of the read. One that was closed for others, the least recently used first,
-//! is opened again by the next who reads. So however many segments are in use, descriptors are left for connections.
+//! A reader holds a file for the duration of one read. The least recently used files are closed first, and reopened by
+//! the next reader. Descriptors thus remain for connections, however many segments are in use.
 
 use super::read_error::ReadError;
 use oboro_system::{descriptor_limit, is_out_of_descriptors};
@@ -11,24 +11,24 @@ use std::fs::File;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
-/// The fewest files that stay open, whatever the limit of the process.
+/// Minimum number of files that stay open, whatever the limit of the process.
 const LEAST: usize = 16;
-/// The most: to open one again costs microseconds, and the kernel has a kibibyte or two for each.
+/// Maximum number of files. Reopening costs microseconds; the kernel holds one or two KiB for each file.
 const MOST: usize = 4096;
 /// Descriptors of the process besides connections and segments.
 const BESIDES: usize = 256;
 
-/// Descriptors that are for connections.
+/// Descriptors reserved for connections.
 static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
 static OF_PROCESS: LazyLock<Arc<OpenFiles>> = LazyLock::new(|| Arc::new(OpenFiles::new(None)));
 
-/// Leaves so many descriptors of this process to connections. Of several servers in one process that with the most
+/// Reserves descriptors of this process for connections. The largest reservation of several servers in one process
 /// counts.
 pub fn leave_descriptors(connections: usize) {
     CONNECTIONS.fetch_max(connections, Ordering::Relaxed);
 }
 
-/// How many files may stay open where the process may have `limit` descriptors.
+/// Returns the number of files that may stay open if the process may have `limit` descriptors.
 fn share(limit: usize, connections: usize) -> usize {
     limit
         .saturating_sub(connections)
@@ -37,21 +37,21 @@ fn share(limit: usize, connections: usize) -> usize {
         .clamp(LEAST, MOST)
 }
 
-/// How a file was opened.
+/// Mode in which a file is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Opening {
-    /// For reading through the system's cache.
+    /// Through the page cache.
     Cached,
-    /// For reading past it.
+    /// Direct I/O.
     Direct,
 }
 
-/// An open file: that of a segment, by its number here.
+/// Key of an open file: the number of its segment here, and the mode.
 pub(super) type Key = (u64, Opening);
 
-/// Files that stay open between reads.
+/// Cache of files that stay open between reads.
 pub(super) struct OpenFiles {
-    /// `None`: what the limit of the process leaves.
+    /// Fixed capacity; `None` derives it from the limit of the process.
     capacity: Option<usize>,
     state: Mutex<State>,
 }
@@ -59,22 +59,22 @@ pub(super) struct OpenFiles {
 #[derive(Default)]
 struct State {
     files: HashMap<Key, Open>,
-    /// Those that may be closed, the least recently used first.
+    /// Files that may be closed, by time of last use.
     by_use: BTreeMap<u64, Key>,
     clock: u64,
-    /// How many files may not be closed.
+    /// Number of files that may not be closed.
     held: usize,
     numbers: u64,
 }
 
 struct Open {
     file: Arc<File>,
-    /// The time of its last use; `None` for one that may not be closed.
+    /// Time of last use; `None` for a file that may not be closed.
     used: Option<u64>,
 }
 
 impl State {
-    /// Notes that a file is used; returns it.
+    /// Marks a file as used and returns it.
     fn touch(&mut self, key: Key) -> Option<Arc<File>> {
         let open = self.files.get_mut(&key)?;
         if let Some(used) = &mut open.used {
@@ -86,7 +86,7 @@ impl State {
         Some(Arc::clone(&open.file))
     }
 
-    /// Adds an open file unless there is one.
+    /// Adds an open file unless the key is present.
     fn add(&mut self, key: Key, file: Arc<File>) {
         self.clock += 1;
         let used = self.clock;
@@ -97,7 +97,7 @@ impl State {
         });
     }
 
-    /// Takes away the least recently used files beyond `most`, except those that may not be closed.
+    /// Removes the least recently used files beyond `most`, except those that may not be closed.
     fn shrink_to(&mut self, most: usize) -> Vec<Open> {
         let mut closed = Vec::new();
         while self.files.len() > most
@@ -117,12 +117,12 @@ impl OpenFiles {
         }
     }
 
-    /// Those of this process.
+    /// Returns the cache of this process.
     pub(super) fn of_process() -> &'static Arc<Self> {
         &OF_PROCESS
     }
 
-    /// The present limit is asked for each time: the command raises it when it starts to serve.
+    /// Reads the present limit each time, since the command raises it when it starts to serve.
     fn capacity(&self) -> usize {
         self.capacity.unwrap_or_else(|| {
             let limit = descriptor_limit().map_or(usize::MAX, |limit| limit as usize);
@@ -130,14 +130,14 @@ impl OpenFiles {
         })
     }
 
-    /// A number for the file of one more segment.
+    /// Returns a new number for the file of a segment.
     pub(super) fn number(&self) -> u64 {
         let mut state = self.state.lock();
         state.numbers += 1;
         state.numbers
     }
 
-    /// A file, opened by `open` if it is not open.
+    /// Returns a file, opened by `open` if necessary.
     pub(super) fn take(
         &self,
         key: Key,
@@ -151,12 +151,12 @@ impl OpenFiles {
         Ok(file)
     }
 
-    /// A file, if it is open.
+    /// Returns a file if it is open.
     pub(super) fn find(&self, key: Key) -> Option<Arc<File>> {
         self.state.lock().touch(key)
     }
 
-    /// What `open` opens, at the cost of other files if the process has no descriptor left.
+    /// Calls `open`, and closes other files if the process is out of descriptors.
     pub(super) fn open(
         &self,
         open: impl Fn() -> Result<File, ReadError>,
@@ -184,23 +184,23 @@ impl OpenFiles {
         let mut state = self.state.lock();
         state.add(key, file);
         let closed = state.shrink_to(capacity);
-        // Others need not wait until they are closed.
+        // Close files outside the lock.
         drop(state);
         drop(closed);
     }
 
-    /// Keeps a file open until it is [forgotten](Self::forget), unless such files are half of all already.
+    /// Keeps a file open until it is [forgotten](Self::forget), unless held files are half of the capacity already.
     pub(super) fn hold(&self, key: Key, open: impl Fn() -> Result<File, ReadError>) {
         let most = self.capacity() / 2;
         if self.state.lock().held >= most {
             return;
         }
-        // What cannot be opened cannot be read later either.
+        // A file that cannot be opened now cannot be read later either.
         let Ok(file) = self.take(key, open) else {
             return;
         };
         let mut state = self.state.lock();
-        // Others may have had it closed since.
+        // Another thread may have closed it since.
         state.add(key, file);
         let used = state.files.get_mut(&key).and_then(|open| open.used.take());
         if let Some(used) = used {
@@ -248,7 +248,7 @@ mod tests {
         File::open("/dev/null").map_err(ReadError::Refused)
     }
 
-    /// Which of the files are open.
+    /// Returns the numbers of the open files.
     fn there(files: &OpenFiles) -> Vec<u64> {
         let mut there: Vec<u64> = files.state.lock().files.keys().map(|key| key.0).collect();
         there.sort_unstable();
@@ -303,7 +303,7 @@ mod tests {
         };
         assert!(files.take((8, Opening::Cached), exhausted(2)).is_ok());
         assert_eq!(there(&files), [6, 7, 8]);
-        // Those that are held are not closed.
+        // Held files are not closed.
         files.hold((8, Opening::Cached), null);
         let refused = files.take((9, Opening::Cached), exhausted(0));
         assert!(matches!(refused, Err(ReadError::Refused(_))));

@@ -1,4 +1,4 @@
-//! Reads of a segment's file that failed.
+//! Errors of reading a segment's file.
 
 use crate::error::{Corruption, FormatError};
 use crate::files::io_error;
@@ -6,16 +6,16 @@ use oboro_system::is_device_error;
 use std::io;
 use std::path::Path;
 
-/// A read that failed.
+/// Failed read of a segment's file.
 #[derive(Debug)]
 pub enum ReadError {
-    /// Because of the disk.
+    /// Failed I/O.
     Io(io::Error),
-    /// Because of its content.
+    /// Invalid content.
     Corruption(Corruption),
-    /// The file cannot be opened, because of the permissions or limits of this process.
+    /// File that permissions or limits of this process do not allow to open.
     Refused(io::Error),
-    /// The file was removed or replaced while it was in use, as its owner may.
+    /// File that its owner removed or replaced while it was in use, as is permitted.
     Removed,
 }
 
@@ -40,7 +40,7 @@ impl ReadError {
         }
     }
 
-    /// The error about a subject in the file at `path`.
+    /// Converts the error to one that names `subject` and the file at `path`.
     pub fn about(self, path: &Path, subject: impl FnOnce() -> String) -> FormatError {
         let corruption = match self {
             Self::Corruption(corruption) => corruption,

@@ -1,4 +1,4 @@
-//! Segments that are read from a local file, each part checked against its digest.
+//! Segments in local files. Each part is checked against its digest.
 
 use super::SegmentDescription;
 use super::file::SegmentFile;
@@ -14,15 +14,15 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-/// A complete segment, for reading from any number of threads. Its file is open as long as descriptors suffice, and is
-/// opened again where they did not.
+/// Complete segment, readable from any number of threads. Its file stays open as long as descriptors suffice, and is
+/// reopened otherwise.
 pub struct Segment {
     file: SegmentFile,
     header: SegmentHeader,
 }
 
 impl Segment {
-    /// Opens a segment and checks its header and its exact length, but no panel.
+    /// Opens a segment and checks its header and exact length, but no panel.
     pub fn open(path: &Path) -> Result<Self, FormatError> {
         Self::open_file(path).map_err(|error| error.about(path, || "the segment file".into()))
     }
@@ -37,7 +37,7 @@ impl Segment {
         Ok(Self { file, header })
     }
 
-    /// Opens the segment that `manifest` names as its `index`-th, and no other. Errors name it.
+    /// Opens the `index`-th segment of `manifest`, and rejects any other. Errors name it.
     ///
     /// # Panics
     /// If the manifest has no such segment.
@@ -56,7 +56,7 @@ impl Segment {
         })
     }
 
-    /// Opens the file of a segment whose header is known, without reading it: a copy that may lack parts.
+    /// Opens the file of a segment whose header is known, without reading it. The file may be a copy that lacks parts.
     ///
     /// # Errors
     ///
@@ -68,48 +68,48 @@ impl Segment {
         Ok(Self { file, header })
     }
 
-    /// The header.
+    /// Returns the header.
     pub fn header(&self) -> &SegmentHeader {
         &self.header
     }
 
-    /// The description in the header.
+    /// Returns the description in the header.
     pub fn description(&self) -> &SegmentDescription {
         self.header.description()
     }
 
-    /// The segment's digest: BLAKE3 of its header, which holds the digests of its panels.
+    /// Returns the segment's digest: BLAKE3 of its header, which holds the digests of its panels.
     pub fn digest(&self) -> Digest {
         self.header.digest()
     }
 
-    /// How a manifest names this segment.
+    /// Returns the entry of this segment in a manifest.
     pub fn entry(&self) -> SegmentEntry {
         self.header.entry()
     }
 
-    /// The bytes of the header, as they lie in the file.
+    /// Returns the bytes of the header, as in the file.
     pub fn header_bytes(&self) -> Vec<u8> {
         self.header.encode()
     }
 
-    /// The number of blocks, 1 to 64.
+    /// Returns the number of blocks, 1 to 64.
     pub fn blocks(&self) -> u32 {
         self.description().seeds.len() as u32
     }
 
-    /// Residues in a panel: `blocks × N`.
+    /// Returns the number of residues in a panel: `blocks × N`.
     pub fn panel_len(&self) -> usize {
         self.description().seeds.len() * self.description().parameters.degree()
     }
 
-    /// The path it was opened at.
+    /// Returns the path at the time of opening.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Reads one panel into `out` (`blocks × N` residues below 2^28, evaluation form); if its digest is wrong, that is
-    /// an error and the content of `out` is meaningless. Panics if `out` has another length.
+    /// Reads one panel into `out`: `blocks × N` residues below 2^28, in evaluation form. A wrong digest is an error,
+    /// after which the content of `out` is meaningless. Panics if `out` has another length.
     pub fn read_panel(
         &self,
         limb: Limb,
@@ -125,10 +125,10 @@ impl Segment {
         self.check_part(panel, unpack_into(vec![out]))
     }
 
-    /// Begins to read a panel block after block.
+    /// Returns a reader of a panel, block after block.
     ///
     /// # Errors
-    /// No such panel.
+    /// An unknown panel.
     pub fn panel_reader(&self, limb: Limb, column: Column) -> Result<PanelReader<'_>, FormatError> {
         Ok(PanelReader {
             segment: self,
@@ -138,26 +138,26 @@ impl Segment {
         })
     }
 
-    /// Its file.
+    /// Returns the file.
     pub fn file(&self) -> &SegmentFile {
         &self.file
     }
 
-    /// The error about a part that could not be read, or was read and is wrong.
+    /// Returns the error of a part that could not be read or is damaged.
     pub fn part_error(&self, part: usize, error: impl Into<ReadError>) -> FormatError {
         let subject = || self.header.subject(part);
         error.into().about(self.path(), subject)
     }
 
-    /// The packed bytes of one panel, after checking their digest.
+    /// Returns the packed bytes of one panel, after checking their digest.
     pub fn read_packed_panel(&self, limb: Limb, column: Column) -> Result<Vec<u8>, FormatError> {
         self.read_part(self.description().panel_number(limb, column)?)
     }
 
-    /// The sealed cells of one column, after checking their digest.
+    /// Returns the sealed cells of one column, after checking their digest.
     ///
     /// # Errors
-    /// No such column, damage.
+    /// An unknown column, damage.
     pub fn read_cells(&self, column: Column) -> Result<Vec<u8>, FormatError> {
         self.read_part(self.description().cells_number(column)?)
     }
@@ -173,8 +173,8 @@ impl Segment {
         (0..self.header.parts()).try_for_each(|part| self.check_part(part, |_| ()))
     }
 
-    /// Writes a new file with the same bytes, each part after it was checked, and syncs it. `progress`
-    /// is told the bytes written so far.
+    /// Writes a synced copy of the file, and checks each part first. `progress` receives the number of bytes written so
+    /// far.
     pub fn copy_to(&self, path: &Path, progress: impl Fn(u64)) -> Result<(), FormatError> {
         let layout = self.header.layout();
         let mut file = File::create_new(path).map_err(io_error("create", path))?;
@@ -189,7 +189,7 @@ impl Segment {
         file.sync_all().map_err(io_error("sync", path))
     }
 
-    /// Checks one part and leaves none of it in the system's cache.
+    /// Checks one part, then drops it from the page cache.
     ///
     /// # Errors
     ///
@@ -200,11 +200,11 @@ impl Segment {
         checked
     }
 
-    /// Reads a part chunk by chunk, each of `CHUNK_BYTES` except for the last, so that `visit` finds them in the cache;
-    /// the digest is checked at the end.
+    /// Reads a part in chunks of `CHUNK_BYTES`, the last of which may be shorter. Passes each to `visit` while it is in
+    /// the processor's cache. The digest is checked at the end.
     ///
     /// # Errors
-    /// Damage. Then what `visit` was given is meaningless.
+    /// Damage. The chunks that `visit` received are then meaningless.
     pub fn check_part(&self, part: usize, mut visit: impl FnMut(&[u8])) -> Result<(), FormatError> {
         let layout = self.header.layout();
         let bytes = layout.bytes(part);
@@ -237,8 +237,8 @@ impl Segment {
     }
 }
 
-/// A panel that is read from a local file block after block. The residues are valid only after the last block, when the
-/// digest has been checked.
+/// Reads a panel from a local file, block after block. Residues are valid only after the last block, whose read checks
+/// the digest.
 pub struct PanelReader<'a> {
     segment: &'a Segment,
     part: usize,
@@ -247,13 +247,13 @@ pub struct PanelReader<'a> {
 }
 
 impl PanelReader<'_> {
-    /// Reads the next residues, whole blocks of them.
+    /// Reads the next residues, in whole blocks.
     ///
     /// # Errors
     /// A file that cannot be read; with the last block, a wrong digest.
     ///
     /// # Panics
-    /// If the panel has fewer left.
+    /// If fewer residues remain.
     pub fn read(&mut self, residues: &mut [u32]) -> Result<(), FormatError> {
         let (segment, part) = (self.segment, self.part);
         let damaged = |error: ReadError| segment.part_error(part, error);

@@ -1,4 +1,4 @@
-//! Segments: golden bytes, round trips, and that no altered file is accepted.
+//! Tests of segments: golden bytes, round trips, rejection of altered files.
 
 use super::open_files::OpenFiles;
 use super::*;
@@ -203,7 +203,7 @@ fn impossible_segments_are_refused() {
     let parameters = Parameters::new(12, 2, 65_537).unwrap();
     let layout = Layout::new(12, 2, 18, 0, 64).unwrap();
     assert_eq!(layout.stride(0), 896 << 10);
-    // Sealed cells are a bit for each of 64 × 4096 slots, a nonce and a tag.
+    // Sealed cells have a bit for each of 64 × 4096 slots, a nonce and a tag.
     assert_eq!(layout.stride(36), (32 << 10) + 4096);
     assert_eq!(
         segment_bytes(&parameters, 18, 0, 64),
@@ -331,7 +331,7 @@ fn errors_name_the_place_and_the_remedy() {
         other.contains("does not begin with \"OBOROSEG\""),
         "{other}"
     );
-    // The plaintext modulus, the bits of a cell, the limb's prime.
+    // Plaintext modulus, bits of a cell, the limb's prime.
     for at in [60, 64, 72] {
         let foreign = refusal(&|b| {
             b[at] ^= 1;
@@ -345,7 +345,7 @@ fn errors_name_the_place_and_the_remedy() {
     assert!(missing.contains("missing"), "{missing}");
 }
 
-/// The segments at some paths, with at most so many files open between reads.
+/// Opens the segments at these paths, with at most `files` files open between reads.
 fn among(files: usize, paths: &[PathBuf]) -> (Arc<OpenFiles>, Vec<Segment>) {
     let files = Arc::new(OpenFiles::new(Some(files)));
     let open = |path: &PathBuf| {
@@ -356,7 +356,7 @@ fn among(files: usize, paths: &[PathBuf]) -> (Arc<OpenFiles>, Vec<Segment>) {
     (files, segments)
 }
 
-/// Copies of the golden segment.
+/// Creates copies of the golden segment.
 fn copies(directory: &TempDir, count: usize) -> Vec<PathBuf> {
     let paths = (0..count).map(|number| directory.path().join(format!("{number}.seg")));
     let copy = |path: PathBuf| {
@@ -382,7 +382,7 @@ fn few_files_are_open_for_many_segments() {
     assert_eq!(files.len(), 0);
 }
 
-/// Whether the file system of a directory can read past the system's cache.
+/// Returns true if the file system of a directory supports direct I/O.
 fn has_direct(directory: &TempDir) -> bool {
     let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
     let mut options = OpenOptions::new();
@@ -413,7 +413,7 @@ fn segments_outlive_their_names_as_far_as_descriptors_suffice() {
     for path in &paths {
         fs::remove_file(path).unwrap();
     }
-    // Of the others some are open still, until more are needed.
+    // Some of the others stay open until the capacity is needed.
     let read = |segment: &Segment| segment.verify().map_err(|error| error.kind());
     let gone = Err(ErrorKind::FailedPrecondition);
     let _: Vec<_> = segments.iter().map(read).collect();
@@ -434,7 +434,7 @@ fn another_file_of_the_same_name_is_damage_and_a_copy_is_not() {
     let directory = TempDir::new().unwrap();
     let paths = copies(&directory, 2);
     let (_files, segments) = among(1, &paths);
-    // No other file gets its number from the file system.
+    // The link prevents the file system from reusing the file's number.
     fs::hard_link(&paths[0], directory.path().join("first")).unwrap();
     let close = || segments[1].verify().unwrap();
     let replace = |bytes: &[u8]| {
@@ -467,7 +467,7 @@ fn another_file_of_the_same_name_is_damage_and_a_copy_is_not() {
     let error = segments[0].verify().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DataLoss);
     assert!(error.to_string().contains("is missing"), "{error}");
-    // Unless somebody said that it may go.
+    // Not damage once removal is permitted.
     segments[0].file().let_go();
     for there in [false, true] {
         if there {

@@ -1,4 +1,4 @@
-//! Writing a segment file.
+//! Writer of a segment file.
 
 use super::SegmentDescription;
 use super::layout::Layout;
@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
-/// Writes one segment file: parts in any order and from any number of threads, then
-/// [`finish`](Self::finish). Dropped before that, it leaves nothing behind.
+/// Writes one segment file: parts in any order and from any number of threads, then [`finish`](Self::finish). Dropped
+/// earlier, it leaves no file.
 pub struct SegmentWriter {
     file: File,
     path: PathBuf,
@@ -28,13 +28,13 @@ pub struct SegmentWriter {
 #[derive(Clone, Copy)]
 enum PartState {
     Absent,
-    /// Being written; it stays so if the write fails, and then the segment cannot be finished.
+    /// Being written. A failed write stays in this state, and the segment cannot be finished.
     Begun,
     Written(Digest),
 }
 
 impl SegmentWriter {
-    /// Starts the segment that will be at `path`. A complete file already there stays until this one is finished.
+    /// Starts the segment at `path`. An existing complete file stays until this one is finished.
     pub fn create(
         path: &Path,
         description: SegmentDescription,
@@ -66,7 +66,7 @@ impl SegmentWriter {
             durability,
             renamed: false,
         };
-        // Nothing of an earlier attempt remains, and what is not written reads as zero.
+        // Discard any earlier attempt; unwritten bytes read as zero.
         writer
             .file
             .set_len(0)
@@ -75,13 +75,13 @@ impl SegmentWriter {
         Ok(writer)
     }
 
-    /// The argument of [`create`](Self::create).
+    /// Returns the description given to [`create`](Self::create).
     pub fn description(&self) -> &SegmentDescription {
         &self.description
     }
 
-    /// Writes one panel: `blocks × N` canonical residues of limb `limb`, evaluation form,
-    /// block after block. Each panel is written exactly once.
+    /// Writes one panel: `blocks × N` canonical residues of limb `limb`, in evaluation form, block after block. Each
+    /// panel is written exactly once.
     pub fn write_panel(
         &self,
         limb: Limb,
@@ -106,11 +106,11 @@ impl SegmentWriter {
         self.write_part(panel, &packed)
     }
 
-    /// Writes the sealed cells of one column: a bit for each slot, and [`CELL_SEAL_BYTES`](crate::CELL_SEAL_BYTES). Those of each column are
-    /// written exactly once.
+    /// Writes the sealed cells of one column: a bit for each slot, and [`CELL_SEAL_BYTES`](crate::CELL_SEAL_BYTES).
+    /// Each column is written exactly once.
     ///
     /// # Errors
-    /// No such column, another length, written before, a disk that fails.
+    /// An unknown column, a wrong length, a second write, a disk that fails.
     pub fn write_cells(&self, column: Column, sealed: &[u8]) -> Result<(), FormatError> {
         let part = self.description.cells_number(column)?;
         if sealed.len() as u64 != self.layout.cells {
@@ -139,13 +139,13 @@ impl SegmentWriter {
         }
     }
 
-    /// Sets the state of a part and returns the one before.
+    /// Sets the state of a part and returns the previous one.
     fn state(&self, part: usize, state: PartState) -> PartState {
         let mut parts = self.parts.lock();
         std::mem::replace(&mut parts[part], state)
     }
 
-    /// Writes the header, syncs the file if it is to be durable, and renames it.
+    /// Writes the header, syncs a durable file, and renames it.
     pub fn finish(mut self) -> Result<SegmentEntry, FormatError> {
         let states = std::mem::take(self.parts.get_mut());
         let digests = states
@@ -177,7 +177,7 @@ impl SegmentWriter {
 impl Drop for SegmentWriter {
     fn drop(&mut self) {
         if !self.renamed {
-            // Best effort: a file that stays is overwritten or swept by the next attempt.
+            // Best effort: the next attempt overwrites or sweeps a leftover.
             let _ = fs::remove_file(&self.partial);
         }
     }

@@ -1,4 +1,4 @@
-//! The panels and references in a server's data directory: commands of its operator.
+//! Operator's commands for the panels and references in a server's data directory.
 
 use super::description::{json_of, sentence};
 use super::search::{GenomicPosition, place};
@@ -201,8 +201,7 @@ fn generate(arguments: &GenerateArguments, output: Output) -> Outcome {
     loaded_panel(&collections, info, LeftOut::default(), output)
 }
 
-/// Reports what was loaded and what was skipped, and the digest by which clients can identify the
-/// panel.
+/// Reports the loaded and skipped data, and the digest by which clients can identify the panel.
 fn loaded_panel(
     collections: &Collections,
     info: Info,
@@ -231,7 +230,7 @@ fn loaded_panel(
     })
 }
 
-/// What a data directory has.
+/// Lists the collections of a data directory.
 pub fn listing(data: &Path) -> Result<GenomeListing, GenomeError> {
     let listing = Collections::open(data).list()?;
     Ok(GenomeListing {
@@ -240,7 +239,7 @@ pub fn listing(data: &Path) -> Result<GenomeListing, GenomeError> {
     })
 }
 
-/// Formatted as in a server's listing.
+/// Converts a collection to its form in a server's listing.
 fn listed(info: Info) -> GenomeInfo {
     let shape = match info.shape {
         Shape::Panel {

@@ -1,4 +1,4 @@
-//! Panels and references in words and in JSON.
+//! Descriptions of panels and references, in words and in JSON.
 
 use crate::output::bytes;
 use oboro_client::{GenomeInfo, GenomeShape};

@@ -1,4 +1,4 @@
-//! Lists of panels and references.
+//! `oboro genome list`: panels and references of a server or a data directory.
 
 use super::description::{json_of, sentence};
 use crate::arguments::ServerArguments;

@@ -1,4 +1,4 @@
-//! `oboro genome`: managing an operator's genomes, and a client's searches in them.
+//! `oboro genome`: an operator's genomes, and a client's searches in them.
 
 #[cfg(feature = "serve")]
 mod collections;

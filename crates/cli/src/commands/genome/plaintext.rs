@@ -6,10 +6,10 @@ use oboro_genome_client::Found;
 use oboro_genome_server::{Collections, GenomeError};
 use std::path::Path;
 
-/// What a search of the plaintext in a data directory finds.
+/// Searches the plaintext in a data directory.
 ///
 /// # Errors
-/// There is no such collection or place, or it cannot be read.
+/// An unknown collection or place, or unreadable data.
 pub fn search(data: &Path, search: &GenomeSearch) -> Result<Found, GenomeError> {
     let collections = Collections::open(data);
     let symbols = search.pattern.symbols();

@@ -1,4 +1,4 @@
-//! Genome searches, and how their results are printed.
+//! `oboro genome query` and `oboro genome find`: searches, and the output of their results.
 
 use crate::arguments::ServerArguments;
 use crate::failure::{Failure, Outcome};
@@ -88,10 +88,10 @@ struct AskingArguments {
 }
 
 impl AskingArguments {
-    /// Whether the plaintext has the same answer, if it is to be searched.
+    /// Compares `found` with a search of the plaintext, if requested; returns `Some(true)` after a comparison.
     ///
     /// # Errors
-    /// It has another one, or cannot be read.
+    /// Different results, or unreadable plaintext.
     #[cfg(feature = "serve")]
     fn verified(&self, search: &GenomeSearch, found: &Found) -> Result<Option<bool>, Failure> {
         let Some(data) = &self.verify else {
@@ -169,7 +169,7 @@ pub fn find(arguments: &FindArguments, output: Output) -> Outcome {
     ask(&search, &arguments.asking, output)
 }
 
-/// The letters of a query as given, or from the first line of standard input.
+/// Returns the letters of a query, as given or from the first line of standard input.
 fn letters(given: &str) -> Result<Zeroizing<String>, Failure> {
     let mut letters = Zeroizing::new(given.to_owned());
     if given == "-" {
@@ -249,7 +249,7 @@ fn ask(search: &GenomeSearch, asking: &AskingArguments, output: Output) -> Outco
     })
 }
 
-/// The search without its pattern, so that a saved result says what was searched.
+/// Returns the search without its pattern, for a saved result.
 fn search_of(search: &GenomeSearch, sites_digest: Option<Digest>) -> Value {
     let (within, kind) = match search.kind {
         Kind::Match { within } => (Some(within), "match"),

@@ -1,4 +1,4 @@
-//! `oboro backup`
+//! `oboro backup`: copies a store.
 
 use crate::failure::Outcome;
 use crate::output::{Output, Unit, bytes};

@@ -1,11 +1,11 @@
-//! Where a store is, as arguments say it.
+//! Location of a store, from arguments.
 
 use crate::failure::Failure;
 use bytesize::ByteSize;
 use oboro_store::Location;
 use std::path::Path;
 
-/// Where a store is, given as a directory or, with a directory for its cache, as a URL.
+/// Returns the location of a store: a directory, or a URL with a directory for its cache.
 pub(super) fn location(
     data: &Path,
     cache: Option<&Path>,

@@ -1,4 +1,4 @@
-//! The commands of those who run a server.
+//! Commands for operators of a server.
 
 mod backup;
 mod location;
@@ -24,7 +24,7 @@ pub enum Command {
 }
 
 pub fn run(command: &Command, settings: &Settings, output: Output) -> Outcome {
-    // Nothing of a store, a backup or a list of tokens is for other users, wherever it is.
+    // Stores, backups and token files are private, whatever their location.
     umask(Mode::RWXG | Mode::RWXO);
     match command {
         Command::Serve(arguments) => serve::run(arguments, settings, output),

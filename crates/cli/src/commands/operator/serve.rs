@@ -1,4 +1,4 @@
-//! `oboro serve`
+//! `oboro serve`: settings, signals and shutdown of a server.
 
 use super::location::location;
 use crate::arguments::ThreadArguments;
@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
     precedence over the environment, and the environment over the file."
 )]
 pub struct Arguments {
-    // It is read before the others, by settings.rs.
+    // settings.rs reads this before the other settings.
     /// Read settings from this file, in TOML; OBORO_SERVE_CONFIG names it as well.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -241,7 +241,7 @@ impl GenomeArguments {
 }
 
 impl Arguments {
-    /// What to serve, with the certificates and tokens in the files that are named.
+    /// Returns the server's options, with certificates and tokens read from their files.
     fn options(&self) -> Result<Options, Failure> {
         let tls = match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => {
@@ -362,10 +362,10 @@ fn message_size(given: &str) -> Result<ByteSize, String> {
     }
 }
 
-/// Writes the log to standard error.
+/// Starts logging to standard error.
 ///
 /// # Errors
-/// A value of `OBORO_LOG` that names no level.
+/// A value of `OBORO_LOG` that is not a level.
 fn log(format: LogFormat) -> Result<(), LogLevelError> {
     let log = tracing_subscriber::fmt()
         .with_env_filter(log_directives()?)
@@ -377,7 +377,7 @@ fn log(format: LogFormat) -> Result<(), LogLevelError> {
     Ok(())
 }
 
-/// Takes as many descriptors as the system allows: each connection has one, and what is left keeps files of segments open.
+/// Raises the descriptor limit to the maximum: each connection needs one, and the rest keeps segment files open.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -389,7 +389,7 @@ fn raise_file_limit() {
     }
 }
 
-/// Serves, or says what would be served.
+/// Serves, or prints the effective settings.
 pub fn run(arguments: &Arguments, settings: &Settings, output: Output) -> Outcome {
     log(arguments.log_format)?;
     let options = arguments.options()?;
@@ -401,7 +401,7 @@ pub fn run(arguments: &Arguments, settings: &Settings, output: Output) -> Outcom
     serve(options, delay, output)
 }
 
-/// Time that work which nobody waits for any more gets to end, after the calls in progress had theirs.
+/// Time for abandoned work to end, after the grace period of calls in progress.
 const LAST_WORK: Duration = Duration::from_secs(10);
 
 fn serve(options: Options, drain_delay: Duration, output: Output) -> Outcome {
@@ -432,7 +432,7 @@ fn serve(options: Options, drain_delay: Duration, output: Output) -> Outcome {
             let _ = write!(text, "; metrics and probes on {url}");
             value["monitor"] = url.into();
         }
-        // Signals may arrive as soon as it is printed that the server listens.
+        // Signals may arrive as soon as the address is printed.
         let mut hangup = signal(SignalKind::hangup())?;
         let stop = stop_signals(drain_delay)?;
         ignore_user_signals()?;
@@ -448,8 +448,8 @@ fn serve(options: Options, drain_delay: Duration, output: Output) -> Outcome {
     })
 }
 
-/// Returns a token that is cancelled by the first SIGTERM or SIGINT. A second one ends the process at once, and so does the
-/// end of the time that calls get: a read of a disk that hangs cannot be ended otherwise.
+/// Returns a token that the first SIGTERM or SIGINT cancels. A second one ends the process immediately, as does the end
+/// of the grace period: a hanging disk read cannot be cancelled otherwise.
 fn stop_signals(drain_delay: Duration) -> io::Result<CancellationToken> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -476,12 +476,12 @@ fn stop_signals(drain_delay: Duration) -> io::Result<CancellationToken> {
     Ok(stop)
 }
 
-/// Ends the process. Everything on disk is complete or can be resumed: no cleanup is needed.
+/// Ends the process. Files on disk are complete or resumable: no cleanup is needed.
 fn end() -> ! {
     std::process::exit(1)
 }
 
-/// Logs SIGUSR1 and SIGUSR2, which otherwise end a process.
+/// Logs SIGUSR1 and SIGUSR2, whose default action ends a process.
 fn ignore_user_signals() -> io::Result<()> {
     for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
         let mut received = signal(kind)?;

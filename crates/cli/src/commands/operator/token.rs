@@ -1,4 +1,4 @@
-//! `oboro token`: the tokens of which callers of a server must present one.
+//! `oboro token`: creates, lists and revokes the tokens that callers of a server present.
 
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, OutputFile};
@@ -90,13 +90,13 @@ fn new(arguments: &NewArguments, output: Output) -> Outcome {
     let (token, secret) = file.add(&arguments.name, arguments.roles(), until)?;
     let told = tell(arguments, out, &token, &secret, output);
     if told.is_err() {
-        // No token stays valid that nobody has.
+        // A token that was not delivered must not stay valid.
         file.revoke(&token.id())?;
     }
     told
 }
 
-/// Hands the token out.
+/// Writes the token to a file, or prints it.
 fn tell(
     arguments: &NewArguments,
     out: Option<OutputFile>,

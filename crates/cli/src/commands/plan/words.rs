@@ -1,4 +1,5 @@
-//! A plan in words: what encrypting, uploading and a run take, what the server learns by the run, and what would take less.
+//! Plan in words: the cost of encrypting, uploading and a run, what the server learns from the run, and cheaper
+//! options.
 
 use crate::failure::Failure;
 use crate::output::{bytes, seconds};
@@ -14,17 +15,17 @@ use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// What a person wants to know of a dataset before it is encrypted.
+/// Summary of a planned dataset for people.
 pub struct Words<'a> {
     pub prospect: &'a Prospect,
     pub stored_bytes: u64,
     pub longest_row_id: Option<usize>,
-    /// The support of the run, if it is known.
+    /// Support of the run, if known.
     pub min_support: Option<MinSupport>,
     pub encrypting: Duration,
 }
 
-/// What would take less, and what of.
+/// Cheaper option, and its drawback.
 struct Advice {
     option: String,
     stored_bytes: u64,
@@ -32,7 +33,7 @@ struct Advice {
 }
 
 impl Words<'_> {
-    /// The route of a run with the default `--answers`, and the bytes that it receives.
+    /// Returns the route of a run with the default `--answers`, and the bytes that it receives.
     fn route(&self) -> (Route, u64) {
         let prospect = self.prospect;
         let cells = prospect.cells_bytes();
@@ -48,7 +49,7 @@ impl Words<'_> {
         }
     }
 
-    /// The bytes of all residues with their masks, as the server has them while it counts.
+    /// Returns the bytes of all residues with their masks, in the server's memory while it counts.
     fn expanded_bytes(&self) -> u64 {
         let parameters = &self.prospect.parameters;
         let residues = (parameters.degree() * parameters.limb_count()) as u64;
@@ -92,7 +93,7 @@ impl Words<'_> {
                 but: "a run counts longer itemsets as now, with --max-len of its own",
             });
         }
-        // What saves less is not worth a thought.
+        // Omit options that save less than a tenth.
         advice.retain(|it| it.stored_bytes < self.stored_bytes / 10 * 9);
         Ok(advice)
     }
@@ -159,11 +160,11 @@ impl Words<'_> {
     }
 }
 
-/// The most columns of the sample that is encrypted to see how fast this machine is, and its blocks.
+/// Maximum number of columns and of blocks of the sample that is encrypted to measure this machine.
 const SAMPLE: (u32, u64) = (16, 4);
 
-/// How long encrypting takes on this machine: that of a few blocks below the directory for temporary files, under a key
-/// that nobody has, in proportion.
+/// Estimates the time to encrypt on this machine: encrypts a few blocks, below the directory for temporary files and
+/// under a throwaway key, and scales the time.
 pub fn encrypting(prospect: &Prospect, threads: NonZeroUsize) -> Result<Duration, Failure> {
     let columns = prospect.columns.min(SAMPLE.0);
     let degree = prospect.parameters.degree() as u64;

@@ -1,4 +1,4 @@
-//! A server in the test's own process, and a connection to it.
+//! Server in the test's own process, and a connection to it.
 
 use oboro_client::Connection;
 use oboro_server::{Limits, Policy, Server};
@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use tokio::sync::oneshot;
 
-/// A server in this process, stopped when dropped.
+/// Server in this process, stopped when dropped.
 pub struct Running {
     pub url: String,
     _stop: oneshot::Sender<()>,
