@@ -1,9 +1,8 @@
-//! Apriori (Agrawal and Srikant, VLDB 1994): frequent itemsets level by level, over any counter of supports.
+//! Apriori (Agrawal and Srikant, VLDB 1994): finds frequent itemsets level by level, over any counter of supports.
 //!
-//! The driver sees only item numbers. It does not request supports that follow from [those of
-//! subsets](mod@crate::deduction), and it checks every answer: one that no transactions could give ends the run with an
-//! error and never becomes a result. Candidates are ascending and distinct, and every subset of a candidate is
-//! frequent.
+//! The driver sees only item numbers. It skips supports that follow from [those of subsets](mod@crate::deduction) and
+//! checks every answer. A support that no transactions could give ends the run with an error.
+//! Candidates are ascending and distinct, and every subset of a candidate is frequent.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 
@@ -21,32 +20,32 @@ use crate::transactions::MinSupport;
 /// Counts the transactions that contain an itemset: in plaintext bitmaps
 /// ([`PlaintextCounter`](crate::bitmap::PlaintextCounter)) or in an encrypted dataset.
 pub trait SupportCounter {
-    /// Why counting failed.
+    /// Error of a failed count.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// The number of transactions.
+    /// Returns the number of transactions.
     fn transactions(&self) -> u64;
 
-    /// The support of each item, by number from 0. They are known in advance and never requested.
+    /// Returns the support of each item, by number from 0. They are known in advance and never requested.
     fn item_supports(&self) -> &[u64];
 
-    /// Every item with at least this support is present; 1 if no items were left out.
+    /// Returns the support from which every item is present; 1 if no items were left out.
     fn min_item_support(&self) -> u64;
 
-    /// The supports of `candidates`, at least one, in their order. `level` is the
-    /// length of each candidate, from 2.
+    /// Counts `candidates`, at least one, and returns their supports in order. `level` is the length of each
+    /// candidate, from 2.
     ///
     /// # Errors
-    /// Those of the counter.
+    /// Errors of the counter.
     fn count(&mut self, level: usize, candidates: &[Itemset]) -> Result<Vec<u64>, Self::Error>;
 
-    /// The number of words in a column, if this counter counts in columns that it has; `None` if its answers come from
-    /// elsewhere. Such counts need no check, and a deduction from more subsets than words costs more than a count.
+    /// Returns the number of words in a column if this counter has the columns it counts in, and `None` otherwise.
+    /// Such counts need no check, and a deduction from more subsets than words costs more than a count.
     fn column_words(&self) -> Option<usize> {
         None
     }
 
-    /// Whether to continue; called regularly between counts.
+    /// Checks for cancellation; called regularly between counts.
     ///
     /// # Errors
     /// The run was interrupted.
@@ -55,30 +54,30 @@ pub trait SupportCounter {
     }
 }
 
-/// What [`apriori`] searches for, and its limits.
+/// Goal and limits of [`apriori`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AprioriOptions {
     /// The support that makes an itemset frequent.
     pub min_support: MinSupport,
     /// The length of the longest itemsets; `None` for no limit.
     pub max_len: Option<NonZeroUsize>,
-    /// The largest number of candidates of one level. With a low minimum support candidates can exceed memory; an error
-    /// is better then.
+    /// The largest number of candidates of one level. It bounds memory, which a low minimum support could otherwise
+    /// exceed.
     pub max_candidates: usize,
-    /// Whether to request only supports that cannot be deduced. The result is the same without it, but every candidate
+    /// `true` if supports that can be deduced are not counted. With `false`, the result is equal, but every candidate
     /// of two or more items is counted.
     pub deduction: bool,
-    /// The search ends with an error once more itemsets than this are certain to be frequent; `None` for no limit.
+    /// The number of certainly frequent itemsets above which the search ends with an error; `None` for no limit.
     pub stop_above: Option<NonZeroU64>,
 }
 
 impl AprioriOptions {
     /// The default limit of candidates of one level: about 2 GiB of them.
     pub const DEFAULT_MAX_CANDIDATES: usize = 20_000_000;
-    /// The limit of frequent itemsets that programs set unless they are told otherwise.
+    /// The default limit of frequent itemsets in programs.
     pub const DEFAULT_STOP_ABOVE: u64 = 1_000_000;
 
-    /// Itemsets of any length and number with at least `min_support`, using deduction.
+    /// Creates options for itemsets of any length and number with at least `min_support`, using deduction.
     pub fn new(min_support: MinSupport) -> Self {
         AprioriOptions {
             min_support,
@@ -102,11 +101,11 @@ impl AprioriOptions {
         AprioriOptions { max_len, ..self }
     }
 
-    /// The least frequent support among `transactions`, of which every item with a support of `complete_from` is
-    /// present.
+    /// Returns the least frequent support among `transactions`, of which every item with a support of `complete_from`
+    /// is present.
     ///
     /// # Errors
-    /// The minimum support is below that of items left out.
+    /// The minimum support is below that of items that were left out.
     pub fn threshold<E: std::error::Error + 'static>(
         &self,
         transactions: u64,
@@ -130,24 +129,24 @@ impl AprioriOptions {
     }
 }
 
-/// Passed to the observer after each level.
+/// Counts of one level, passed to the observer after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelReport {
     /// The length of this level's itemsets, from 1.
     pub level: usize,
     /// The number of itemsets whose subsets are all frequent.
     pub candidates: usize,
-    /// How many of them were counted.
+    /// The number of candidates that were counted.
     pub asked: usize,
-    /// How many are frequent with a support deduced from their subsets'.
+    /// The number of frequent candidates whose support was deduced from their subsets'.
     pub deduced: usize,
-    /// How many cannot be frequent, given their subsets' supports.
+    /// The number of candidates that cannot be frequent, given their subsets' supports.
     pub excluded: usize,
-    /// How many are frequent: those deduced and some of those counted.
+    /// The number of frequent candidates: those deduced and some of those counted.
     pub frequent: usize,
 }
 
-/// Why mining stopped without a result. Items are given by number, since names are not known at this level.
+/// Reason why mining stopped without a result. Items are given by number, since names are unknown at this level.
 #[derive(Debug, thiserror::Error)]
 pub enum AprioriError<E: std::error::Error + 'static> {
     /// The minimum support is so low that items left out might be frequent.
@@ -157,7 +156,7 @@ pub enum AprioriError<E: std::error::Error + 'static> {
     ItemsLeftOut {
         /// The minimum support, as a number of transactions.
         threshold: u64,
-        /// Every item with at least this support is present.
+        /// The support from which every item is present.
         complete_from: u64,
         /// The number of transactions.
         transactions: u64,
@@ -201,16 +200,16 @@ pub enum AprioriError<E: std::error::Error + 'static> {
         /// The contradictory bounds.
         contradiction: Contradiction,
     },
-    /// More frequent itemsets than wanted.
+    /// More frequent itemsets than allowed.
     #[error("{}", too_many_itemsets(*level, *found, *more, *limit))]
     TooManyItemsets {
         /// The length of the longest itemsets found.
         level: usize,
         /// The number of itemsets found.
         found: u64,
-        /// At least so many longer ones are frequent.
+        /// The least number of longer frequent itemsets.
         more: u64,
-        /// The largest number wanted.
+        /// The largest number allowed.
         limit: u64,
     },
     /// A level with too many candidates.
@@ -226,7 +225,7 @@ pub enum AprioriError<E: std::error::Error + 'static> {
 }
 
 impl<E: std::error::Error + 'static> AprioriError<E> {
-    /// What it is about; `counter` says it of an error of the counter.
+    /// Returns the class of the error; `counter` classifies errors of the counter.
     pub fn class(&self, counter: impl FnOnce(&E) -> ErrorClass) -> ErrorClass {
         match self {
             Self::Counter(error) => counter(error),
@@ -255,13 +254,13 @@ fn too_many_itemsets(level: usize, found: u64, more: u64, limit: u64) -> String 
 
 /// Finds the frequent itemsets among the transactions of `counter`.
 ///
-/// Level 1 follows from the supports of the items; the candidates of level `k` are the itemsets of length `k` whose
-/// subsets of length `k - 1` are all frequent. The counter is called with the candidates that cannot be deduced, and
-/// not at all for levels without any. `observer` is called for each level once it is counted and checked.
+/// Level 1 follows from the supports of the items. The candidates of level `k` are the itemsets of length `k` whose
+/// subsets of length `k - 1` are all frequent. The counter gets the candidates that cannot be deduced, and is not
+/// called for levels without any. `observer` is called for each level once it is counted and checked.
 ///
 /// # Errors
-/// A minimum support below that of items left out; the counter's errors; answers that no transactions could give; too
-/// many candidates; more itemsets than wanted.
+/// A minimum support below that of items that were left out; the counter's errors; answers that no transactions could
+/// give; too many candidates; more itemsets than allowed.
 pub fn apriori<C: SupportCounter>(
     counter: &mut C,
     options: AprioriOptions,
@@ -377,22 +376,22 @@ pub fn apriori<C: SupportCounter>(
     ))
 }
 
-/// The candidates of a level, split by what the supports of their subsets imply. Those that cannot be frequent are left
-/// out.
+/// Candidates of a level, split by the implications of their subsets' supports. Candidates that cannot be frequent are
+/// left out.
 #[derive(Default)]
 struct Triage {
-    /// Frequent, with only one possible support; ascending.
+    /// Frequent candidates with only one possible support; ascending.
     deduced: Vec<FrequentItemset>,
-    /// Need to be counted; ascending.
+    /// Candidates to count; ascending.
     asked: Vec<Itemset>,
-    /// The possible supports of each of `asked`; none if the counts need no check.
+    /// Possible supports of each of `asked`; empty if the counts need no check.
     bounds: Vec<Bounds>,
 }
 
-/// Deductions from so few subsets are cheap whatever a count costs.
+/// The number of subsets up to which a deduction is always cheaper than a count.
 const CHEAP_SUBSETS: usize = 16;
 
-/// Splits the `candidates` of length `level`, all proper subsets of which are `known`; without `deduction` all must be
+/// Splits the `candidates` of length `level`, all proper subsets of which are `known`. Without `deduction`, all are
 /// counted.
 fn triage<E: std::error::Error + 'static>(
     candidates: Vec<Itemset>,
@@ -427,7 +426,7 @@ fn triage<E: std::error::Error + 'static>(
     Ok(triage)
 }
 
-/// Counts the itemsets; each support must be within its bounds, if there are any.
+/// Counts the itemsets and checks each support against its bounds, if any.
 fn ask<C: SupportCounter>(
     counter: &mut C,
     level: usize,
@@ -476,7 +475,7 @@ mod tests {
         Transactions::from_named(baskets).unwrap()
     }
 
-    /// Answers correctly except for one itemset.
+    /// Counter that answers correctly except for one itemset.
     struct Liar<'a> {
         truth: PlaintextCounter<'a>,
         about: Itemset,
@@ -537,8 +536,8 @@ mod tests {
         assert_eq!(possible(&[0, 1, 2], 1), "2");
     }
 
-    /// Three items in 5 of 10 transactions each. The first always occurs with each other one, but the others rarely
-    /// occur together.
+    /// Counter of three items in 5 of 10 transactions each. The first always occurs with each of the others, which
+    /// rarely occur together.
     struct Contradicting;
 
     impl SupportCounter for Contradicting {
@@ -606,7 +605,7 @@ mod tests {
         ));
     }
 
-    /// The reports on the sample at each level, as candidates, asked, deduced, excluded, frequent.
+    /// Returns the reports on the sample at each level, as candidates, asked, deduced, excluded, frequent.
     fn reports(deduction: bool, min_support: MinSupport) -> Vec<[usize; 5]> {
         let data = sample();
         let mut reports = Vec::new();
@@ -632,8 +631,7 @@ mod tests {
             reports(false, half),
             [[4, 0, 3, 1, 3], [3, 3, 0, 0, 3], [1, 1, 0, 0, 1]]
         );
-        // {a} is in every transaction, so {a, b} and {a, c} are where {b} and {c} are, and {a, b, c} is where {b, c}
-        // is.
+        // {a} is in every transaction. So {a, b} and {a, c} occur with {b} and {c}, and {a, b, c} with {b, c}.
         assert_eq!(
             reports(true, half),
             [[4, 0, 3, 1, 3], [3, 1, 2, 0, 3], [1, 0, 1, 0, 1]]
@@ -701,7 +699,7 @@ mod tests {
 
     #[test]
     fn a_search_ends_once_more_itemsets_are_certain_than_wanted() {
-        // Pairs make it certain that all 63 itemsets of the first transaction are frequent.
+        // From the pairs it follows that all 63 itemsets of the first transaction are frequent.
         let data = Transactions::from_named([vec!["a", "b", "c", "d", "e", "f"], vec!["x"]]);
         let data = data.unwrap();
         let search = |stop_above| {
@@ -723,7 +721,7 @@ mod tests {
         let expected = "22 itemsets of up to 2 items are frequent and at least 42 longer ones follow, which is above the limit of 63";
         assert!(message.starts_with(expected), "{message}");
         assert!(message.contains("`--stop-above 0`"), "{message}");
-        // More than enough were found, and there are candidates for more.
+        // More itemsets than allowed were found, with candidates for more.
         let (error, levels) = search(6);
         let expected = "7 itemsets of up to 1 item are frequent and longer ones may follow";
         assert!(error.unwrap_err().to_string().starts_with(expected));

@@ -1,8 +1,7 @@
-//! Transactions in columns: one bit column per item, with bit `t` set if transaction `t` contains
-//! the item. A support is then an AND and a popcount.
+//! Transactions in columns: one bit column per item, with bit `t` set if transaction `t` contains the item. A support
+//! is an AND and a popcount. Bits beyond the transactions are zero.
 //!
-//! Encrypted results are compared with it, and decrypted columns are counted in it. Bits beyond the
-//! transactions are zero.
+//! Plaintext counting verifies encrypted results, and decrypted columns are counted here.
 
 #![allow(unsafe_code)]
 
@@ -21,12 +20,12 @@ pub struct Bitmap {
 }
 
 impl Bitmap {
-    /// The columns of all items: one bit per item and transaction.
+    /// Creates the columns of all items: one bit per item and transaction.
     pub fn new(transactions: &Transactions) -> Self {
         Self::of_items(transactions, 0..transactions.item_count() as u32)
     }
 
-    /// The columns of some `items`; numbers without an item are ignored.
+    /// Creates the columns of `items`, ignoring numbers without an item.
     pub fn of_items(transactions: &Transactions, items: impl IntoIterator<Item = u32>) -> Self {
         let mut bitmap = Bitmap {
             transactions: transactions.len() as u64,
@@ -36,7 +35,7 @@ impl Bitmap {
         bitmap
     }
 
-    /// A bitmap without columns.
+    /// Creates a bitmap without columns.
     pub fn empty(transactions: u64, items: u32) -> Self {
         Bitmap {
             transactions,
@@ -44,11 +43,11 @@ impl Bitmap {
         }
     }
 
-    /// Adds the column of `item`. The order of transactions is arbitrary but the same for all
-    /// columns. There may be more bits than transactions; all columns have the same length.
+    /// Adds the column of `item`. All columns have one length and one order of transactions, which is arbitrary. A
+    /// column may have more bits than transactions.
     ///
     /// # Panics
-    /// If there is no such item.
+    /// If the item does not exist.
     pub fn insert(&mut self, item: u32, column: Vec<u64>) {
         self.columns[item as usize] = column;
     }
@@ -77,12 +76,12 @@ impl Bitmap {
         }
     }
 
-    /// The number of transactions.
+    /// Returns the number of transactions.
     pub fn transactions(&self) -> u64 {
         self.transactions
     }
 
-    /// The bits of `item`, least significant first; `None` if its column is missing.
+    /// Returns the bits of `item`, least significant first; `None` if its column is missing.
     pub fn column(&self, item: u32) -> Option<&[u64]> {
         // Without transactions a present column is empty as well.
         self.columns
@@ -91,8 +90,8 @@ impl Bitmap {
             .map(Vec::as_slice)
     }
 
-    /// The number of transactions that contain all of `items`; `None` if a column is missing. The
-    /// empty itemset is in every transaction.
+    /// Counts the transactions that contain all of `items`; `None` if a column is missing. The empty itemset is in
+    /// every transaction.
     pub fn support(&self, items: &Itemset) -> Option<u64> {
         let columns: Option<Vec<&[u64]>> = items
             .items()
@@ -113,8 +112,8 @@ impl Bitmap {
         })
     }
 
-    /// The supports of `itemsets`; `None` if a column is missing. Itemsets that share all but their
-    /// last item with their predecessor cost least.
+    /// Counts `itemsets`; `None` if a column is missing. Itemsets that share all but their last item with their
+    /// predecessor cost least.
     pub fn supports(&self, itemsets: &[Itemset]) -> Option<Vec<u64>> {
         let mut prefixes = PrefixIntersections::new(self);
         let support = |itemset: &Itemset| match itemset.items() {
@@ -128,22 +127,22 @@ impl Bitmap {
     }
 }
 
-/// The number of set bits.
+/// Counts the set bits.
 pub fn count_ones(column: &[u64]) -> u64 {
     column.iter().map(|word| u64::from(word.count_ones())).sum()
 }
 
-/// The number of bits set in both columns, which have the same length.
+/// Counts the bits set in both columns, which have equal lengths.
 pub fn count_common(a: &[u64], b: &[u64]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
-        // SAFETY: AVX2 and POPCNT were just detected, the function's only requirement.
+        // SAFETY: AVX2 and POPCNT, the function's only requirement, were just detected.
         return unsafe { count_common_avx2(a, b) };
     }
     count_common_portable(a, b)
 }
 
-/// The same loop; here the compiler counts bits in AVX2 registers.
+/// Counts as [`count_common_portable`], compiled to AVX2 registers.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,popcnt")]
 fn count_common_avx2(a: &[u64], b: &[u64]) -> u64 {
@@ -158,7 +157,7 @@ fn count_common_portable(a: &[u64], b: &[u64]) -> u64 {
         .sum()
 }
 
-/// The bits set in both columns, which have the same length.
+/// Returns the bits set in both columns, which have equal lengths.
 pub fn intersection(a: &[u64], b: &[u64]) -> Vec<u64> {
     a.iter().zip(b).map(|(a, b)| a & b).collect()
 }
@@ -169,8 +168,8 @@ fn intersect_in_place(a: &mut [u64], b: &[u64]) {
     }
 }
 
-/// A [`SupportCounter`] on plaintext. Columns are built when an itemset of two or more items first
-/// needs them, so rare items cost nothing.
+/// [`SupportCounter`] on plaintext. A column is built when an itemset of two or more items first needs it, so rare
+/// items cost nothing.
 #[derive(Debug)]
 pub struct PlaintextCounter<'a> {
     transactions: &'a Transactions,
@@ -179,7 +178,7 @@ pub struct PlaintextCounter<'a> {
 }
 
 impl<'a> PlaintextCounter<'a> {
-    /// A counter over `transactions`.
+    /// Creates a counter over `transactions`.
     pub fn new(transactions: &'a Transactions) -> Self {
         PlaintextCounter {
             transactions,
@@ -189,7 +188,7 @@ impl<'a> PlaintextCounter<'a> {
     }
 }
 
-/// The only error of a plaintext counter.
+/// Request for an item that does not exist, the only error of a plaintext counter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("itemset {itemset} was asked for, but there are only {items} items, numbered from 0")]
 pub struct UnknownItem {
@@ -263,7 +262,7 @@ impl<'a> PrefixIntersections<'a> {
         }
     }
 
-    /// The support of two or more items whose columns are present.
+    /// Returns the support of two or more items whose columns are present.
     fn support(&mut self, items: &[u32]) -> u64 {
         let (&last, prefix) = items.split_last().expect("two or more items");
         let shared = (self.items.iter().zip(prefix))
@@ -311,7 +310,7 @@ mod tests {
     fn columns_may_come_from_elsewhere() {
         let mut bitmap = Bitmap::empty(70, 3);
         assert_eq!(bitmap.column(1), None);
-        // More bits than transactions, and transactions at any index.
+        // More bits than transactions; transactions may be at any index.
         bitmap.insert(1, vec![u64::MAX, 0, 7]);
         bitmap.insert(2, vec![1 << 63, 0, 6]);
         let itemsets = [[1].as_slice(), &[2], &[1, 2]].map(Itemset::new);

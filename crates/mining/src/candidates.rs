@@ -1,15 +1,15 @@
-//! The candidates of the next level: itemsets whose parts are all frequent.
+//! Candidates of the next level: itemsets whose parts are all frequent.
 
 use crate::itemset::{FrequentItemset, Itemset};
 
-/// The itemsets one longer than `frequent` (all of one length, ascending) whose
-/// immediate subsets are all frequent, ascending; `None` if more than `limit`.
+/// Returns the itemsets one longer than `frequent` (all of one length, ascending) whose immediate subsets are all
+/// frequent, ascending; `None` if more than `limit`.
 ///
-/// Join: two frequent itemsets that differ in the last item only. Prune: the
-/// candidate's other subsets must be frequent too.
+/// Join: two frequent itemsets that differ in the last item only. Prune: the candidate's other subsets must be
+/// frequent.
 ///
 /// # Errors
-/// Those of `go_on`, which is called for each of `frequent`.
+/// Errors of `go_on`, which is called for each of `frequent`.
 pub(crate) fn candidates_from<E>(
     frequent: &[FrequentItemset],
     is_frequent: impl Fn(&[u32]) -> bool,

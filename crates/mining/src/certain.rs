@@ -1,21 +1,22 @@
-//! How many longer itemsets are certain to be frequent, given the supports of those up to one length.
+//! Lower bound on the number of longer frequent itemsets, given the supports of those up to one length.
 //!
-//! Let `X` be an itemset of `k − 1` items and `E` the later items with which it is frequent. Of the transactions with `X`,
-//! `d_e = supp(X) − supp(X∪{e})` lack `e`. So for `Y ⊆ E` at most `Σ_{e∈Y} d_e` of them lack some item of `Y`, and
+//! Let `X` be an itemset of `k − 1` items and `E` the later items with which it is frequent. Of the transactions
+//! with `X`, `d_e = supp(X) − supp(X∪{e})` lack `e`. So for `Y ⊆ E` at most `Σ_{e∈Y} d_e` of them lack some item of
+//! `Y`, and
 //!
 //! ```text
 //! supp(X∪Y) ≥ supp(X) − Σ_{e∈Y} d_e
 //! ```
 //!
-//! Let `n_j` be the largest `n` for which the `j` largest of the `n` smallest `d_e` add up to at most
-//! `supp(X) − min_support`. Then all sets of `j` of the first `n_j` items give a frequent itemset. An itemset has one
-//! prefix of `k − 1` items, so what different `X` give is different: at least `Σ_X Σ_{j≥2} C(n_j, j)` itemsets of more than
-//! `k` items are frequent.
+//! Let `n_j` be the largest `n` for which the `j` largest of the `n` smallest `d_e` add up to at most `supp(X) −
+//! min_support`. Then all sets of `j` of the first `n_j` items give a frequent itemset. An itemset has one prefix of
+//! `k − 1` items, so different `X` give different itemsets. At least `Σ_X Σ_{j≥2} C(n_j, j)` itemsets of more than
+//! `k` items are therefore frequent.
 
 use crate::itemset::FrequentItemset;
 use crate::prefix_tree::PrefixTree;
 
-/// The number of itemsets of more items than those of `level`, and at most `longest`, that are certain to be frequent; at
+/// Returns the number of certainly frequent itemsets of more items than those of `level` and at most `longest`; at
 /// most `u64::MAX`. `level` has all frequent itemsets of a length, ascending; they and their prefixes are `known`.
 pub(crate) fn longer(
     level: &[FrequentItemset],
@@ -46,7 +47,7 @@ pub(crate) fn longer(
     certain
 }
 
-/// `Σ_{2≤j≤most} C(n_j, j)` for ascending `lacking`; at most `u64::MAX`.
+/// Returns `Σ_{2≤j≤most} C(n_j, j)` for ascending `lacking`; at most `u64::MAX`.
 fn extensions(lacking: &[u64], slack: u64, most: usize) -> u64 {
     let mut sums = vec![0u128];
     sums.extend(lacking.iter().scan(0u128, |sum, &it| {
@@ -68,7 +69,7 @@ fn extensions(lacking: &[u64], slack: u64, most: usize) -> u64 {
     number
 }
 
-/// `C(n, j)`, at most `u64::MAX`.
+/// Returns `C(n, j)`, at most `u64::MAX`.
 fn choose(n: usize, j: usize) -> u64 {
     let mut chosen = 1u128;
     for i in 0..j.min(n - j) {
@@ -88,7 +89,7 @@ mod tests {
     use crate::transactions::{MinSupport, Transactions};
     use proptest::prelude::*;
 
-    /// After each level, the number that is certain and the number of longer itemsets that there are.
+    /// Returns, after each level, the certain number of longer itemsets and the true one.
     fn by_level(data: &Transactions, threshold: u64, longest: usize) -> Vec<(u64, u64)> {
         let limit = std::num::NonZeroUsize::new(longest);
         let all = eclat(data, MinSupport::Count(threshold), limit);
@@ -110,7 +111,7 @@ mod tests {
         assert_eq!(by_level(&alone, 1, 99)[0], ((1 << 12) - 13, (1 << 12) - 13));
         assert_eq!(by_level(&alone, 1, 3)[0], (66 + 220, 66 + 220));
         assert_eq!(by_level(&alone, 1, 1), [(0, 0)]);
-        // Beside a transaction of other items, pairs make it certain; beside ones of its items, triples.
+        // Beside a transaction of other items, pairs suffice; beside ones of its own items, triples are needed.
         let others = |others: &[&[&str]]| {
             let others = others
                 .iter()

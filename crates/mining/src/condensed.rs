@@ -1,4 +1,4 @@
-//! Fewer itemsets that say as much: the closed ones, the maximal ones, the most frequent ones.
+//! Condensed results: the closed, the maximal or the most frequent itemsets.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -8,26 +8,26 @@ use serde::{Deserialize, Serialize};
 use crate::frequent::FrequentItemsets;
 use crate::itemset::{FrequentItemset, Itemset};
 
-/// Which of the frequent itemsets are listed.
+/// Subset of the frequent itemsets that is listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kept {
-    /// All of them.
+    /// All itemsets.
     #[default]
     All,
-    /// Those of which no superset has the same support.
+    /// Itemsets of which no superset has equal support.
     Closed,
-    /// Those of which no superset is frequent.
+    /// Itemsets of which no superset is frequent.
     Maximal,
 }
 
 impl Kept {
-    /// Whether all are listed.
+    /// Returns true if all itemsets are listed.
     pub fn is_all(&self) -> bool {
         *self == Self::All
     }
 
-    /// The word for it, with a space after it; empty for all.
+    /// Returns the adjective for messages, with a trailing space; empty for all.
     pub fn word(self) -> &'static str {
         match self {
             Self::All => "",
@@ -36,8 +36,8 @@ impl Kept {
         }
     }
 
-    /// Those of `itemsets`, which must be all. Where a limit of the length ended the search, the longest ones stay:
-    /// whether longer ones make them superfluous was not looked at.
+    /// Filters `itemsets`, which must be complete. If a limit of the length ended the search, the longest ones stay:
+    /// their supersets are unknown.
     #[must_use]
     pub fn of(self, itemsets: &FrequentItemsets) -> FrequentItemsets {
         let levels = itemsets.levels();
@@ -64,15 +64,15 @@ impl Kept {
     }
 }
 
-/// The `count` most frequent itemsets, and those as frequent as the last of them: all with its support or more, as mining
-/// finds them at that minimum support. `mine` mines at the minimum support it is given; it is called with lower ones, down
-/// to `least` if need be, until enough are found. `supports` are those of the items.
+/// Finds the `count` most frequent itemsets, and those as frequent as the last of them. The result is what mining at
+/// the support of the last one finds. `mine` mines at the given minimum support. It is called with lower ones, down
+/// to `least`, until enough are found. `supports` are those of the items.
 ///
-/// The first minimum support is the highest at which there can be enough, going by the number of items that have it; each
-/// further one lets in a tenth more items, or one.
+/// The first minimum support is the highest at which enough itemsets are possible, given the number of items that
+/// have it. Each further one admits a tenth more items, at least one.
 ///
 /// # Errors
-/// Those of `mine`.
+/// Errors of `mine`.
 pub fn most_frequent<E>(
     count: NonZeroUsize,
     supports: &[u64],
@@ -103,7 +103,7 @@ pub fn most_frequent<E>(
     }
 }
 
-/// How many itemsets of up to `longest` items there are of so many items.
+/// Returns the number of itemsets of up to `longest` of `items` items.
 fn most(items: usize, longest: usize) -> u128 {
     let mut of_length = 1u128;
     let mut all = 0u128;

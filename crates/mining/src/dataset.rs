@@ -1,7 +1,7 @@
 //! Encrypted datasets of an owner: from transactions to a bundle ready for upload.
 //!
-//! Transactions and columns are shuffled first, so that neither the order of rows nor that of items leaves the owner. A
-//! bundle is invalid until its head is written.
+//! Transactions and columns are shuffled first: the order of rows and of items stays with the owner. A bundle is
+//! invalid until its head is written.
 
 use crate::encryption::NewRows;
 use crate::error::{DatasetError, RecordError, other_ranges};
@@ -32,9 +32,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct DatasetPlan {
     /// The ring.
     pub parameters: Parameters,
-    /// The longest itemsets; not longer than the number of items.
+    /// The length of the longest itemsets, at most the number of items.
     pub max_len: usize,
-    /// One per item.
+    /// The number of columns, one per item.
     pub columns: u32,
     /// The bytes reserved for each row id; 0 without row ids.
     pub row_id_bytes: u32,
@@ -43,7 +43,7 @@ pub struct DatasetPlan {
 }
 
 impl DatasetPlan {
-    /// The plan for this number of transactions and items, for itemsets of up to `max_len`, with row ids of up to
+    /// Plans for this number of transactions and items, for itemsets of up to `max_len`, with row ids of up to
     /// `longest_row_id` bytes or none.
     ///
     /// # Errors
@@ -74,10 +74,10 @@ impl DatasetPlan {
         })
     }
 
-    /// The plan for these rows.
+    /// Plans for these rows.
     ///
     /// # Errors
-    /// Nothing to encrypt, or as [`DatasetPlan::new`].
+    /// Nothing to encrypt; otherwise as [`DatasetPlan::new`].
     pub fn of(rows: &Shuffled, max_len: usize) -> Result<Self, DatasetError> {
         let (transactions, items) = (rows.len(), rows.names().len());
         if max_len > 0 && (transactions == 0 || items == 0) {
@@ -90,7 +90,7 @@ impl DatasetPlan {
     }
 }
 
-/// The focus items of `rows`, by number.
+/// Returns the focus items of `rows`, by number.
 fn focus(rows: &Shuffled, max_len: usize) -> Result<Vec<usize>, DatasetError> {
     let given = rows.focus();
     if given.len() > MOST_FOCUS {
@@ -109,11 +109,11 @@ fn focus(rows: &Shuffled, max_len: usize) -> Result<Vec<usize>, DatasetError> {
     given.iter().map(item).collect()
 }
 
-/// Columns sorted by their supports, with fixed parts for the pairs of the first ones and of the focus.
+/// Sorts columns by their supports, with fixed parts for the pairs of the first ones and of the focus.
 pub(crate) fn column_order(supports: &[u64], mut focus: Vec<Column>) -> ColumnOrder {
     let order = by_support(supports);
     let paired = order.len().min(MOST_PAIRED);
-    // If all pairs have fixed parts, so have those of the focus.
+    // If all pairs have fixed parts, those of the focus are among them.
     if paired == order.len() {
         focus.clear();
     }
@@ -126,14 +126,14 @@ fn unix_seconds() -> u64 {
     now.map_or(0, |now| now.as_secs())
 }
 
-/// The bytes that a dataset reserves for each row id, given the longest of the first file. Rounded up, so that later
-/// ids may be a little longer and the exact length is hidden.
+/// Returns the bytes that a dataset reserves for each row id, given the longest of the first file. Rounds up: later
+/// ids may be a little longer, and the exact length is hidden.
 fn padded_row_id_bytes(longest: usize) -> u32 {
     let longest = u32::try_from(longest).unwrap_or(MAX_ROW_ID_BYTES);
     longest.next_multiple_of(8).min(MAX_ROW_ID_BYTES)
 }
 
-/// The bytes of `transactions` encrypted and sealed at once.
+/// Returns the bytes of `transactions` encrypted and sealed at once.
 pub(crate) fn stored_bytes(
     parameters: &Parameters,
     columns: u32,
@@ -180,31 +180,31 @@ pub struct Dataset {
     pub(crate) key: DatasetKey,
 }
 
-/// What becomes of items of appended transactions that are not columns of the dataset.
+/// Treatment of items of appended transactions that are not columns of the dataset.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum NewItems {
-    /// The append is refused.
+    /// Refuses the append.
     Refuse,
-    /// They are left out. The record's minimum item support rises above what they may have.
+    /// Leaves them out. The record's minimum item support rises above their possible supports.
     Drop {
-        /// The append is refused if one of them may have this support, appends included.
+        /// The support that refuses the append if one of them may have it, appends included.
         below: Option<MinSupport>,
     },
-    /// Everything is encrypted again with columns for them, one version before the append.
+    /// Encrypts everything again with columns for them, one version before the append.
     Reencrypt,
 }
 
-/// Where to write a new bundle.
+/// Destination of a new bundle.
 #[derive(Debug, Clone, Copy)]
 pub enum Target<'a> {
-    /// To this directory, which must not exist yet. The bundle is durable.
+    /// Directory that must not exist yet. The bundle is durable.
     New(&'a Path),
-    /// To a new directory below this one, removed when the dataset and its later versions are dropped.
+    /// Parent of a new directory, which is removed when the dataset and its later versions are dropped.
     Temporary(&'a Path),
 }
 
 impl Target<'_> {
-    /// The directory itself, or the parent of the new one.
+    /// Returns the directory itself, or the parent of the new one.
     fn path(&self) -> &Path {
         match self {
             Self::New(directory) | Self::Temporary(directory) => directory,
@@ -219,10 +219,10 @@ impl Target<'_> {
     }
 }
 
-/// The key of a dataset.
+/// Derives the key of a dataset.
 ///
 /// # Errors
-/// Another master key.
+/// The master key is another one.
 fn key_of(manifest: &Manifest, master: &MasterKey) -> Result<DatasetKey, DatasetError> {
     let (given, wanted) = (master.check(), KeyCheck(manifest.key_check));
     if given != wanted {
@@ -245,7 +245,7 @@ impl Dataset {
     /// Encrypts `rows` into a new bundle, for itemsets of up to `max_len`.
     ///
     /// # Errors
-    /// An existing directory, sizes without parameters, too little disk space, an interruption; nothing is left behind.
+    /// An existing directory, sizes without parameters, too little disk space, an interruption. Leaves nothing behind.
     pub fn create(
         rows: Shuffled,
         master: &MasterKey,
@@ -311,10 +311,11 @@ impl Dataset {
         Self::commit(writer, key, &manifest, record, &[])
     }
 
-    /// Publishes a version, once its record opens as a later command would open it. Of older ranges, only `ranges` are kept.
+    /// Publishes a version after opening its record as a later command would. Of older ranges, only `ranges` are
+    /// kept.
     ///
     /// # Errors
-    /// A record that would not open, which is a fault of Oboro; a disk that fails. The bundle is unchanged.
+    /// A record that would not open, which is a bug in Oboro; a failing disk. The bundle is unchanged.
     pub(crate) fn commit(
         writer: BundleWriter,
         key: DatasetKey,
@@ -340,7 +341,7 @@ impl Dataset {
     /// The wrong key, a damaged or foreign bundle.
     pub fn open(directory: &Path, master: &MasterKey) -> Result<Self, DatasetError> {
         let bundle = Bundle::open(directory)?;
-        // Best effort, but nothing that was erased should stay after a crash.
+        // Best effort, but erased data should not survive a crash.
         let _ = bundle.remove_leftovers();
         let manifest = bundle.manifest();
         let key = key_of(manifest, master)?;
@@ -352,11 +353,11 @@ impl Dataset {
         })
     }
 
-    /// Makes the bundle of a dataset again, without its segments, of what its owner kept of the version with this root.
-    /// What was noted since then about the server's answers is not in it.
+    /// Restores the bundle of a dataset, without its segments, from the owner's recovery copy of the version with
+    /// this root. Later notes about the server's answers are not in it.
     ///
     /// # Errors
-    /// An existing directory, the wrong key, content that is damaged or of another version; nothing is left behind.
+    /// An existing directory, the wrong key, content that is damaged or of another version. Leaves nothing behind.
     pub fn recover(
         directory: &Path,
         content: &RecoveryContent,
@@ -375,10 +376,10 @@ impl Dataset {
         Self::open(directory, master)
     }
 
-    /// Checks that these transactions can be appended, whatever the disk.
+    /// Checks that these transactions can be appended, without regard to the disk.
     ///
     /// # Errors
-    /// Those of [`append`](Self::append) that are about the transactions.
+    /// Errors of [`append`](Self::append) about the transactions.
     pub fn check_append(&self, rows: &Shuffled, new_items: NewItems) -> Result<(), DatasetError> {
         if rows.is_empty() {
             return Err(DatasetError::Nothing {
@@ -416,7 +417,7 @@ impl Dataset {
             }
         }
         let options = rows.how_read().map(|it| &it.options);
-        // A table without any item of the dataset is read in a wrong way, or another one.
+        // A table without any item of the dataset is another one, or read in a wrong way.
         let may_lack = |it: &ReadOptions| {
             it.missing == Some(Missing::Absent) && rows.names().len() > new.len()
         };
@@ -444,7 +445,7 @@ impl Dataset {
         Ok(())
     }
 
-    /// The items that the dataset has no column for, with their supports in these transactions.
+    /// Returns the items without a column in the dataset, with their supports in these transactions.
     fn new_items(&self, rows: &Shuffled) -> Vec<(String, u64)> {
         let here: HashSet<&String> = self.record.names.iter().collect();
         let items = rows.names().iter().zip(rows.supports());
@@ -452,7 +453,7 @@ impl Dataset {
         new.map(|(name, support)| (name.clone(), support)).collect()
     }
 
-    /// Encrypts everything again, with columns for the items of `rows` that have none; returns the new dataset.
+    /// Encrypts everything again, with columns for the new items of `rows`; returns the new dataset.
     ///
     /// # Errors
     /// As [`Dataset::create`]; the bundle is unchanged then.
@@ -468,14 +469,14 @@ impl Dataset {
         self.with_items(&names, rows.len() as u64, threads, progress)
     }
 
-    /// Encrypts more transactions of the same items into new segments; returns the new dataset. Items missing in `rows`
-    /// are in none of these transactions; a table must have them all. The transactions form a stratum of their own, which
-    /// absorbs the youngest small ones (`rewrite::absorb`).
+    /// Encrypts more transactions into new segments; returns the new dataset. Items missing in `rows` are in none of
+    /// these transactions; a table must have them all. The transactions form a stratum of their own, which absorbs
+    /// the youngest small ones (`rewrite::absorb`).
     ///
     /// # Errors
-    /// New items, unless they are dropped; with a bound, one that is left out and may reach it; rows restricted before;
-    /// otherwise as [`Dataset::create`]. The bundle is unchanged, but with [`DatasetError::NotAppended`]: it is that of
-    /// [`with_new_items`](Self::with_new_items) then.
+    /// New items, unless they are dropped; with a bound, a dropped item that may reach it; rows restricted before;
+    /// otherwise as [`Dataset::create`]. The bundle is unchanged, except with [`DatasetError::NotAppended`]: then it
+    /// is that of [`with_new_items`](Self::with_new_items).
     pub fn append(
         &self,
         mut rows: Shuffled,
@@ -548,13 +549,13 @@ impl Dataset {
         Self::commit(writer, self.key.clone(), &manifest, record, &ranges)
     }
 
-    /// How many of these items the dataset has no column for.
+    /// Counts the `names` without a column in the dataset.
     pub fn count_new_items(&self, names: &[String]) -> usize {
         let here: HashSet<&String> = self.record.names.iter().collect();
         names.iter().filter(|name| !here.contains(name)).count()
     }
 
-    /// The reader that verifies pairs counted by a server.
+    /// Opens the reader that verifies pairs counted by a server.
     ///
     /// # Errors
     /// A sealed range that is missing or damaged.
@@ -569,7 +570,7 @@ impl Dataset {
         Ok(reader.ok_or_else(other_ranges)?)
     }
 
-    /// The reader that verifies moments of longer itemsets computed by a server.
+    /// Opens the reader that verifies moments of longer itemsets computed by a server.
     ///
     /// # Errors
     /// A sealed range that is missing or damaged.
@@ -584,28 +585,28 @@ impl Dataset {
         Ok(reader.ok_or_else(other_ranges)?)
     }
 
-    /// The kept data of each range.
+    /// Reads the kept data of each range.
     fn ranges(&self) -> Result<Vec<Vec<RangeLimb>>, DatasetError> {
         let range = |digest| Ok(self.key.open_range(&self.bundle.read_range(digest)?)?);
         self.record.ranges().into_iter().map(range).collect()
     }
 
-    /// The bundle on disk.
+    /// Returns the bundle on disk.
     pub fn bundle(&self) -> &Bundle {
         &self.bundle
     }
 
-    /// The public manifest.
+    /// Returns the public manifest.
     pub fn manifest(&self) -> &Manifest {
         self.bundle.manifest()
     }
 
-    /// The owner's record.
+    /// Returns the owner's record.
     pub fn record(&self) -> &OwnerRecord {
         &self.record
     }
 
-    /// The owner's record as currently stored in the bundle.
+    /// Reads the owner's record as currently stored in the bundle.
     fn present_record(&self) -> Result<OwnerRecord, DatasetError> {
         let present = self.bundle.present()?;
         Ok(OwnerRecord::open(
@@ -615,7 +616,7 @@ impl Dataset {
         )?)
     }
 
-    /// The state of trust in the server, as currently stored in the bundle.
+    /// Reads the state of trust in the server, as currently stored in the bundle.
     ///
     /// # Errors
     /// A bundle that was changed or removed.
@@ -628,11 +629,11 @@ impl Dataset {
         })
     }
 
-    /// Records that the owner relies on unverified answers. Waits for other writers of the bundle, but not for an
+    /// Records that the owner relies on unverified answers. Waits for other writers of the bundle, except for an
     /// append, which may take long.
     ///
     /// # Errors
-    /// A bundle that cannot be written; nothing may be requested then.
+    /// A bundle that cannot be written; then no answers may be requested.
     pub fn rely_on_server(&self) -> Result<(), DatasetError> {
         self.note_in_record(
             |record, version| record.relies_on_server(version),
@@ -640,7 +641,7 @@ impl Dataset {
         )
     }
 
-    /// Notes something in the record on the disk unless `is_noted`; both get the version there.
+    /// Writes a note into the record on disk unless `is_noted`; both callbacks get the version there.
     fn note_in_record(
         &self,
         is_noted: impl Fn(&OwnerRecord, u64) -> bool,
@@ -670,8 +671,8 @@ impl Dataset {
         }
     }
 
-    /// Records a false answer in a file of its own, so that a concurrent append does not prevent it. The first one
-    /// stays until [`reset_trust`](Self::reset_trust).
+    /// Records a false answer in a separate file, which a concurrent append does not block. The first one stays until
+    /// [`reset_trust`](Self::reset_trust).
     ///
     /// # Errors
     /// A bundle that cannot be written.
@@ -686,7 +687,7 @@ impl Dataset {
         Ok(self.bundle.write_note(&failure.seal(&self.key)?)?)
     }
 
-    /// Notes that the owner has decided to ask the server again, after a false answer or unverified ones.
+    /// Records the owner's decision to use the server again, after a false answer or unverified ones.
     ///
     /// # Errors
     /// A bundle that cannot be written.
@@ -702,7 +703,7 @@ impl Dataset {
         Ok(self.bundle.remove_note()?)
     }
 
-    /// The key of this dataset.
+    /// Returns the key of this dataset.
     pub fn key(&self) -> &DatasetKey {
         &self.key
     }
@@ -863,7 +864,7 @@ mod tests {
         );
     }
 
-    /// 100 transactions without the items in fewer than 50.
+    /// Encrypts 100 transactions without the items in fewer than 50.
     fn without_rare_items(path: &Path, master: &MasterKey) -> Dataset {
         let rows = rows(100).restrict(MinSupport::Count(50));
         Dataset::create(rows, master, Target::New(path), 2, threads(), &go_on).unwrap()
@@ -905,20 +906,20 @@ mod tests {
         let drop = NewItems::Drop { below: None };
         let first = day(&[&["always", "new"], &["new", "other"], &["always"]]);
         let after = made.append(first, drop, threads(), &go_on).unwrap();
-        // Each was in 49 transactions at most, and is in two more.
+        // Each was in at most 49 transactions, and is in two more.
         assert_eq!(after.record().min_item_support, 52);
         let always = |it: &Dataset| {
             let place = it.record().names.iter().position(|it| it == "always");
             it.record().supports[place.unwrap()]
         };
         assert_eq!((always(&after), after.record().transactions), (102, 103));
-        // The largest of all of them counts, not the sum.
+        // The largest of them counts, not the sum.
         let second = day(&[&["other"], &["other"]]);
         let after = after.append(second, drop, threads(), &go_on).unwrap();
         assert_eq!(after.record().min_item_support, 53);
         let opened = Dataset::open(&path, &master).unwrap();
         assert_eq!(opened.record(), after.record());
-        // Known items change nothing of it.
+        // Known items leave it unchanged.
         let after = after.append(day(&[&["always"]]), drop, threads(), &go_on);
         assert_eq!(after.as_ref().unwrap().record().min_item_support, 53);
         let below = |count| NewItems::Drop {
@@ -1021,7 +1022,8 @@ mod tests {
         }
     }
 
-    /// A directory without the segments of a stratum, as after a recovery, leaves it alone; so does one that was told to.
+    /// Recovered directories, which lack the segments of a stratum, do not absorb it; nor do appends with absorbing
+    /// disabled.
     #[test]
     fn appends_absorb_only_what_is_there_and_only_if_they_may() {
         let directory = tempfile::tempdir().unwrap();
@@ -1041,7 +1043,7 @@ mod tests {
         let after = append(&made, None);
         assert_eq!(strata(&after), 2);
         after.manifest().extends(made.manifest()).unwrap();
-        // The one that was appended is there.
+        // The appended stratum is present.
         let after = append(&after, None);
         assert_eq!(strata(&after), 2);
         let after = append(&after, Some(false));
@@ -1064,7 +1066,7 @@ mod tests {
         strata.map(|it| it.secret_generation).collect()
     }
 
-    /// Checks that a later command opens the dataset, and what is kept of its ranges.
+    /// Checks that a later command opens the dataset and its kept ranges.
     fn opens(dataset: &Dataset, path: &Path, master: &MasterKey) {
         let opened = Dataset::open(path, master).unwrap();
         assert_eq!(opened.record(), dataset.record());
@@ -1072,7 +1074,7 @@ mod tests {
         opened.bundle().verify().unwrap();
     }
 
-    /// A server that was trusted may know the secrets of all strata that there are, in any copy of the directory.
+    /// A trusted server may know the secrets of all existing strata, in any copy of the directory.
     #[test]
     fn whatever_is_encrypted_again_or_appended_has_new_secrets() {
         let directory = tempfile::tempdir().unwrap();
@@ -1135,7 +1137,7 @@ mod tests {
         opens(&compacted, &path, &master);
     }
 
-    /// What is summed anew of one stratum is not confused with what is replaced in another one, which keeps a segment.
+    /// Sums of one stratum are not confused with replaced ones in another stratum, which keeps a segment.
     #[test]
     fn rows_of_a_large_stratum_and_a_small_one_are_erased_at_once() {
         let directory = tempfile::tempdir().unwrap();
@@ -1160,7 +1162,7 @@ mod tests {
         let notes = made.record().notes();
         let (order, noise) = (made.record().column_order().unwrap(), made.record().noise());
         let items = made.record().items();
-        // Of no stratum.
+        // No stratum.
         let record = OwnerRecord::new(&manifest, Vec::new(), &order, items, noise, notes);
         let writer = made.bundle().change().unwrap();
         let error = Dataset::commit(writer, made.key().clone(), &manifest, record, &[]);
@@ -1179,7 +1181,7 @@ mod tests {
         made.rely_on_server().unwrap();
         made.record_failure("first").unwrap();
         made.record_failure("second").unwrap();
-        // The value in memory is older than the bundle; appends nevertheless keep what the bundle says.
+        // The value in memory is older than the bundle; appends keep the bundle's notes.
         let after = made
             .append(rows(31), NewItems::Refuse, threads(), &go_on)
             .unwrap();
@@ -1196,13 +1198,13 @@ mod tests {
         after.reset_trust().unwrap();
         let trust = after.trust().unwrap();
         assert!(trust.relied_on.unwrap().decided && trust.failure.is_none());
-        // Answers that are used later are another decision.
+        // Later use of answers needs another decision.
         after.rely_on_server().unwrap();
         assert!(!after.trust().unwrap().relied_on.unwrap().decided);
         after.reset_trust().unwrap();
         after.bundle().verify().unwrap();
 
-        // An append does not prevent recording a failure, a damaged failure file counts as a failure, and a concurrent
+        // An append does not prevent recording a failure. A damaged failure file counts as a failure, and a concurrent
         // record of reliance waits for the lock.
         let writer = after.bundle().change().unwrap();
         after.record_failure("third").unwrap();
@@ -1258,7 +1260,7 @@ mod tests {
     fn two_encryptions_share_no_seed_no_id_and_no_order() {
         let directory = tempfile::tempdir().unwrap();
         let master = MasterKey::generate().unwrap();
-        // 24 items: by chance their columns are in the same order once in 24! times.
+        // 24 items: their columns are in equal order by chance once in 24! times.
         let items: Vec<String> = (0..24).map(|i| format!("item {i}")).collect();
         let transactions = Transactions::from_named(vec![items; 3 * 4096]).unwrap();
         let [a, b] = ["a", "b"].map(|name| {
@@ -1416,7 +1418,7 @@ mod tests {
         ] {
             assert!(message.contains(&part), "{message}");
         }
-        // Far more than any disk has: the check works.
+        // Far more than any disk has.
         assert!(
             free_bytes(&directory.path().join("none/below")).is_some_and(|it| it < u64::MAX / 2)
         );

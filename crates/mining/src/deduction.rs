@@ -1,5 +1,5 @@
-//! What the supports of an itemset's subsets imply about its own (Calders and Goethals, "Mining all
-//! non-derivable frequent itemsets", PKDD 2002).
+//! Bounds on an itemset's support from those of its subsets (Calders and Goethals, "Mining all non-derivable frequent
+//! itemsets", PKDD 2002).
 //!
 //! For a subset `X` of an itemset `I`, the number of transactions that contain
 //! `X` and no item of `I∖X` is, by inclusion and exclusion,
@@ -10,25 +10,25 @@
 //! σ_X(I) = Σ_{X⊆J⊂I} (−1)^{|I∖J|+1} supp(J)
 //! ```
 //!
-//! `supp(I) ≤ σ_X(I)` if `|I∖X|` is odd, and `supp(I) ≥ σ_X(I)` if it is even. The
-//! tightest of these bounds are the tightest there are.
+//! `supp(I) ≤ σ_X(I)` if `|I∖X|` is odd, and `supp(I) ≥ σ_X(I)` if it is even. The tightest of these bounds are the
+//! tightest possible.
 
 use std::fmt;
 
 use oboro_ring::moment::MAX_LENGTH;
 
-/// Bounds use the subsets that lack only items among the last `MAX_FREE` of an itemset. For lengths
-/// that an encrypted dataset can count these are all subsets. Longer itemsets have more than 65,536
-/// subsets, too many to visit for each; bounds from a part of them are valid, though less tight.
+/// The number of last items of an itemset that a subset used for bounds may lack. For lengths that an encrypted
+/// dataset can count, these are all subsets. Longer itemsets have more than 65,536, too many to visit; bounds from
+/// some of them are valid, though less tight.
 const MAX_FREE: usize = MAX_LENGTH;
 
-/// The number of subsets used for bounds of itemsets of `length` items.
+/// Returns the number of subsets used for bounds of itemsets of `length` items.
 pub(crate) fn subsets_used(length: usize) -> usize {
     1 << length.min(MAX_FREE)
 }
 
-/// The least and the largest support that an itemset can have, given those of its subsets; both are
-/// attainable, and `lower` is at most `upper`.
+/// Least and largest possible support of an itemset, given those of its subsets. Both are attainable, and `lower` is
+/// at most `upper`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// The least possible support.
@@ -48,19 +48,18 @@ pub struct Contradiction {
 }
 
 impl Bounds {
-    /// The bounds of an itemset of `m ≥ 1` items from the supports of its proper subsets, the
-    /// number of transactions included: `supports[b]` is that of the subset with the items at the
-    /// set bits of `b`. The last entry, the itemset's own, is ignored, and `supports` is used as
-    /// scratch space. Takes `m·2^m` steps.
+    /// Computes the bounds of an itemset of `m ≥ 1` items from the supports of its proper subsets and the number of
+    /// transactions. `supports[b]` is that of the subset with the items at the set bits of `b`. The last entry, the
+    /// itemset's own, is ignored, and `supports` is used as scratch space. Takes `m·2^m` steps.
     ///
-    /// Items contained in every one of the subsets need not be among the `m`: the bounds are then
-    /// those within the transactions that have these items.
+    /// Items contained in every subset may be left out of the `m`: the bounds are then those within the transactions
+    /// that have these items.
     ///
     /// # Errors
-    /// No support is possible, so one of the given ones is wrong.
+    /// No support is possible, so one of those given is wrong.
     ///
     /// # Panics
-    /// If there are not `2^m` supports, or one does not fit into 64 bits.
+    /// If the number of supports is not `2^m`, or one does not fit into 64 bits.
     pub(crate) fn from_subsets(supports: &mut [i128]) -> Result<Self, Contradiction> {
         assert!(supports.len() >= 2 && supports.len().is_power_of_two());
         let whole = supports.len() - 1;
@@ -86,7 +85,7 @@ impl Bounds {
         })
     }
 
-    /// Whether `support` is within the bounds.
+    /// Returns true if `support` is within the bounds.
     pub fn contain(self, support: u64) -> bool {
         (self.lower..=self.upper).contains(&support)
     }
@@ -102,8 +101,7 @@ impl fmt::Display for Bounds {
     }
 }
 
-/// The Möbius transform over supersets: entry `X` becomes
-/// `Σ_{J⊇X} (−1)^{|J∖X|} supports[J]`.
+/// Möbius transform over supersets: entry `X` becomes `Σ_{J⊇X} (−1)^{|J∖X|} supports[J]`.
 pub(crate) fn exclude_supersets(supports: &mut [i128]) {
     let mut half = 1;
     while half < supports.len() {
@@ -125,7 +123,7 @@ mod tests {
     use crate::testing::arbitrary_transactions;
     use proptest::prelude::*;
 
-    /// The bounds by definition: every σ_X as a sum over all J.
+    /// Computes the bounds by definition: every σ_X as a sum over all J.
     fn by_definition(supports: &[i128]) -> (i128, i128) {
         let whole = supports.len() - 1;
         let rule = |x: usize| -> i128 {

@@ -1,8 +1,7 @@
-//! Eclat (Zaki, IEEE TKDE 2000): frequent itemsets depth first on bit columns.
+//! Eclat (Zaki, IEEE TKDE 2000): finds frequent itemsets depth first on bit columns.
 //!
-//! It verifies results of [`apriori`](mod@crate::apriori) and of encrypted counting, so it shares
-//! nothing with them but the bit columns: instead of generating candidates, it extends an itemset
-//! by intersecting columns.
+//! Tests compare [`apriori`](mod@crate::apriori) and encrypted counting with it, so only the bit columns are shared
+//! with them. It extends an itemset by intersecting columns instead of generating candidates.
 
 use std::num::NonZeroUsize;
 
@@ -45,7 +44,7 @@ pub fn eclat(
     FrequentItemsets::collect(total, threshold, search.max_len, search.found)
 }
 
-/// A frequent extension of the current prefix by one item.
+/// Frequent extension of the current prefix by one item.
 struct Member {
     item: u32,
     support: u64,

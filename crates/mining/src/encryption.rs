@@ -1,5 +1,5 @@
-//! Encrypts rows into segments. Threads take columns of the current segment and begin the next one when none
-//! is left, so that hashing, writing and syncing one overlaps with encrypting another.
+//! Encrypts rows into segments. Threads take columns of the current segment and begin the next one when none is left:
+//! hashing, writing and syncing one segment overlaps with encrypting another.
 
 use crate::error::DatasetError;
 use crate::progress::Progress;
@@ -68,7 +68,7 @@ impl NewRows<'_> {
 /// Whole blocks to encrypt into new segments of a dataset.
 pub(crate) struct NewSegments<'a> {
     pub(crate) key: &'a DatasetKey,
-    /// For each column that has cells its bits, 64 slots per word, least significant first.
+    /// The bits of each column that has cells, 64 slots per word, least significant first.
     pub(crate) bits: &'a [&'a [u64]],
     /// The position of the first block.
     pub(crate) first_block: u64,
@@ -77,7 +77,8 @@ pub(crate) struct NewSegments<'a> {
 }
 
 impl NewSegments<'_> {
-    /// Encrypts all blocks into segments, which get the next numbers of `manifest`; returns their entries in order.
+    /// Encrypts all blocks into segments, numbered from the next number of `manifest`; returns their entries in
+    /// order.
     pub(crate) fn encrypt(
         &self,
         manifest: &mut Manifest,
@@ -111,12 +112,12 @@ impl NewSegments<'_> {
 /// Segments being encrypted.
 struct Encryption<'a> {
     key: &'a DatasetKey,
-    /// The version that they are for, as far as it is known.
+    /// The manifest of the new version, as far as it is known.
     manifest: &'a Manifest,
     writer: &'a BundleWriter,
     /// The position of the first block.
     first_block: u64,
-    /// For each new block the `N` bits of each column that has cells: the mask seed depends on all of them.
+    /// The `N` bits of each column that has cells, by new block. The mask seed depends on all of them.
     blocks: &'a [Vec<&'a [u64]>],
     progress: Progress<'a>,
     advanced: AtomicU64,
@@ -124,24 +125,24 @@ struct Encryption<'a> {
     done: Mutex<Done>,
 }
 
-/// The work left.
+/// Remaining work.
 #[derive(Default)]
 struct Queue<'a> {
-    /// The current segment, if some of its columns are left.
+    /// The current segment, if some of its columns are unassigned.
     segment: Option<Arc<Segment<'a>>>,
-    /// How many of its columns are taken.
+    /// The number of its assigned columns.
     taken: u32,
     /// The first block of the next segment.
     block: usize,
 }
 
-/// A segment being encrypted. The thread that drops the last reference finishes it.
+/// Segment being encrypted. The thread that drops the last reference finishes it.
 struct Segment<'a> {
     blocks: Vec<Block<'a>>,
     /// The digest of their seeds.
     seeds: Digest,
     writer: SegmentWriter,
-    /// Columns whose cells are written; fewer than all if a thread failed.
+    /// The number of columns whose cells are written; fewer than all if a thread failed.
     written: AtomicU32,
 }
 
@@ -152,7 +153,7 @@ struct Done {
 }
 
 impl<'a> Encryption<'a> {
-    /// The entries of all segments, in order, and the largest noise.
+    /// Encrypts all segments; returns their entries, in order, and the largest noise.
     fn run(&self, threads: NonZeroUsize) -> Result<(Vec<SegmentEntry>, BlockNoise), DatasetError> {
         self.tell(0)?;
         let work = || self.work().inspect_err(|_| self.stop());
@@ -199,7 +200,7 @@ impl<'a> Encryption<'a> {
         Ok(())
     }
 
-    /// A column to encrypt and seal; `None` if all are taken.
+    /// Takes the next column to encrypt and seal; `None` if all are taken.
     fn take(&self) -> Result<Option<(Arc<Segment<'a>>, Column)>, DatasetError> {
         let mut queue = self.queue.lock();
         let segment = match queue.segment.take() {
@@ -300,7 +301,7 @@ impl<'a> Encryption<'a> {
     }
 }
 
-/// Reports the number of block-columns done, and ends what was interrupted.
+/// Reports the number of block-columns done, and returns an error if the run was interrupted.
 fn tell(progress: Progress<'_>, done: u64, total: u64) -> Result<(), DatasetError> {
     if progress(done, total).is_break() {
         Err(DatasetError::Interrupted)

@@ -11,7 +11,7 @@ use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a dataset could not be encrypted or opened.
+/// Error of encrypting, opening or changing a dataset.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum DatasetError {
@@ -139,24 +139,24 @@ pub enum DatasetError {
     Range(#[from] RangeError),
     #[error("encryption was interrupted; nothing is left of it, run it again")]
     Interrupted,
-    /// Only the first half of an append that re-encrypts was done.
+    /// Append that re-encrypts, of which only the first half was done.
     #[error(
         "the dataset was encrypted again and has the new columns, but not yet the new transactions: {cause}; the same command appends them"
     )]
     NotAppended {
-        /// Why the second half was not done.
+        /// The error of the second half.
         cause: Box<DatasetError>,
     },
 }
 
 impl DatasetError {
-    /// The error of an append whose first half, encrypting again with the new columns, was done.
+    /// Wraps the error of an append whose first half, encrypting again with the new columns, was done.
     pub fn not_appended(cause: Self) -> Self {
         let cause = Box::new(cause);
         Self::NotAppended { cause }
     }
 
-    /// What it is about.
+    /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Format(FormatError::Io { source, .. })
@@ -209,7 +209,7 @@ impl From<SealError> for DatasetError {
     }
 }
 
-/// An unusable record.
+/// Unusable record.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum RecordError {

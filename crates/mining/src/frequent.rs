@@ -1,15 +1,13 @@
 //! Frequent itemsets in memory: item numbers grouped by length.
 //!
-//! They have a total order: shorter itemsets first, then lexicographically.
+//! Order is total: shorter itemsets first, then lexicographically.
 
 use std::convert::Infallible;
 
 use crate::candidates::candidates_from;
 use crate::itemset::{FrequentItemset, Itemset};
 
-/// The frequent itemsets of a list of transactions.
-///
-/// Order: by length, then lexicographically by item number.
+/// Frequent itemsets of a list of transactions, by length, then lexicographically by item number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrequentItemsets {
     transactions: u64,
@@ -22,8 +20,8 @@ pub struct FrequentItemsets {
 }
 
 impl FrequentItemsets {
-    /// Collects itemsets found in any order by a search up to the length `longest`. The caller
-    /// guarantees that no itemset is empty or occurs twice.
+    /// Collects itemsets found in any order by a search up to the length `longest`. No itemset may be empty or occur
+    /// twice.
     pub(crate) fn collect(
         transactions: u64,
         min_support_count: u64,
@@ -52,43 +50,43 @@ impl FrequentItemsets {
         }
     }
 
-    /// The number of transactions mined.
+    /// Returns the number of transactions mined.
     pub fn transactions(&self) -> u64 {
         self.transactions
     }
 
-    /// The least support that counted as frequent.
+    /// Returns the minimum support of the search.
     pub fn min_support_count(&self) -> u64 {
         self.min_support_count
     }
 
-    /// The length limit of the search, if it may have cut off longer frequent itemsets; `None` if
-    /// no longer one is frequent.
+    /// Returns the length limit of the search, if it may have cut off longer frequent itemsets; `None` if no longer
+    /// one is frequent.
     pub fn max_len(&self) -> Option<usize> {
         self.max_len
     }
 
-    /// The itemsets by length: those of length `k` at `k - 1`.
+    /// Returns the itemsets by length: those of length `k` at `k - 1`.
     pub fn levels(&self) -> &[Vec<FrequentItemset>] {
         &self.levels
     }
 
-    /// The number of itemsets.
+    /// Returns the number of itemsets.
     pub fn len(&self) -> usize {
         self.levels.iter().map(Vec::len).sum()
     }
 
-    /// Whether nothing is frequent.
+    /// Returns true if nothing is frequent.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All itemsets: by length, then lexicographically by item number.
+    /// Returns all itemsets: by length, then lexicographically by item number.
     pub fn iter(&self) -> impl Iterator<Item = &FrequentItemset> + '_ {
         self.levels.iter().flatten()
     }
 
-    /// The support of `itemset`, if it is frequent.
+    /// Returns the support of `itemset`, if it is frequent.
     pub fn support(&self, itemset: &Itemset) -> Option<u64> {
         let level = self.levels.get(itemset.len().checked_sub(1)?)?;
         let place = level
@@ -97,14 +95,14 @@ impl FrequentItemsets {
         Some(level[place].support)
     }
 
-    /// Those that contain all of these items.
+    /// Selects the itemsets that contain all of these items.
     #[must_use]
     pub fn containing(&self, items: &Itemset) -> Self {
         let contain = |it: &&FrequentItemset| items.is_subset_of(&it.itemset);
         self.with(self.iter().filter(contain).cloned().collect())
     }
 
-    /// Some of these itemsets, in their order, as the result of the same search.
+    /// Builds the result of the search reduced to `some` of these itemsets, in their order.
     pub(crate) fn with(&self, some: Vec<FrequentItemset>) -> Self {
         let levels = some.chunk_by(|a, b| a.itemset.len() == b.itemset.len());
         let mut of_each = vec![Vec::new(); self.levels.len()];
@@ -117,12 +115,13 @@ impl FrequentItemsets {
         }
     }
 
-    /// These itemsets as the result of a search up to this length.
+    /// Sets the length limit of the search.
     pub(crate) fn with_max_len(self, max_len: Option<usize>) -> Self {
         Self { max_len, ..self }
     }
 
-    /// Those at least as frequent as the most frequent one of number `count`: the result of mining at its support.
+    /// Selects the itemsets at least as frequent as the `count`-th most frequent one: the result of mining at its
+    /// support.
     pub(crate) fn most_frequent(self, count: usize) -> Self {
         let mut supports: Vec<u64> = self.iter().map(|it| it.support).collect();
         supports.sort_unstable_by_key(|&support| std::cmp::Reverse(support));
@@ -136,8 +135,7 @@ impl FrequentItemsets {
     }
 }
 
-/// Whether all subsets of this length of some itemset one longer are in `level`, which is
-/// ascending.
+/// Returns true if some itemset one item longer has all its immediate subsets in `level`, which is ascending.
 fn have_candidates(level: &[FrequentItemset]) -> bool {
     let is_frequent = |subset: &[u32]| {
         let found = level.binary_search_by(|frequent| frequent.itemset.items().cmp(subset));

@@ -1,20 +1,18 @@
-//! An itemset: a strictly ascending list of item numbers.
+//! Itemset: a strictly ascending list of item numbers.
 //!
-//! The constructors establish the order, and everything else relies on it: equality, hashing,
-//! prefixes and subset tests are those of the sorted list.
+//! The constructors establish the order. Equality, hashing, prefixes and subset tests are those of the sorted list.
 
 use std::borrow::Borrow;
 use std::fmt;
 
-/// A set of items as their numbers, strictly ascending.
+/// Set of items as their numbers, strictly ascending.
 ///
-/// Itemsets compare lexicographically; results list shorter itemsets first
-/// (see [`crate::frequent`]). An itemset can be looked up in a map by a sorted
-/// slice, since it hashes and compares as `[u32]`.
+/// Itemsets compare lexicographically; results list shorter itemsets first (see [`crate::frequent`]). An itemset
+/// hashes and compares as `[u32]`, and maps can be searched by a sorted slice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Itemset(Vec<u32>);
 
-/// An itemset and the number of transactions that contain it.
+/// Itemset and the number of transactions that contain it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FrequentItemset {
     /// The items.
@@ -24,7 +22,7 @@ pub struct FrequentItemset {
 }
 
 impl Itemset {
-    /// The itemset of `items`, in any order; repeated items count once.
+    /// Creates the itemset of `items`, in any order; repeated items count once.
     pub fn new(items: impl Into<Vec<u32>>) -> Self {
         let mut items = items.into();
         items.sort_unstable();
@@ -32,37 +30,37 @@ impl Itemset {
         Itemset(items)
     }
 
-    /// The itemset of a single item.
+    /// Creates the itemset of a single item.
     pub fn single(item: u32) -> Self {
         Itemset(vec![item])
     }
 
-    /// The items, strictly ascending.
+    /// Returns the items, strictly ascending.
     pub fn items(&self) -> &[u32] {
         &self.0
     }
 
-    /// The number of items.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether the itemset is empty.
+    /// Returns true if the itemset is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether `item` is a member.
+    /// Returns true if `item` is a member.
     pub fn contains(&self, item: u32) -> bool {
         self.0.binary_search(&item).is_ok()
     }
 
-    /// Whether all of its items are in `other`.
+    /// Returns true if all of its items are in `other`.
     pub fn is_subset_of(&self, other: &Self) -> bool {
         self.0.iter().all(|&item| other.contains(item))
     }
 
-    /// This itemset without the item at `position` in ascending order.
+    /// Returns this itemset without the item at `position` in ascending order.
     ///
     /// # Panics
     /// If `position` is not below [`len`](Self::len).
@@ -73,12 +71,12 @@ impl Itemset {
         Itemset(items)
     }
 
-    /// The subsets that lack one item each, ordered by the missing item.
+    /// Returns the subsets that lack one item each, ordered by the missing item.
     pub fn immediate_subsets(&self) -> impl Iterator<Item = Itemset> + '_ {
         (0..self.len()).map(|position| self.without_position(position))
     }
 
-    /// This itemset plus one item, which must be larger than all others.
+    /// Returns this itemset with another item, which must be larger than all others.
     pub(crate) fn extended_by(&self, item: u32) -> Itemset {
         debug_assert!(self.0.last().is_none_or(|&last| last < item));
         let mut items = Vec::with_capacity(self.0.len() + 1);
@@ -87,7 +85,7 @@ impl Itemset {
         Itemset(items)
     }
 
-    /// The items at the set bits of `mask`, and those at the clear ones.
+    /// Splits into the items at the set bits of `mask` and those at the clear ones.
     pub(crate) fn split(&self, mask: u64) -> (Itemset, Itemset) {
         let mut chosen = Vec::with_capacity(mask.count_ones() as usize);
         let mut others = Vec::with_capacity(self.len().saturating_sub(chosen.capacity()));

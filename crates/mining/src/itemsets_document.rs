@@ -1,7 +1,7 @@
-//! The document format of frequent itemsets, with item names instead of numbers.
+//! Document format of frequent itemsets, with item names instead of numbers.
 //!
-//! Itemsets are listed by length, then lexicographically. Documents are untrusted input, so reading one checks everything
-//! that later computations rely on.
+//! Itemsets are listed by length, then lexicographically. Documents are untrusted input: reading one checks
+//! everything that later computations assume.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::release::Release;
 use crate::text::{Names, escaped};
 use crate::transactions::compare_names;
 
-/// The names of `itemset`'s items, in name order.
+/// Returns the names of `itemset`'s items, in name order.
 pub(crate) fn name_items(
     itemset: &Itemset,
     names: &[String],
@@ -47,69 +47,69 @@ pub(crate) fn name_items(
 /// }
 /// ```
 ///
-/// `min_support` is a number of transactions; `max_len` is the length limit of the search if it may
-/// have cut off longer frequent itemsets, or null. Order: itemsets by length, then name by name,
-/// each itemset's names and the comparison in [name order](compare_names). These fields thus depend on
-/// the data alone, not on how items were numbered. Readers accept any order and ignore unknown
-/// fields.
+/// `min_support` is a number of transactions. `max_len` is the length limit of the search if it may have cut off
+/// longer frequent itemsets, or null. Order: itemsets by length, then name by name. Each itemset's names and the
+/// comparison are in [name order](compare_names). These fields depend on the data alone, not on how items were
+/// numbered. Readers accept any order and ignore unknown fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemsetsDocument {
     /// The number of transactions mined.
     pub transactions: u64,
-    /// The least support that counted as frequent, as a number of transactions.
+    /// The minimum support, as a number of transactions.
     pub min_support: u64,
     /// The length limit of the search, if it may have cut off longer frequent itemsets; `None` if
     /// no longer one is frequent. The field is required.
     #[serde(deserialize_with = "Option::deserialize")]
     pub max_len: Option<usize>,
-    /// Whether the itemsets come from unverified answers of a server. Written only if true.
+    /// `true` if the itemsets come from unverified answers of a server. Written only if true.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unverified: bool,
-    /// Which of the frequent itemsets are listed. Written only if not all.
+    /// The subset of the frequent itemsets that is listed. Written only if not all.
     #[serde(default, skip_serializing_if = "Kept::is_all")]
     pub kept: Kept,
-    /// The names of items that all listed itemsets contain, because only such were asked for. Written only if there are.
+    /// The names of items to which the search was restricted: all listed itemsets contain them. Written only if not
+    /// empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containing: Vec<String>,
-    /// What was done to the supports for their release. Written only if something was.
+    /// The changes to the supports for release. Written only if present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release: Option<Release>,
-    /// Which data were mined, and how. Written by who knows.
+    /// The provenance of the data. Written only if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
     /// The itemsets.
     pub itemsets: Vec<NamedItemset>,
 }
 
-/// Which data a result is of, and how it was obtained.
+/// Dataset of a result, and how the result was obtained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// The name of the dataset at the server.
     pub name: String,
-    /// The dataset, the same in all versions.
+    /// The dataset, equal in all versions.
     pub dataset: String,
     /// The version.
     pub version: u64,
-    /// When that version was uploaded, in UTC, if the dataset's directory knows.
+    /// The time in UTC at which that version was uploaded, if the dataset's directory has it.
     #[serde(default)]
     pub uploaded: Option<String>,
-    /// Whether kept cells alone answered, without a server: the version may not be the one that it publishes.
+    /// `true` if kept cells alone answered, without a server: the version may not be the one that it publishes.
     #[serde(default)]
     pub offline: bool,
-    /// The root of its manifest, in hexadecimal, which names every byte of its ciphertext.
+    /// The root of its manifest, in hexadecimal, which identifies every byte of its ciphertext.
     pub manifest: String,
-    /// What the result rests on: `verified`, `unverified` or `local` answers.
+    /// The kind of answers: `verified`, `unverified` or `local`.
     pub answers: String,
-    /// How supports were obtained, each route once. Not in what was made for release, since it depends on all supports.
+    /// The routes of supports, each once. Absent in releases, since it depends on all supports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routes: Option<Vec<String>>,
-    /// How the first file was read. Not in what was made for release, since it has supports.
+    /// The interpretation of the first file. Absent in releases, since it has supports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<HowRead>,
 }
 
 impl Source {
-    /// Without what depends on supports, for release.
+    /// Removes fields that depend on supports, for release.
     #[must_use]
     pub fn for_release(self) -> Self {
         Self {
@@ -120,7 +120,7 @@ impl Source {
     }
 }
 
-/// One itemset of an [`ItemsetsDocument`].
+/// Itemset of an [`ItemsetsDocument`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedItemset {
     /// The names of the items.
@@ -129,15 +129,15 @@ pub struct NamedItemset {
     pub support: u64,
 }
 
-/// The largest number of transactions a document may name: JSON readers commonly
-/// keep numbers in 64-bit floating point, which is exact up to 2^53.
+/// The largest number of transactions a document may give. JSON readers commonly keep numbers in 64-bit floating
+/// point, which is exact up to 2^53.
 pub const MAX_TRANSACTIONS: u64 = 1 << 53;
 
 impl FrequentItemsets {
-    /// The document with names instead of numbers; `names[i]` is item `i`.
+    /// Converts to a document with names instead of numbers; `names[i]` is item `i`.
     ///
     /// # Errors
-    /// An item without a name, or a name that two items share.
+    /// An item without a name, or a name of two items.
     pub fn to_document(&self, names: &[String]) -> Result<ItemsetsDocument, ItemsetsError> {
         let mut order: Vec<usize> = (0..names.len()).collect();
         order.sort_by(|&a, &b| compare_names(&names[a], &names[b]));
@@ -184,8 +184,7 @@ impl FrequentItemsets {
 }
 
 impl ItemsetsDocument {
-    /// Reads a document from JSON, without the checks of
-    /// [`into_itemsets`](Self::into_itemsets).
+    /// Reads a document from JSON, without the checks of [`into_itemsets`](Self::into_itemsets).
     ///
     /// # Errors
     /// Text that is not such a document.
@@ -193,17 +192,17 @@ impl ItemsetsDocument {
         serde_json::from_slice(json).map_err(ItemsetsError::Json)
     }
 
-    /// Whether all frequent itemsets are listed, up to the length limit.
+    /// Returns true if all frequent itemsets are listed, up to the length limit.
     pub fn is_whole(&self) -> bool {
         self.kept.is_all() && self.containing.is_empty()
     }
 
-    /// A support as a fraction of all transactions.
+    /// Converts a support to a fraction of all transactions.
     pub fn fraction(&self, support: u64) -> f64 {
         support as f64 / self.transactions as f64
     }
 
-    /// Everything but the itemsets, as they are written to the head of a file.
+    /// Returns everything but the itemsets, as written at the head of a file.
     pub fn head(&self) -> serde_json::Value {
         let head = Self {
             itemsets: Vec::new(),
@@ -219,7 +218,7 @@ impl ItemsetsDocument {
         fields
     }
 
-    /// The document as indented JSON with a newline at the end.
+    /// Serializes as indented JSON with a newline at the end.
     pub fn to_json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self)
             .expect("numbers, strings and lists of them always have a JSON form");
@@ -227,12 +226,12 @@ impl ItemsetsDocument {
         text
     }
 
-    /// Checks the document and turns it into itemsets over the names returned,
-    /// which are in [name order](compare_names).
+    /// Checks the document and converts it into itemsets over the names returned, which are in [name
+    /// order](compare_names).
     ///
-    /// The checks: no itemset is empty, names an item twice or is listed twice; each support is at
-    /// least the minimum support (and 1), at most the number of transactions, and at most that of
-    /// each subset listed. Missing subsets are not an error here, but they are when rules are made.
+    /// Checks: no itemset is empty, names an item twice or is listed twice. Each support is at least the minimum
+    /// support (and 1), at most the number of transactions, and at most that of each listed subset. Missing subsets
+    /// are an error only when rules are made.
     ///
     /// # Errors
     /// The first check that fails.
@@ -307,7 +306,7 @@ impl ItemsetsDocument {
 
 const MINE_AGAIN: &str = "the file is altered or was written by another program; mine again";
 
-/// What is wrong with frequent itemsets or a document of them.
+/// Error in frequent itemsets or a document of them.
 #[derive(Debug, thiserror::Error)]
 pub enum ItemsetsError {
     /// The text is not JSON or lacks a field.

@@ -1,10 +1,8 @@
-//! The owner's side of mining: transactions in, frequent itemsets and
-//! association rules out.
+//! The owner's side of mining: transactions in, frequent itemsets and association rules out.
 //!
-//! Everything here sees plaintext and item names, so it runs on the owner's side, never on the
-//! server. Item numbers are dense indices into a list of names; results are written as documents
-//! with names instead of numbers. All input (files, answers of a support counter) is checked before
-//! it is computed on, and no input makes this crate panic.
+//! Everything here sees plaintext and item names, and runs at the owner, never on the server. Item numbers are dense
+//! indices into a list of names; results are documents with names instead of numbers. All input (files, answers of a
+//! support counter) is checked before use, and no input makes this crate panic.
 
 pub mod apriori;
 pub mod bitmap;

@@ -1,14 +1,13 @@
-//! Supports of itemsets in a prefix tree: a node is an itemset, its children are
-//! the itemsets with one more, larger item.
+//! Supports of itemsets in a prefix tree: a node is an itemset, its children are the itemsets with one more, larger
+//! item.
 //!
-//! Visiting a subset of an itemset takes one step in the tree and builds no itemset. Itemsets are
-//! added level by level in ascending order, so the children of a node are contiguous and ascending
-//! too.
+//! Visiting a subset of an itemset takes one step in the tree and builds no itemset. Itemsets are added level by
+//! level in ascending order: the children of a node are contiguous and ascending.
 
 use crate::itemset::FrequentItemset;
 use std::ops::Range;
 
-/// The supports of the empty itemset and of every itemset added so far.
+/// Supports of the empty itemset and of every itemset added before.
 #[derive(Debug)]
 pub(crate) struct PrefixTree {
     /// The root (the empty itemset), then level after level.
@@ -30,8 +29,7 @@ const ROOT: usize = 0;
 const NO_CHILDREN: Range<usize> = ROOT..ROOT;
 
 impl PrefixTree {
-    /// A tree that knows the support of the empty itemset only: the number of
-    /// `transactions`.
+    /// Creates a tree with the support of the empty itemset only: the number of `transactions`.
     pub(crate) fn new(transactions: u64) -> Self {
         let root = Node {
             item: 0,
@@ -69,20 +67,19 @@ impl PrefixTree {
         }
     }
 
-    /// The support of the itemset of `items`, strictly ascending, if it is in the tree.
+    /// Returns the support of the itemset of `items`, strictly ascending, if it is in the tree.
     pub(crate) fn support(&self, items: &[u32]) -> Option<u64> {
         self.find(items).map(|node| self.nodes[node].support)
     }
 
-    /// Whether the itemset of `items`, strictly ascending, is in the tree.
+    /// Returns true if the itemset of `items`, strictly ascending, is in the tree.
     pub(crate) fn contains(&self, items: &[u32]) -> bool {
         self.find(items).is_some()
     }
 
-    /// Writes to `supports`, of length `2^m`, the supports of those subsets of `items` that contain
-    /// all but the last `m` of them. A subset's index has a bit set for each of the `m` items that
-    /// it contains, the highest for the first. Itemsets that are not in the tree, possibly `items`
-    /// itself, have support 0.
+    /// Writes the supports of the subsets of `items` that contain all but the last `m` of them to `supports`, of
+    /// length `2^m`. A subset's index has a bit set for each of the `m` items that it contains, the highest for the
+    /// first. Itemsets that are not in the tree, possibly `items` itself, have support 0.
     pub(crate) fn subset_supports(&self, items: &[u32], supports: &mut [i128]) {
         let (fixed, free) = items.split_at(items.len() - supports.len().ilog2() as usize);
         match self.find(fixed) {
@@ -91,7 +88,7 @@ impl PrefixTree {
         }
     }
 
-    /// The same for the itemset of `node` with any of the `free` items.
+    /// Writes the supports of the itemset of `node` with each subset of the `free` items.
     fn descend(&self, node: usize, free: &[u32], supports: &mut [i128]) {
         let Some((&item, rest)) = free.split_first() else {
             supports[0] = self.nodes[node].support.into();

@@ -2,6 +2,6 @@
 
 use std::ops::ControlFlow;
 
-/// Called before the first and after every encrypted block-column: with the number done and the total. A break ends the
-/// encryption.
+/// Callback before the first and after every encrypted block-column, with the number done and the total. A break ends
+/// the encryption.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> ControlFlow<()> + Sync);

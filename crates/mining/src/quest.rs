@@ -1,10 +1,8 @@
-//! Synthetic market baskets after Agrawal and Srikant, "Fast Algorithms for
-//! Mining Association Rules" (VLDB 1994), there under "generation of synthetic
-//! data"; known as IBM Quest data.
+//! Synthetic market baskets after Agrawal and Srikant, "Fast Algorithms for Mining Association Rules" (VLDB 1994),
+//! there under "generation of synthetic data"; known as IBM Quest data.
 //!
-//! The same parameters always give the same transactions on every machine: the generator is
-//! ChaCha20, and the random variables are computed by additions, comparisons, divisions and square
-//! roots only, whose results IEEE 754 defines exactly.
+//! Equal parameters give equal transactions on every machine. The generator is ChaCha20, and the random variables use
+//! only additions, comparisons, divisions and square roots, whose results IEEE 754 defines exactly.
 
 use rand::rngs::ChaCha20Rng;
 use rand::{Rng, SeedableRng};
@@ -28,8 +26,7 @@ pub struct QuestParameters {
     pub pattern_length: f64,
     /// The mean fraction of a pattern's items that come from the previous pattern.
     pub correlation: f64,
-    /// The mean corruption level of patterns: how likely items of a pattern are left out of a
-    /// transaction.
+    /// The mean corruption level of patterns: the probability that items of a pattern are left out of a transaction.
     pub corruption_mean: f64,
     /// The variance of the patterns' corruption levels.
     pub corruption_variance: f64,
@@ -59,11 +56,11 @@ pub enum QuestError {
     /// A parameter out of its range.
     #[error("{parameter} is {value}, but must be {range}; change it and generate again")]
     OutOfRange {
-        /// The parameter, in words.
+        /// The name of the parameter.
         parameter: &'static str,
-        /// Its value.
+        /// The value.
         value: f64,
-        /// What it must be.
+        /// The allowed range.
         range: &'static str,
     },
     /// More items than can be numbered.
@@ -155,8 +152,8 @@ impl QuestParameters {
         )
     }
 
-    /// One transaction. A pattern that no longer fits is added anyway in half the cases and
-    /// otherwise becomes the `left_over` of the next transaction.
+    /// Generates one transaction. A pattern that no longer fits is added anyway in half the cases and otherwise
+    /// becomes the `left_over` of the next transaction.
     fn basket(
         &self,
         patterns: &Patterns,
@@ -194,10 +191,10 @@ impl QuestParameters {
     }
 }
 
-/// After this many consecutive patterns that add nothing, a transaction is complete.
+/// The number of consecutive patterns that add nothing after which a transaction is complete.
 const FRUITLESS_PATTERNS: u32 = 32;
 
-/// The maximal potentially large itemsets.
+/// Maximal potentially large itemsets.
 struct Patterns {
     items: Vec<Vec<u32>>,
     corruption: Vec<f64>,
@@ -238,7 +235,7 @@ impl Patterns {
         patterns
     }
 
-    /// A pattern chosen by weight, without the items that corruption removes.
+    /// Draws a pattern by weight, without the items that corruption removes.
     fn corrupted(&self, random: &mut Random) -> Vec<u32> {
         let total = self.cumulated.last().copied().unwrap_or(0.0);
         let mark = random.fraction() * total;
@@ -263,17 +260,17 @@ impl Random {
         Random(ChaCha20Rng::from_seed(key))
     }
 
-    /// Uniform in [0, 1), a multiple of 2^-53.
+    /// Draws a uniform number in [0, 1), a multiple of 2^-53.
     fn fraction(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Uniform below `bound`, with a bias below 2^-32. `bound` is not 0.
+    /// Draws a uniform number below `bound`, with a bias below 2^-32. `bound` is not 0.
     fn below(&mut self, bound: u32) -> u32 {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u32
     }
 
-    /// `count` distinct members of `from`, in random order; all if there are fewer.
+    /// Draws `count` distinct members of `from`, in random order; all if fewer exist.
     fn choose(&mut self, from: &[u32], count: usize) -> Vec<u32> {
         let mut members = from.to_vec();
         let count = count.min(members.len());
@@ -285,9 +282,8 @@ impl Random {
         members
     }
 
-    /// Exponential with mean 1, by von Neumann's comparison method (1951): the
-    /// length of a descending run of uniforms is even with probability exp(-x)
-    /// given its first one, x.
+    /// Draws from the exponential distribution with mean 1, by von Neumann's comparison method (1951). The length of
+    /// a descending run of uniforms is even with probability exp(-x) given its first one, x.
     fn exponential(&mut self) -> f64 {
         let mut whole = 0.0;
         loop {
@@ -309,7 +305,7 @@ impl Random {
         }
     }
 
-    /// Poisson: how many arrivals a process of rate 1 has in time `mean`.
+    /// Draws from the Poisson distribution: the number of arrivals of a process of rate 1 in time `mean`.
     fn poisson(&mut self, mean: f64) -> usize {
         let mut arrivals = 0;
         let mut time = self.exponential();
@@ -320,8 +316,8 @@ impl Random {
         arrivals
     }
 
-    /// Normal with mean 0 and variance 1: a direction, and a squared length that
-    /// is twice an exponential (Box and Muller 1958, polar form).
+    /// Draws from the normal distribution with mean 0 and variance 1: a direction, and a squared length that is twice
+    /// an exponential (Box and Muller 1958, polar form).
     fn normal(&mut self) -> f64 {
         loop {
             let (x, y) = (2.0 * self.fraction() - 1.0, 2.0 * self.fraction() - 1.0);
@@ -332,7 +328,7 @@ impl Random {
         }
     }
 
-    /// A number of items: Poisson with this mean, at least 1 and at most `items`.
+    /// Draws a number of items: Poisson with this mean, at least 1 and at most `items`.
     fn length(&mut self, mean: f64, items: u32) -> usize {
         self.poisson(mean).clamp(1, items as usize)
     }

@@ -1,6 +1,7 @@
-//! The data that the owner keeps for each range of its dataset, to verify and read what a server counts there. It is
-//! computed from the segments just written and, if they replace others, from those, read back once, and sealed in one file per range (docs/cryptography.md,
-//! "Verified sums").
+//! Data that the owner keeps for each range of its dataset, to verify and read a server's counts there.
+//!
+//! The data is computed from the new segments and, if they replace others, from those, read back once. It is sealed in
+//! one file per range (docs/cryptography.md, "Verified sums").
 
 use crate::error::{DatasetError, RecordError, other_ranges};
 use crate::progress::Progress;
@@ -16,17 +17,17 @@ use oboro_rlwe::{
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
 
-/// The most columns, by support, that have fixed parts for all their pairs, and whose longer itemsets a server counts
-/// verifiably. Each of their pairs takes 8 bytes per range.
+/// The number of columns, by support, up to which all pairs have fixed parts, and up to which a server counts longer
+/// itemsets verifiably. Each pair takes 8 bytes per range.
 pub const MOST_PAIRED: usize = 1024;
-/// The most focus columns: each has a fixed part with every column.
+/// The largest number of focus columns, each of which has a fixed part with every column.
 pub const MOST_FOCUS: usize = 64;
-/// The memory budget for the residues of blocks that are added up at a time.
+/// The memory budget for residues of blocks that are summed together.
 const RUN_BYTES: usize = 32 << 20;
-/// The most blocks at a time: more are not faster.
+/// The largest number of blocks summed together; more are not faster.
 const RUN_BLOCKS: usize = 16;
 
-/// Columns sorted by support, the largest first.
+/// Sorts columns by support, the largest first.
 pub(crate) fn by_support(supports: &[u64]) -> Vec<Column> {
     let mut columns: Vec<Column> = Column::first(supports.len() as u32).collect();
     columns.sort_by_key(|&column| std::cmp::Reverse(supports[column]));
@@ -42,34 +43,35 @@ pub(crate) struct NewBlocks<'a> {
     pub(crate) bounds: &'a Bounds,
     pub(crate) order: &'a ColumnOrder,
     pub(crate) threads: NonZeroUsize,
-    /// Block-columns of the new segments.
+    /// The number of block-columns of the new segments.
     pub(crate) encrypted: u64,
     pub(crate) progress: Progress<'a>,
 }
 
-/// What becomes of a stratum in a new version.
+/// Stratum in a new version.
 pub(crate) struct NewStratum {
-    /// Its extent in the new version, and the kept data of its ranges in the previous one.
+    /// The extent in the new version, and the kept data of its ranges in the previous one.
     pub(crate) record: StratumRecord,
     pub(crate) change: Change,
 }
 
-/// How a stratum came about.
+/// Origin of a stratum of a new version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It is as it was.
+    /// Unchanged.
     Kept,
     /// All its blocks are new.
     New,
-    /// Some of its segments were replaced by others with as many blocks. Its first block was this one.
+    /// Some of its segments were replaced by others with as many blocks. Holds its first block in the previous
+    /// version.
     Replaced(u64),
 }
 
 impl NewStratum {
-    /// The strata of `transactions` transactions that are shuffled together.
+    /// Creates the strata of `transactions` transactions that are shuffled together.
     ///
     /// # Errors
-    /// More ranges than there can be.
+    /// More ranges than possible.
     pub(crate) fn of(
         bounds: &Bounds,
         transactions: u64,
@@ -91,7 +93,7 @@ impl NewStratum {
         Ok(strata.map(stratum).collect())
     }
 
-    /// A stratum that stays as it is.
+    /// Creates an unchanged stratum.
     pub(crate) fn kept(record: &StratumRecord) -> Self {
         Self {
             record: record.clone(),
@@ -101,8 +103,8 @@ impl NewStratum {
 }
 
 impl NewBlocks<'_> {
-    /// The records of the strata of the new version, with what is kept of their ranges. `older` is the bundle with the
-    /// previous version, if there is one; new files are written to it.
+    /// Computes the records of the strata of the new version, with the kept data of their ranges. `older` is the
+    /// bundle with the previous version, if any; new files are written to it.
     pub(crate) fn keep(
         &self,
         new: Vec<NewStratum>,
@@ -149,7 +151,7 @@ impl NewBlocks<'_> {
         if let Some(older) = older
             && plans.iter().any(|plan| plan.replaces.is_some())
         {
-            // Nothing is subtracted from a stratum that is summed anew.
+            // Strata that are summed anew need no subtraction.
             let replaced_pieces = pieces.iter().copied().enumerate();
             let (places, pieces): (Vec<usize>, Vec<Piece>) = replaced_pieces
                 .filter_map(|(place, piece)| {
@@ -175,7 +177,7 @@ impl NewBlocks<'_> {
             let Some(mut total) = of_plan.pop() else {
                 continue;
             };
-            // The rest are those of the sample.
+            // The remaining ones are those of the sample.
             for sample in &of_plan {
                 total
                     .iter_mut()
@@ -213,17 +215,17 @@ impl NewBlocks<'_> {
         Ok(kept)
     }
 
-    /// The limbs that verify each length.
+    /// Returns the limbs that verify each length.
     fn verified(&self) -> VerifiedLimbs {
         VerifiedLimbs::of(self.bounds)
     }
 
-    /// Sums over zero blocks.
+    /// Creates sums over zero blocks.
     fn empty(&self, limb: Limb, key: &DatasetKey) -> RangeSums {
         RangeSums::new(key, self.verified(), limb, self.order)
     }
 
-    /// For each piece and limb sums over zero blocks.
+    /// Creates sums over zero blocks, by piece and limb.
     fn sums(&self, pieces: &[Piece<'_>]) -> Vec<Vec<Mutex<RangeSums>>> {
         let limbs = self.verified().limbs();
         let empty = |piece: &Piece<'_>| -> Vec<Mutex<RangeSums>> {
@@ -311,7 +313,7 @@ impl NewBlocks<'_> {
         }
     }
 
-    /// The kept data of sums, for each range and limb.
+    /// Finishes sums into the kept data, by range and limb.
     fn finish(&self, ranges: Vec<Vec<RangeSums>>, key: &DatasetKey) -> Vec<Vec<RangeLimb>> {
         let limbs: Vec<usize> = ranges.iter().map(Vec::len).collect();
         let sums: Vec<RangeSums> = ranges.into_iter().flatten().collect();
@@ -321,7 +323,7 @@ impl NewBlocks<'_> {
         limbs.into_iter().map(of_range).collect()
     }
 
-    /// Fails if the encryption was interrupted.
+    /// Returns an error if the encryption was interrupted.
     fn go_on(&self) -> Result<(), DatasetError> {
         // All columns are encrypted by now.
         if (self.progress)(self.encrypted, self.encrypted).is_break() {
@@ -335,7 +337,7 @@ impl NewBlocks<'_> {
 /// Panels of some columns of a segment, read a few blocks at a time.
 struct Columns<'a> {
     readers: Vec<PanelReader<'a>>,
-    /// For each column that was read its blocks, concatenated.
+    /// The blocks of each column that was read, concatenated.
     residues: Vec<Vec<u32>>,
 }
 
@@ -372,12 +374,12 @@ impl<'a> Columns<'a> {
         Ok(self.blocks(0, degree))
     }
 
-    /// The blocks of a column.
+    /// Returns the blocks of a column.
     fn blocks(&self, column: usize, degree: usize) -> Vec<&[u32]> {
         self.residues[column].chunks_exact(degree).collect()
     }
 
-    /// For each of `blocks` blocks its residues in each column.
+    /// Returns the residues of each of `blocks` blocks in each column.
     fn by_block(&self, blocks: usize, degree: usize) -> Vec<Vec<&[u32]>> {
         let block = |block: usize| {
             let of_block = block * degree..(block + 1) * degree;
@@ -395,31 +397,32 @@ fn add(sums: &mut RangeSums, masks: &[&[u32]], columns: &[Vec<&[u32]>]) {
     sums.add(&blocks.collect::<Vec<_>>());
 }
 
-/// The work for one stratum.
+/// Work for one stratum.
 struct Plan {
-    /// The blocks among which new ones are added up: all of them in a new one.
+    /// The blocks among which new ones are summed; in a new stratum, all.
     new: Blocks,
     /// The end of its sample, if it has one.
     sample: Option<u64>,
-    /// The kept data of the ranges that it had before, and adds to.
+    /// The kept data of its previous ranges, to which it adds.
     old: Vec<Digest>,
-    /// The first of its blocks in the previous version, if those that were replaced are subtracted.
+    /// The first of its blocks in the previous version, if replaced ones are subtracted.
     replaces: Option<u64>,
     /// The key, with the secrets of its columns.
     key: DatasetKey,
 }
 
-/// Blocks of one stratum that are added up.
+/// Blocks of one stratum that are summed.
 #[derive(Clone, Copy)]
 struct Piece<'a> {
     blocks: Blocks,
     key: &'a DatasetKey,
-    /// Its blocks in the previous version, if those that were replaced are subtracted.
+    /// The blocks in the previous version, if replaced ones are subtracted.
     before: Option<Blocks>,
 }
 
 impl Plan {
-    /// The runs of new blocks to add up separately: those of the sample, and the others; empty if nothing was added.
+    /// Splits the new blocks into runs to sum separately: those of the sample, and the others. Empty if nothing was
+    /// added.
     fn pieces(&self) -> Vec<Piece<'_>> {
         let Blocks { start, end } = self.new;
         let edge = self.sample.map_or(start, |edge| edge.max(start));

@@ -1,7 +1,7 @@
 //! The owner's secret record of an encrypted dataset: item names, their columns and supports, the number of
 //! transactions, the root hash of the ciphertext, and the state of trust in the server.
 //!
-//! It is sealed under the master key in the bundle's head, so that a copy of the bundle reveals no more than the
+//! The record is sealed under the master key in the bundle's head: a copy of the bundle reveals no more than the
 //! server's copy.
 
 use crate::error::{DatasetError, RecordError};
@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 const VERSION: u32 = 8;
 const CONTEXT: &str = "oboro owner record";
 
-/// The owner's record of one dataset, as JSON inside its seal.
+/// Owner's record of one dataset, as JSON inside its seal.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct OwnerRecord {
     version: u32,
@@ -31,17 +31,17 @@ pub struct OwnerRecord {
     pub transactions: u64,
     /// The item names, one per column.
     pub names: Vec<String>,
-    /// The support of each item, in the order of `names`: never requested from the server.
+    /// The support of each item, in the order of `names`; never requested from the server.
     pub supports: Vec<u64>,
-    /// Every item with at least this support is present; 1 if no items were left out.
+    /// The support from which every item is present; 1 if no items were left out.
     pub min_item_support: u64,
-    /// For each item that has no column, its support in appended transactions. `min_item_support` is the threshold of the
+    /// The supports in appended transactions of items without a column. `min_item_support` is the threshold of the
     /// first encryption plus the largest of these.
     pub(crate) left_out: BTreeMap<String, u64>,
     /// The columns of the items in the owner's order.
     #[serde(with = "column_numbers")]
     pub order: Vec<Column>,
-    /// Whether the owner's items are integers, with their digits as names.
+    /// `true` if the owner's items are integers, with their digits as names.
     pub numbers: bool,
     /// The largest `ρ = ‖φ‖₂/(t·√N)` measured while encrypting.
     pub noise_norm: f64,
@@ -52,68 +52,69 @@ pub struct OwnerRecord {
     /// The columns sorted by their supports when they were encrypted, the largest first.
     #[serde(with = "column_numbers")]
     by_support: Vec<Column>,
-    /// How many of them, from the first on, have fixed parts for all their pairs.
+    /// The number of columns in `by_support`, from the first on, that have fixed parts for all their pairs.
     paired: u32,
     /// The columns whose pairs with all others have fixed parts, if not all pairs do.
     #[serde(with = "column_numbers")]
     focus: Vec<Column>,
-    /// The strata (transactions shuffled together), and the kept data of their ranges.
+    /// The strata (transactions shuffled together), with the kept data of their ranges.
     pub(crate) strata: Vec<StratumRecord>,
-    /// How the first file was read, so that later ones are read the same way; `None` without a file.
+    /// The interpretation of the first file, which applies to later ones; `None` without a file.
     pub read: Option<HowRead>,
-    /// Whether appends absorb the youngest strata.
+    /// `true` if appends absorb the youngest strata.
     pub(crate) absorbs: bool,
-    /// The use of unverified answers, as of reading this; see [`Dataset::trust`](crate::Dataset::trust).
+    /// The use of unverified answers when this was read; see [`Dataset::trust`](crate::Dataset::trust).
     pub(crate) reliance: Option<Reliance>,
 }
 
-/// The latest use of unverified answers.
+/// Latest use of unverified answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reliance {
-    /// The newest version that they were about. A server that lied may have learned secrets of the columns of this version.
+    /// The newest version that they were about. A lying server may have learned secrets of the columns of this
+    /// version.
     pub version: u64,
     /// The time, in seconds since 1970 (UTC).
     pub unix_seconds: u64,
-    /// Whether the owner has decided to ask the server again.
+    /// `true` if the owner has decided to use the server again.
     pub decided: bool,
 }
 
-/// The fields of a record that describe no data, and that a new version takes over.
+/// Fields of a record that describe no data; a new version keeps them.
 #[derive(Clone, Copy)]
 pub(crate) struct Notes {
     pub(crate) absorbs: bool,
     pub(crate) reliance: Option<Reliance>,
 }
 
-/// Blocks that are counted together, and their kept data.
+/// Blocks that are counted together, with their kept data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StratumRecord {
     pub(crate) blocks: u64,
     /// The number of transactions when they were shuffled.
     pub(crate) transactions: u64,
-    /// How many of them were erased since, and are empty.
+    /// The number of transactions erased since, which are empty.
     pub(crate) erased: u64,
-    /// How many of the erased ones were in the sample; 0 without a sample.
+    /// The number of erased transactions in the sample; 0 without a sample.
     pub(crate) erased_in_sample: u64,
     /// The generation of its columns' secrets.
     #[serde(with = "generation")]
     pub(crate) secret_generation: SecretGeneration,
-    /// The digests of the sealed files of its ranges: of the total, followed by that of the sample if there is one.
-    /// Empty if pairs are not counted.
+    /// The digests of the sealed files of its ranges: of the total, then of the sample if it has one. Empty if pairs
+    /// are not counted.
     #[serde(with = "hex")]
     pub(crate) ranges: Vec<Digest>,
 }
 
-/// Erased transactions of a stratum.
+/// Counts of erased transactions of a stratum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Erased {
     pub(crate) all: u64,
-    /// Those in the sample; 0 without a sample.
+    /// The number in the sample; 0 without a sample.
     pub(crate) in_sample: u64,
 }
 
 impl StratumRecord {
-    /// The stratum after more transactions were erased.
+    /// Returns the stratum after more transactions were erased.
     pub(crate) fn without(&self, more: Erased) -> Self {
         Self {
             erased: self.erased + more.all,
@@ -122,7 +123,7 @@ impl StratumRecord {
         }
     }
 
-    /// Its transactions without erased ones.
+    /// Returns the number of transactions without erased ones.
     pub(crate) fn present(&self) -> u64 {
         self.transactions.saturating_sub(self.erased)
     }
@@ -204,28 +205,28 @@ mod column_numbers {
     }
 }
 
-/// What the owner relied on, and found out, about the answers of the dataset's server.
+/// State of the owner's trust in the dataset's server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Trust {
-    /// The latest use of unverified answers: what is asked next may follow from them.
+    /// The latest use of unverified answers, on which later queries may depend.
     pub relied_on: Option<Reliance>,
-    /// The false answer that the owner has not decided about yet.
+    /// The false answer on which the owner has not decided yet.
     pub failure: Option<Failure>,
 }
 
 impl Failure {
     const CONTEXT: &str = "oboro failure";
 
-    /// The sealed content of the file next to the head.
+    /// Seals the failure for the file next to the head.
     ///
     /// # Errors
-    /// No randomness.
+    /// No randomness is available.
     pub(crate) fn seal(&self, key: &DatasetKey) -> Result<Vec<u8>, SealError> {
         let json = serde_json::to_vec(self).expect("words and numbers always have a JSON form");
         key.seal(Self::CONTEXT, &json)
     }
 
-    /// Opens such a file; one that cannot be read counts as a failure.
+    /// Opens a failure file; an unreadable one counts as a failure.
     pub(crate) fn open(key: &DatasetKey, sealed: &[u8]) -> Self {
         let json = key.open(Self::CONTEXT, sealed).ok();
         let failure = json.and_then(|json| serde_json::from_slice(&json).ok());
@@ -236,16 +237,16 @@ impl Failure {
     }
 }
 
-/// A false answer.
+/// False answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// The time, in seconds since 1970 (UTC).
     pub unix_seconds: u64,
-    /// What was wrong, in words for the owner.
+    /// The problem, in words for the owner.
     pub what: String,
 }
 
-/// The items of a dataset, as stored in [`OwnerRecord`].
+/// Items of a dataset, as stored in [`OwnerRecord`].
 pub(crate) struct Items {
     names: Vec<String>,
     pub(crate) supports: Vec<u64>,
@@ -257,7 +258,7 @@ pub(crate) struct Items {
 }
 
 impl Items {
-    /// The items of `rows`; the `i`-th one gets the column `columns[i]`, each column once.
+    /// Takes the items of `rows`; the `i`-th one gets the column `columns[i]`, each column once.
     pub(crate) fn new(rows: &Shuffled, columns: &[Column]) -> Self {
         let mut by_column: Vec<usize> = (0..columns.len()).collect();
         by_column.sort_unstable_by_key(|&item| columns[item]);
@@ -274,7 +275,7 @@ impl Items {
         }
     }
 
-    /// With the supports that are left, and the number of transactions: nothing else tells of what was erased.
+    /// Replaces the supports and the number of transactions, which leaves no trace of the erased rows.
     pub(crate) fn after_erasure(mut self, supports: Vec<u64>, transactions: u64) -> Self {
         self.supports = supports;
         let read = self.read.take();
@@ -282,8 +283,8 @@ impl Items {
         self
     }
 
-    /// Gives item `i` the column `numbers[i]`, where the present items come first, in the order of their columns, and then new
-    /// ones, which no transaction has.
+    /// Moves item `i` to the column `numbers[i]`. The present items come first, in the order of their columns; `new`
+    /// ones follow, which no transaction has.
     pub(crate) fn renumbered(mut self, numbers: &[Column], new: &[String]) -> Self {
         let known = self.names.len();
         self.names.extend(new.iter().cloned());
@@ -310,7 +311,7 @@ impl Items {
         self
     }
 
-    /// Refuses these items, which are left out, if one may be in `limit` transactions.
+    /// Rejects these items without a column if one may be in `limit` transactions.
     pub(crate) fn check_left_out(
         &self,
         items: &[(String, u64)],
@@ -328,13 +329,13 @@ impl Items {
         }
     }
 
-    /// The minimum support before anything was left out of appends.
+    /// Returns the minimum support before items were left out of appends.
     fn at_first(&self) -> u64 {
         self.min_support - self.left_out.values().copied().max().unwrap_or(0)
     }
 
-    /// Adds to the supports of items left out of appends, and raises the minimum support above what any of them may have:
-    /// before the first append, such an item was in fewer transactions than the threshold at first.
+    /// Adds to the supports of items left out of appends, and raises the minimum support above the possible support
+    /// of each. Before the first append, such an item was in fewer transactions than the first threshold.
     pub(crate) fn leaving_out(mut self, items: &[(String, u64)]) -> Self {
         let at_first = self.at_first();
         for (name, support) in items {
@@ -359,7 +360,7 @@ impl fmt::Debug for OwnerRecord {
 }
 
 impl OwnerRecord {
-    /// A record for the dataset that `manifest` describes.
+    /// Creates a record for the dataset that `manifest` describes.
     pub(crate) fn new(
         manifest: &Manifest,
         strata: Vec<StratumRecord>,
@@ -402,7 +403,7 @@ impl OwnerRecord {
         }
     }
 
-    /// Notes that the owner relies on unverified answers about this version.
+    /// Records that the owner relies on unverified answers about this version.
     pub(crate) fn rely_on_server(&mut self, version: u64, unix_seconds: u64) {
         self.reliance = Some(Reliance {
             version,
@@ -411,7 +412,7 @@ impl OwnerRecord {
         });
     }
 
-    /// Whether that is noted for this version.
+    /// Returns true if the owner relies on unverified answers about this version.
     pub(crate) fn relies_on_server(&self, version: u64) -> bool {
         self.reliance
             .is_some_and(|it| it.version == version && !it.decided)
@@ -420,7 +421,7 @@ impl OwnerRecord {
     /// Encrypts the record.
     ///
     /// # Errors
-    /// No randomness.
+    /// No randomness is available.
     pub fn seal(&self, key: &DatasetKey) -> Result<Vec<u8>, SealError> {
         let mut json = Zeroizing::new(Vec::with_capacity(
             8192 + 2 * self.names_bytes() + 256 * self.strata.len(),
@@ -474,13 +475,13 @@ impl OwnerRecord {
         Ok(record)
     }
 
-    /// The names in the owner's order.
+    /// Iterates over the names in the owner's order.
     pub fn ordered_names(&self) -> impl ExactSizeIterator<Item = &str> {
         let name = |&column: &Column| self.names[column].as_str();
         self.order.iter().map(name)
     }
 
-    /// The largest noise measured.
+    /// Returns the largest noise measured.
     pub(crate) fn noise(&self) -> BlockNoise {
         BlockNoise {
             norm: self.noise_norm,
@@ -501,12 +502,12 @@ impl OwnerRecord {
         }
     }
 
-    /// The root hash of the data that the record belongs to.
+    /// Returns the root hash of the record's data.
     pub fn root(&self) -> &str {
         &self.root
     }
 
-    /// The strata of the dataset that `manifest` describes, with the bounds that hold for them.
+    /// Returns the strata of the dataset that `manifest` describes, with their bounds.
     ///
     /// # Errors
     /// Strata that do not fit the manifest.
@@ -519,23 +520,23 @@ impl OwnerRecord {
             })
     }
 
-    /// The order of columns in fingerprints, and which pairs have fixed parts.
+    /// Returns the order of columns in fingerprints, and the pairs with fixed parts.
     ///
     /// # Errors
-    /// None for a record that was opened.
+    /// Never for a record that was opened.
     pub fn column_order(&self) -> Result<ColumnOrder, RecordError> {
         let (columns, paired) = (self.by_support.clone(), self.paired as usize);
         let order = ColumnOrder::new(columns, paired, &self.focus);
         order.map_err(|it: OrderError| RecordError::Unusable(it.to_string()))
     }
 
-    /// The items of the focus columns, if not all pairs have fixed parts.
+    /// Returns the items of the focus columns, if not all pairs have fixed parts.
     pub fn focus_names(&self) -> Vec<&str> {
         let name = |&column: &Column| self.names[column].as_str();
         self.focus.iter().map(name).collect()
     }
 
-    /// The digests of all sealed ranges, ordered as the strata.
+    /// Returns the digests of all sealed ranges, ordered as the strata.
     pub(crate) fn ranges(&self) -> Vec<Digest> {
         let strata = self.strata.iter();
         strata.flat_map(|it| it.ranges.iter().copied()).collect()
@@ -614,7 +615,7 @@ impl OwnerRecord {
     }
 }
 
-/// The bounds for a dataset; `None` if its parameters allow none.
+/// Computes the bounds for a dataset; `None` if its parameters allow none.
 pub(crate) fn bounds(manifest: &Manifest) -> Option<Bounds> {
     Bounds::new(
         &manifest.parameters,
@@ -676,7 +677,7 @@ mod tests {
         }
     }
 
-    /// The JSON inside the seal stays readable: names, order and what else it says.
+    /// Later versions must read the JSON inside the seal: names, order and the other fields.
     #[test]
     fn the_golden_record_opens() {
         let directory = tempfile::tempdir().unwrap();
@@ -725,7 +726,7 @@ mod tests {
         assert_eq!(&reopened(&dataset, json!({})).unwrap(), dataset.record());
         let error = reopened(&dataset, json!({ "version": VERSION + 1 })).unwrap_err();
         assert!(matches!(error, RecordError::Newer { found, .. } if found == VERSION + 1));
-        // Two transactions, of which so many were erased.
+        // Two transactions, `erased` of which were erased.
         let stratum = |erased: u64, in_sample: Value| {
             let mut stratum = serde_json::to_value(&dataset.record().strata[0]).unwrap();
             stratum["erased"] = json!(erased);
@@ -764,7 +765,7 @@ mod tests {
             json!({ "strata": [] }),
             json!({ "strata": [stratum(3, json!(0))] }),
             json!({ "strata": [stratum(1, json!(0))] }),
-            // There is no sample.
+            // No sample exists.
             json!({ "strata": [stratum(0, json!(1))] }),
             json!({ "strata": [stratum(0, json!(null))] }),
         ] {

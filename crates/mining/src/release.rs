@@ -1,10 +1,10 @@
-//! Supports for others to see: small counts are suppressed, and what would give them away; supports are rounded.
+//! Supports for publication: suppresses small counts and the supports that would disclose them, and rounds supports.
 //!
 //! The items of an itemset `I` divide the transactions into `2^|I|` parts: for each `X ⊆ I` those with all of `X` and
-//! none of `I∖X`. What is released has no part of 1 to `N − 1` transactions, and `search` finds no such count that
-//! follows exactly from it. `docs/privacy.md` has the proof and its limits.
+//! none of `I∖X`. A release has no part of 1 to `N − 1` transactions, and `search` finds no such count that follows
+//! exactly from it. `docs/privacy.md` has the proof and its limits.
 //!
-//! What says how a release was made depends on the supports that are shown and on nothing that is not.
+//! The description of a release depends only on the supports that are shown.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,10 +21,10 @@ mod search;
 pub use error::ReleaseError;
 use parts::{LONGEST, are_safe, is_small, parts};
 
-/// The least `N` for which counts below are suppressed: below it, hiding 1 would be hiding nothing but that.
+/// The least `N` for which counts below are suppressed. A smaller one would hide only 1, and thereby reveal it.
 pub const LEAST_SUPPRESSED_BELOW: u64 = 3;
 
-/// What was done to supports for their release.
+/// Changes to supports for their release.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release {
     /// The least count that is shown; smaller ones are suppressed.
@@ -33,21 +33,21 @@ pub struct Release {
     /// The search for smaller counts that follow from what is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<Search>,
-    /// What supports are rounded to multiples of.
+    /// The number of whose multiples supports are rounded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_to: Option<u64>,
 }
 
-/// How far the search for counts that follow from shown supports went, and what that promises.
+/// Extent of the search for counts that follow from shown supports, and the resulting guarantees.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Search {
     /// The number of linear programs solved.
     pub programs: usize,
-    /// Whether every minimal missing itemset was searched.
+    /// `true` if every minimal missing itemset was searched.
     pub complete: bool,
-    /// What is promised of the supports that are shown.
+    /// The guarantee about the shown supports.
     pub promised: String,
-    /// What is not promised.
+    /// The limits of the guarantee.
     pub not_promised: String,
 }
 
@@ -71,8 +71,8 @@ impl Search {
 }
 
 impl Release {
-    /// Suppresses counts below `suppress_below`, then rounds supports to multiples of `round_to`. `self` says what was
-    /// done to the itemsets before.
+    /// Suppresses counts below `suppress_below`, then rounds supports to multiples of `round_to`. `self` describes
+    /// the earlier changes to the itemsets.
     ///
     /// # Errors
     /// Itemsets that are incomplete, contradict each other or were rounded before; a least count below 3.
@@ -100,7 +100,7 @@ impl Release {
         Ok((release, itemsets))
     }
 
-    /// What was done, in sentences; empty if nothing was.
+    /// Describes the changes in sentences; empty if there were none.
     pub fn sentences(&self) -> Vec<String> {
         let mut said = Vec::new();
         if let Some(below) = self.suppress_below {
@@ -125,7 +125,7 @@ impl Release {
     }
 }
 
-/// Each itemset with all its subsets but the empty one, each once; without those of itemsets that are too long to be
+/// Returns each itemset with all its non-empty subsets, each once; without those of itemsets that are too long to be
 /// released.
 pub fn subsets(itemsets: &[Vec<String>]) -> Vec<Vec<String>> {
     let mut all = HashSet::new();
@@ -141,17 +141,17 @@ pub fn subsets(itemsets: &[Vec<String>]) -> Vec<Vec<String>> {
     all.into_iter().collect()
 }
 
-/// Supports of itemsets by name, of items that each itemset has once.
+/// Supports of itemsets by name; no itemset repeats an item.
 pub struct Counted {
     /// The number of transactions.
     pub transactions: u64,
-    /// The supports; to suppress small counts, with those of all subsets.
+    /// The supports; to suppress small counts, all subsets are required.
     pub itemsets: HashMap<Vec<String>, u64>,
 }
 
 impl Counted {
-    /// The number of transactions and the supports of `wanted` for release, without those that are suppressed, and what
-    /// was done.
+    /// Prepares a release of the supports of `wanted`. Returns the description of the release, the number of
+    /// transactions, and the supports, `None` for suppressed ones.
     ///
     /// # Errors
     /// Fewer transactions than the least count that is shown; a least count below 3.
@@ -200,7 +200,7 @@ impl Counted {
     }
 }
 
-/// Those of `itemsets` from which no count of 1 to `below − 1` follows, as far as the search can tell.
+/// Selects those of `itemsets` from which the search finds no count of 1 to `below − 1` that follows.
 fn suppress(
     itemsets: &FrequentItemsets,
     below: u64,
@@ -241,10 +241,10 @@ fn suppress(
     Ok((kept, search))
 }
 
-/// Takes out of `shown` what the search needs to be taken out, and says how far the search of the rest went.
+/// Removes from `shown` the itemsets that disclose a small count, and returns the extent of the search of the rest.
 ///
-/// All passes but the last share one limit of linear programs. The last one has a limit of its own, since what it reports
-/// must depend on the shown supports alone.
+/// All passes but the last share one limit of linear programs. The last one has its own limit, since its report must
+/// depend on the shown supports alone.
 fn withhold(
     transactions: u64,
     shown: &mut [Vec<FrequentItemset>],
@@ -252,7 +252,7 @@ fn withhold(
 ) -> Result<Search, ReleaseError> {
     let mut safe = HashSet::new();
     let mut left = search::PROGRAMS;
-    // The first is the last if it finds nothing.
+    // The first pass is the last if it finds nothing.
     let mut is_last = true;
     loop {
         if is_last {
@@ -262,7 +262,7 @@ fn withhold(
         let is_whole = safe.is_empty();
         let searched = search::search(transactions, shown, below, limit, &mut safe)?;
         left = left.saturating_sub(searched.programs);
-        // A pass that searched all below its limit is what the last one would be.
+        // A pass that searched everything below its limit equals the last one.
         if searched.found.is_empty() && (is_last || is_whole && searched.complete) {
             return Ok(Search::new(below, searched.programs, searched.complete));
         }
@@ -270,7 +270,7 @@ fn withhold(
         let mut given_up: Vec<Itemset> = Vec::new();
         for mut found in searched.found {
             loop {
-                // It may not follow any more.
+                // The count may no longer follow.
                 let scope = found.tables.scope();
                 if given_up.iter().any(|it| it.is_subset_of(scope)) {
                     match search::again(transactions, shown, below, &mut found.tables) {
@@ -287,8 +287,7 @@ fn withhold(
     }
 }
 
-/// Takes out the least frequent of the longest subsets of `itemset` that are shown, the last of several, and whatever
-/// contains it.
+/// Removes the least frequent of the longest shown subsets of `itemset`, the last of several, with all its supersets.
 fn give_up_one_below(shown: &mut [Vec<FrequentItemset>], itemset: &Itemset) -> Option<Itemset> {
     let given_up = shown.iter().rev().find_map(|level| {
         let below = level.iter().filter(|it| it.itemset.is_subset_of(itemset));
@@ -305,7 +304,7 @@ fn nearest(count: u64, multiple: u64) -> u64 {
     count.saturating_add(multiple / 2) / multiple * multiple
 }
 
-/// Supports and the number of transactions as the nearest multiples, halves up; itemsets of 0 are left out.
+/// Rounds supports and the number of transactions to the nearest multiples, halves up; itemsets of 0 are removed.
 fn round(itemsets: &FrequentItemsets, multiple: u64) -> FrequentItemsets {
     let nearest = |count| nearest(count, multiple);
     let rounded = itemsets.iter().map(|it| FrequentItemset {
@@ -337,7 +336,7 @@ mod tests {
         release.of(mined(data), Some(below), None).unwrap()
     }
 
-    /// A basket as the bits of its items.
+    /// Converts baskets to the bits of their items.
     fn masks(data: &Transactions) -> Vec<u32> {
         let mask = |basket: &[u32]| basket.iter().fold(0, |mask, item| mask | 1 << item);
         data.iter().map(mask).collect()
@@ -350,7 +349,7 @@ mod tests {
             .fold(0, |mask, item| mask | 1 << item)
     }
 
-    /// "All of these and none of those" of so many items.
+    /// Returns each "all of these and none of those" of `items` items.
     fn parts_of(items: u32) -> impl Iterator<Item = (u32, u32)> {
         let all = 0..1u32 << items;
         all.clone()
@@ -362,14 +361,14 @@ mod tests {
         kind & with == with && kind & without == 0
     }
 
-    /// The row space of counts that are given, modulo a prime: each row says of which kinds of transactions (which items
-    /// they have) a count is the sum.
+    /// Row space of given counts, modulo a prime: each row marks the kinds of transactions (by their items) of which
+    /// a count is the sum.
     struct Span(Vec<Vec<i64>>);
 
     impl Span {
         const PRIME: i64 = 1_000_003;
 
-        /// What is left of a row without what the others give.
+        /// Reduces a row by the others.
         fn reduced(&self, mut row: Vec<i64>) -> Vec<i64> {
             for known in &self.0 {
                 let pivot = known.iter().position(|&it| it != 0).unwrap();
@@ -405,7 +404,8 @@ mod tests {
         }
     }
 
-    /// Of three items where nobody lacks both of the first two, so what is shown of pairs gives away one transaction.
+    /// Transactions of three items without one that lacks both of the first two: the shown pairs disclose one
+    /// transaction.
     fn hidden_by_a_zero() -> Transactions {
         let mut baskets = vec![vec![0, 1]];
         baskets.extend(std::iter::repeat_n(vec![0, 1, 2], 9));
@@ -427,7 +427,7 @@ mod tests {
 
     #[test]
     fn differences_are_protected_and_zeros_shown() {
-        // Of those with a, 7 have b and 2 have not; c is always with a.
+        // Of those with a, 7 have b and 2 do not; c is always with a.
         let mut baskets = vec![vec![0, 2], vec![0, 2]];
         baskets.extend(std::iter::repeat_n(vec![0, 1, 2], 7));
         baskets.extend(std::iter::repeat_n(vec![1], 6));
@@ -436,7 +436,7 @@ mod tests {
         let data = Transactions::from_baskets(names.to_vec(), baskets).unwrap();
         let (_, kept) = released(&data, 5);
         let shown: Vec<_> = kept.iter().map(|it| it.itemset.to_string()).collect();
-        // {d} is in 3 transactions; {a, b} would tell of 2.
+        // {d} is in 3 transactions; {a, b} would disclose 2.
         assert_eq!(shown, ["{0}", "{1}", "{2}", "{0, 2}"]);
         assert_eq!(kept.min_support_count(), 5);
     }
@@ -510,7 +510,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every count that follows from what is shown by adding and subtracting, found by elimination, not by the rule.
+        /// Checks every count that follows by adding and subtracting shown supports, found by elimination, not by the
+        /// rule.
         #[test]
         fn no_small_count_follows_by_inclusion_and_exclusion(
             data in arbitrary_transactions(4, 60),
@@ -532,7 +533,7 @@ mod tests {
             }
         }
 
-        /// Against everything that follows: all tables of whole numbers that agree with what is shown.
+        /// Checks against all counts that follow: all tables of whole numbers that agree with the shown supports.
         #[test]
         fn no_small_count_is_the_same_in_all_tables_that_agree_with_what_is_shown(
             counts in prop::collection::vec(prop_oneof![Just(0u64), 0u64..4, 0u64..9], 16),
@@ -551,7 +552,7 @@ mod tests {
         }
     }
 
-    /// Transactions with exactly these items, by the bits of the place.
+    /// Creates transactions with exactly these items, by the bits of the index.
     fn table_of(counts: &[u64]) -> Transactions {
         let items = counts.len().ilog2();
         let baskets = (0u32..).zip(counts).flat_map(|(kind, &count)| {
@@ -562,17 +563,17 @@ mod tests {
         Transactions::from_baskets(names, baskets.collect::<Vec<_>>()).unwrap()
     }
 
-    /// All tables with the supports that are shown, one by one.
+    /// Enumeration of all tables with the shown supports.
     struct AllTables {
-        /// The supports that are shown, by the bits of the items.
+        /// The shown supports, by the bits of the items.
         shown: HashMap<usize, u64>,
         table: Vec<u64>,
         below: u64,
         /// The first table.
         first: Option<Vec<u64>>,
-        /// The counts that are small in the first table and the same in all others.
+        /// The counts that are small in the first table and equal in all others.
         suspects: Vec<(u32, u32)>,
-        /// Cells that may still be filled.
+        /// The number of cells that may still be filled.
         steps: usize,
     }
 
@@ -600,8 +601,7 @@ mod tests {
         }
 
         /// Fills the cells before this one with the rest of the transactions in every way, until no count is suspect;
-        /// `false` if that takes too long. The cells of all that have certain items come before that of those with no
-        /// others.
+        /// `false` if that takes too long. Supersets of a cell are filled before it.
         fn search(&mut self, cell: usize, rest: u64) -> bool {
             if self.suspects.is_empty() {
                 return true;
@@ -652,8 +652,8 @@ mod tests {
         }
     }
 
-    /// a 63, b 87, c 64, d 81, ac 14, ad 63, bc 38, bd 55 of 113 transactions, which force {b, c, d} to be in 6; and so
-    /// many items more that are in half of the transactions.
+    /// Supports a 63, b 87, c 64, d 81, ac 14, ad 63, bc 38, bd 55 of 113 transactions, which force {b, c, d} to be
+    /// in 6. Adds `others` more items in half of the transactions.
     fn forcing_six(others: u32) -> FrequentItemsets {
         let shown: [(&[u32], u64); 8] = [
             (&[0], 63),
@@ -691,7 +691,7 @@ mod tests {
             let (release, kept) = Release::default().of(shown, Some(11), None).unwrap();
             assert_eq!(found(kept.levels()), []);
             assert!(release.search.unwrap().complete);
-            // One support of the eight is enough.
+            // Removing one support of the eight suffices.
             assert_eq!(kept.len(), 7 + others as usize);
         }
     }

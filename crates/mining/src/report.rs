@@ -1,5 +1,5 @@
-//! A page about frequent itemsets and their rules that a browser shows without anything else: no script, no address, its
-//! pictures inline. Names come from data, so the template escapes everything, and nothing is marked as safe.
+//! Self-contained HTML page about frequent itemsets and their rules: no script, no external address, inline pictures.
+//! Names come from data: the template escapes everything, and nothing is marked as safe.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -11,19 +11,19 @@ use crate::itemsets_document::{ItemsetsDocument, ItemsetsError, NamedItemset, So
 use crate::rules::{Metric, NamedRule, RuleOptions, Rules, RulesError, association_rules};
 use crate::text::{Name, Names};
 
-/// The most itemsets in the chart, rules in the scatter, in the table and in the network.
+/// The largest number of itemsets in the chart, and of rules in the scatter, in the table and in the network.
 const BARS: usize = 25;
 const POINTS: usize = 2_000;
 const ROWS: usize = 50;
 const LINKED: usize = 24;
 
-/// The most rules that a report is made of.
+/// The largest number of rules used for a report.
 const MOST_RULES: usize = 1_000_000;
 
-/// The colours of lift: below 1, and four from 1 up.
+/// The number of colours of lift: one below 1, and four from 1 up.
 const BINS: usize = 5;
 
-/// The area of the scatter, in its units.
+/// Area of the scatter, in its units.
 const SCATTER: Area = Area {
     left: 56.0,
     right: 704.0,
@@ -31,24 +31,25 @@ const SCATTER: Area = Area {
     bottom: 366.0,
 };
 
-/// Why no report could be made.
+/// Error of making a report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// What is wrong with the itemsets.
+    /// Invalid itemsets.
     #[error(transparent)]
     Itemsets(#[from] ItemsetsError),
-    /// What is wrong with the rules.
+    /// Rules that cannot be derived.
     #[error(transparent)]
     Rules(#[from] RulesError),
-    /// The page could not be put together.
+    /// Page that cannot be rendered.
     #[error("the page could not be made: {0}")]
     Page(#[from] askama::Error),
 }
 
-/// The page for these itemsets, with those of their rules that `options` choose; none if not all itemsets are listed.
+/// Renders the page for these itemsets and those of their rules that `options` select; without rules if not all
+/// itemsets are listed.
 ///
 /// # Errors
-/// Itemsets that cannot be, too many rules.
+/// Impossible itemsets; too many rules.
 pub fn report(document: &ItemsetsDocument, options: RuleOptions) -> Result<String, ReportError> {
     let options = RuleOptions {
         max_rules: options.max_rules.min(MOST_RULES),
@@ -131,7 +132,7 @@ struct Node {
     name: String,
 }
 
-/// A rule in the network: a dot with lines from the antecedents and arrows to the consequents.
+/// Rule in the network: a dot with lines from the antecedents and arrows to the consequents.
 struct Link {
     x: f64,
     y: f64,
@@ -167,7 +168,7 @@ impl Area {
     }
 }
 
-/// To a tenth of a unit: pictures need no more.
+/// Rounds to a tenth of a unit, which suffices for pictures.
 fn tenth(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
@@ -207,7 +208,7 @@ impl<'a> Page<'a> {
             rules: number,
             chosen: format!("{} of at least {}", options.metric, options.min_threshold),
             has_rules: number > 0,
-            // Many points are small ones.
+            // Many points are drawn smaller.
             point_radius: if points.len() > 200 { 3.5 } else { 5.0 },
             points,
             horizontal: ticks(most, |share| SCATTER.x(share)),
@@ -251,10 +252,10 @@ impl Row {
     }
 }
 
-/// The metric by which rules are the strongest: how far they are from independence, upwards first.
+/// Metric that ranks rules by strength: their distance from independence, upwards first.
 const STRENGTH: Metric = Metric::Lift;
 
-/// Where the supports of two items or more were counted, in a sentence; empty if that is not known.
+/// Describes in a sentence where the supports of two items or more were counted; empty if unknown.
 fn counted(source: &Source) -> &'static str {
     let Some(routes) = &source.routes else {
         return "";
@@ -342,7 +343,7 @@ fn bars(document: &ItemsetsDocument) -> (Vec<Bar>, usize) {
     (bars, height)
 }
 
-/// A little more than the largest support of a rule, so that no point is on the edge.
+/// Returns a little more than the largest support of a rule, which keeps points off the edge.
 fn most_support(rules: &[NamedRule]) -> f64 {
     let largest = rules
         .iter()
@@ -378,7 +379,7 @@ fn told(rule: &NamedRule) -> String {
     )
 }
 
-/// Round numbers from 0 to `most`, where they are, and their percentages.
+/// Returns round numbers from 0 to `most`, with their positions and percentages.
 fn ticks(most: f64, at: impl Fn(f64) -> f64) -> Vec<Tick> {
     let rough = most / 5.0;
     let power = 10f64.powf(rough.log10().floor());
@@ -396,7 +397,7 @@ fn ticks(most: f64, at: impl Fn(f64) -> f64) -> Vec<Tick> {
     (0..=10).map_while(tick).collect()
 }
 
-/// Which lift has which colour.
+/// Colour scale of lift.
 struct Colours {
     largest: f64,
 }
@@ -409,7 +410,7 @@ impl Colours {
         }
     }
 
-    /// The least lift of a bin from 1 on: the steps are equal on a logarithmic scale.
+    /// Returns the least lift of a bin from 1 on: the steps are equal on a logarithmic scale.
     fn least(&self, bin: usize) -> f64 {
         self.largest.powf((bin - 1) as f64 / (BINS - 1) as f64)
     }
@@ -438,7 +439,7 @@ impl Colours {
     }
 }
 
-/// The items of the strongest rules on a circle, and the rules within.
+/// Lays out the items of the strongest rules on a circle, and the rules within.
 fn network(rules: &[NamedRule], colours: &Colours) -> (Vec<Node>, Vec<Link>) {
     const CENTRE: (f64, f64) = (360.0, 250.0);
     const RADIUS: f64 = 180.0;
@@ -493,7 +494,7 @@ fn network(rules: &[NamedRule], colours: &Colours) -> (Vec<Node>, Vec<Link>) {
                 .fold((0.0, 0.0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
             (sum.0 / side.len() as f64, sum.1 / side.len() as f64)
         };
-        // Nearer to what it concludes from, and a little aside, so that rules between the same items are apart.
+        // Nearer to the consequents and a little aside, which separates rules between equal items.
         let (start, end, turn) = (mean(&from), mean(&to), number as f64 * 2.4);
         let between = |start: f64, end: f64, centre: f64, aside: f64| {
             tenth((0.58 * start + 0.42 * end) * 0.86 + 0.14 * centre + 9.0 * aside)
@@ -518,7 +519,7 @@ fn items_of(rule: &NamedRule) -> impl Iterator<Item = &String> {
     rule.antecedents.iter().chain(&rule.consequents)
 }
 
-/// The first rules, but of those of the same items only the first.
+/// Returns the first rule of each itemset, up to the limit of the network.
 fn one_of_each_itemset(rules: &Rules<'_>) -> Vec<NamedRule> {
     let mut seen = HashSet::new();
     let is_first = |rule: &NamedRule| {
@@ -529,7 +530,7 @@ fn one_of_each_itemset(rules: &Rules<'_>) -> Vec<NamedRule> {
     rules.named().filter(is_first).take(LINKED).collect()
 }
 
-/// Moves dots that cover each other.
+/// Moves overlapping dots apart.
 fn push_apart(links: &mut [Link]) {
     const APART: f64 = 24.0;
     for _ in 0..80 {
@@ -555,7 +556,7 @@ fn push_apart(links: &mut [Link]) {
     }
 }
 
-/// At most so many characters.
+/// Truncates to `most` characters.
 fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -563,12 +564,12 @@ fn shortened(text: &str, most: usize) -> String {
     text.chars().take(most - 1).chain(['…']).collect()
 }
 
-/// "12.3 %"
+/// Formats as "12.3 %".
 fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// "1,943,424"
+/// Formats as "1,943,424".
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();

@@ -1,9 +1,9 @@
-//! Changes of what is encrypted already: compaction, erasure, rotation of the key, columns for new items.
+//! Changes of encrypted data: compaction, erasure, rotation of the key, columns for new items.
 //!
-//! All of them take sealed cells, which open only as what the owner sealed in the version that its record names, and write
-//! new segments from them, with seeds and numbers that were never used. What is kept of ranges is computed from the
-//! segments just written; of segments that are replaced it is subtracted, computed from the bytes that the manifest's
-//! digests name. The new version takes effect at once, as an append does, and then the old segments are removed.
+//! All of them open sealed cells, which authenticate the owner's data of the recorded version. They write them into
+//! new segments with unused seeds and numbers. The kept data of ranges is computed from the new segments. The part of
+//! replaced segments is subtracted, computed from bytes that match the manifest's digests. The new version takes
+//! effect at once, as an append does; then the old segments are removed.
 
 use crate::dataset::{Dataset, check_free_bytes, column_order};
 use crate::encryption::NewSegments;
@@ -27,26 +27,26 @@ mod gather;
 pub use compact::Compaction;
 pub use erase::{Erasure, FoundRow, RowSelection};
 
-/// A version of a dataset in the making.
+/// Version of a dataset under construction.
 struct Rewriting<'a> {
     old: &'a Dataset,
-    /// The present record: what it says about trust may be newer than that of `old`.
+    /// The present record, whose state of trust may be newer than that of `old`.
     record: OwnerRecord,
     /// The key of the new version.
     key: DatasetKey,
     writer: BundleWriter,
-    /// The new version, as far as it is made.
+    /// The new version, as far as it is complete.
     manifest: Manifest,
     noise: BlockNoise,
     threads: NonZeroUsize,
     progress: Progress<'a>,
-    /// Block-columns encrypted, and all that will be.
+    /// The number of block-columns encrypted, and the total.
     done: u64,
     total: u64,
 }
 
 impl Dataset {
-    /// The blocks of each stratum.
+    /// Returns the blocks of each stratum.
     fn strata_blocks(&self) -> Vec<Blocks> {
         let mut first = 0;
         let blocks = self.record.strata.iter().map(|it| {
@@ -57,14 +57,14 @@ impl Dataset {
         blocks.collect()
     }
 
-    /// The order of columns by their present supports, with the same focus.
+    /// Sorts columns by their present supports, keeping the focus.
     fn sorted_columns(&self) -> Result<ColumnOrder, DatasetError> {
         let order = self.record.column_order()?;
         let focus = order.focus().iter().map(|&it| order.columns()[it]);
         Ok(column_order(&self.record.supports, focus.collect()))
     }
 
-    /// The bits of columns in one of the dataset's own segments, from its sealed cells.
+    /// Opens the bits of columns in one of the dataset's own segments, from its sealed cells.
     fn cells(
         &self,
         index: u32,
@@ -117,7 +117,7 @@ impl<'a> Rewriting<'a> {
         })
     }
 
-    /// Fails if the encryption was interrupted.
+    /// Returns an error if the encryption was interrupted.
     fn go_on(&self) -> Result<(), DatasetError> {
         if (self.progress)(self.done, self.total).is_break() {
             Err(DatasetError::Interrupted)
@@ -130,7 +130,7 @@ impl<'a> Rewriting<'a> {
         self.key.ring().degree()
     }
 
-    /// Encrypts whole blocks into new segments under secrets of this generation, the first of them at this position.
+    /// Encrypts whole blocks into new segments under secrets of this generation, beginning at position `first_block`.
     fn encrypt(
         &mut self,
         bits: &[&[u64]],
@@ -153,14 +153,14 @@ impl<'a> Rewriting<'a> {
         Ok(entries)
     }
 
-    /// A generation of secrets for rows of the version before, whose bits these are.
+    /// Derives a generation of secrets for rows of the previous version with these bits.
     fn fresh_secrets(&self, bits: &[&[u64]]) -> Result<SecretGeneration, getrandom::Error> {
         let mut rows = RowHash::default();
         bits.iter().for_each(|it| rows.add_words(it));
         self.key.fresh_secrets(&self.old.manifest().root().0, rows)
     }
 
-    /// Computes what is kept of the ranges, and commits.
+    /// Computes the kept data of the ranges, and commits.
     fn finish(
         mut self,
         strata: Vec<NewStratum>,

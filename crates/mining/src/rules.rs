@@ -1,6 +1,6 @@
-//! Association rules from frequent itemsets, measured as mlxtend measures them.
+//! Association rules from frequent itemsets, with mlxtend's metrics.
 //!
-//! A rule `A → C` comes from a frequent itemset split in two. [`metrics`] has the table of metrics.
+//! A rule `A → C` is a frequent itemset split in two. [`metrics`] has the table of metrics.
 
 use std::cmp::Ordering;
 
@@ -15,15 +15,15 @@ pub use metrics::{Metric, RuleMetrics, UnknownMetric};
 
 pub mod metrics;
 
-/// Which rules to generate.
+/// Selection of the rules to generate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RuleOptions {
     /// The metric that selects rules.
     pub metric: Metric,
     /// The least value of the metric.
     pub min_threshold: f64,
-    /// The largest number of rules. An itemset of `k` items gives 2^k − 2, so with a low threshold
-    /// rules can be more than anyone reads; an error is better then.
+    /// The largest number of rules. An itemset of `k` items gives 2^k − 2: a low threshold could yield more than
+    /// anyone reads, so exceeding the limit is an error.
     pub max_rules: usize,
 }
 
@@ -31,7 +31,7 @@ impl RuleOptions {
     /// The default limit of rules: 160 MB of them.
     pub const DEFAULT_MAX_RULES: usize = 10_000_000;
 
-    /// Rules whose `metric` is at least `min_threshold`.
+    /// Selects rules whose `metric` is at least `min_threshold`.
     pub fn new(metric: Metric, min_threshold: f64) -> Self {
         RuleOptions {
             metric,
@@ -42,27 +42,27 @@ impl RuleOptions {
 }
 
 impl Default for RuleOptions {
-    /// A confidence of at least 0.8, as in mlxtend.
+    /// Selects rules with a confidence of at least 0.8, as in mlxtend.
     fn default() -> Self {
         RuleOptions::new(Metric::Confidence, 0.8)
     }
 }
 
-/// A rule: transactions that contain the antecedent tend to contain the consequent.
+/// Association rule: transactions that contain the antecedent tend to contain the consequent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// The items given. Not empty.
+    /// The items of the condition. Not empty.
     pub antecedent: Itemset,
-    /// The items concluded. Not empty, and none of the antecedent's.
+    /// The items of the conclusion. Not empty, and disjoint from the antecedent.
     pub consequent: Itemset,
     /// The rule's metrics.
     pub metrics: RuleMetrics,
 }
 
-/// Why no rules could be generated.
+/// Error of generating rules.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
-    /// An itemset is present, but not all its subsets.
+    /// Itemset without some of its subsets.
     #[error(
         "the itemsets are incomplete: {} is among them, but its subset {} is not; mine again and keep all itemsets, short ones too",
         Names(itemset),
@@ -83,7 +83,7 @@ pub enum RulesError {
     ImpossibleSupport {
         /// The names of the itemset.
         itemset: Vec<String>,
-        /// Its support.
+        /// The support.
         support: u64,
         /// The names of the subset.
         subset: Vec<String>,
@@ -92,7 +92,7 @@ pub enum RulesError {
         /// The number of transactions.
         transactions: u64,
     },
-    /// More transactions than the metrics can be computed for exactly.
+    /// More transactions than allow exact metrics.
     #[error(
         "there are {transactions} transactions, more than the 2^53 that rules are made for; mine fewer"
     )]
@@ -121,7 +121,7 @@ pub enum RulesError {
     Itemsets(#[from] ItemsetsError),
 }
 
-/// Rules in order, each kept as 16 bytes; sides and metrics are computed when a rule is read.
+/// Rules in order, each in 16 bytes; sides and metrics are computed when a rule is read.
 #[derive(Debug)]
 pub struct Rules<'a> {
     all: &'a FrequentItemsets,
@@ -130,34 +130,34 @@ pub struct Rules<'a> {
     splits: Vec<Split>,
 }
 
-/// An itemset split in two.
+/// Itemset split in two.
 #[derive(Clone, Copy, Debug)]
 struct Split {
     /// The metric that the rules are ordered by.
     value: f64,
-    /// The place of the itemset.
+    /// The index of the itemset.
     itemset: u32,
-    /// The antecedent, a bit for each item of the itemset.
+    /// The antecedent, one bit per item of the itemset.
     antecedent: u32,
 }
 
 impl Rules<'_> {
-    /// The number of rules.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.splits.len()
     }
 
-    /// Whether there are no rules.
+    /// Returns true if no rule was selected.
     pub fn is_empty(&self) -> bool {
         self.splits.is_empty()
     }
 
-    /// The rules in order.
+    /// Iterates over the rules in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Rule> + '_ {
         self.splits.iter().map(|&split| self.rule(split))
     }
 
-    /// The rules in order, with item names.
+    /// Iterates over the rules in order, with item names.
     pub fn named(&self) -> impl ExactSizeIterator<Item = NamedRule> + '_ {
         self.iter().map(|rule| NamedRule {
             antecedents: self.names_of(&rule.antecedent),
@@ -166,7 +166,7 @@ impl Rules<'_> {
         })
     }
 
-    /// Keeps the rules that `take` takes.
+    /// Keeps the rules for which `take` returns true.
     pub fn retain(&mut self, take: impl Fn(&Rule) -> bool) {
         let mut splits = std::mem::take(&mut self.splits);
         splits.retain(|&split| take(&self.rule(split)));
@@ -208,7 +208,7 @@ impl Rules<'_> {
         names.expect("all items have names, as was checked")
     }
 
-    /// Best first; see [`association_rules`].
+    /// Compares rules, best first; see [`association_rules`].
     fn compare(&self, a: &Split, b: &Split) -> Ordering {
         let support = |split: &Split| self.itemsets[split.itemset as usize].support;
         let by_value = b.value.total_cmp(&a.value);
@@ -228,11 +228,10 @@ impl Rules<'_> {
     }
 }
 
-/// All rules from `itemsets` whose metric reaches the threshold; `names` are
-/// those of the items.
+/// Generates all rules from `itemsets` whose metric reaches the threshold; `names` are those of the items.
 ///
-/// Order: by the metric, best first, then by support, highest first, then by antecedent and
-/// consequent, in each case shorter first and then lexicographically by item number.
+/// Order: by the metric, best first, then by support, highest first, then by antecedent and consequent. Sides compare
+/// by length, shorter first, then lexicographically by item number.
 ///
 /// # Errors
 /// A missing subset, an impossible support, an item without a name, a threshold that is not a number, or
@@ -286,8 +285,8 @@ pub fn association_rules<'a>(
     Ok(rules)
 }
 
-/// Checks that every itemset's subsets are present with supports at least as high. Checking those
-/// that lack one item is enough, by induction.
+/// Checks that every itemset's subsets are present with supports at least as high. By induction, checking those that
+/// lack one item suffices.
 fn check_complete(itemsets: &FrequentItemsets, names: &[String]) -> Result<(), RulesError> {
     let transactions = itemsets.transactions();
     for frequent in itemsets.iter() {
@@ -319,7 +318,7 @@ fn check_complete(itemsets: &FrequentItemsets, names: &[String]) -> Result<(), R
     Ok(())
 }
 
-/// A rule as written to JSON, with the metrics beside the items:
+/// Rule as written to JSON, with the metrics beside the items:
 ///
 /// ```json
 /// {"antecedents": ["34"], "consequents": ["81"], "antecedent_support": 0.97,
@@ -331,9 +330,9 @@ fn check_complete(itemsets: &FrequentItemsets, names: &[String]) -> Result<(), R
 /// The items of a side are in [name order](crate::transactions::compare_names).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NamedRule {
-    /// The names of the items given.
+    /// The names of the antecedent's items.
     pub antecedents: Vec<String>,
-    /// The names of the items concluded.
+    /// The names of the consequent's items.
     pub consequents: Vec<String>,
     /// The rule's metrics.
     #[serde(flatten)]

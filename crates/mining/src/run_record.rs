@@ -1,5 +1,5 @@
-//! What a run was asked, of which data, and what came out, in a form that can be kept and signed: canonical JSON
-//! (RFC 8785: members by name, no spaces; every number is an integer), one line.
+//! Signable record of a run: its options, its data and its results, as one line of canonical JSON (RFC 8785: members
+//! by name, no spaces; every number is an integer).
 
 use serde::Serialize;
 use serde_json::Value;
@@ -8,51 +8,51 @@ use std::io::{self, Write};
 
 use crate::itemsets_document::Source;
 
-/// The version of its form.
+/// The version of the format.
 const VERSION: u32 = 1;
 
-/// The record of a run.
+/// Record of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunRecord {
-    /// The version of the form.
+    /// The version of the format.
     record: u32,
     /// The version of the program.
     oboro: &'static str,
     /// The command that ran.
     command: &'static str,
-    /// The beginning, in UTC (RFC 3339).
+    /// The time of the start, in UTC (RFC 3339).
     pub began: String,
-    /// The end; `None` where how long it took depends on what is not released.
+    /// The time of the end; `None` if the duration depends on unreleased data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
-    /// What was asked: options by their names, with their values as text.
+    /// The options by name, with their values as text.
     pub asked: Value,
-    /// Of which data, by which routes, and what the answers rest on; `None` if that is not known.
+    /// The data, the routes and the kind of answers; `None` if unknown.
     pub source: Option<Source>,
-    /// How the answers were verified, in sentences.
+    /// The verification of the answers, in sentences.
     pub verified: Vec<&'static str>,
-    /// The files that were read, but for the dataset.
+    /// The files that were read, except for the dataset.
     pub inputs: Vec<FileDigest>,
     /// The files that were written.
     pub outputs: Vec<FileDigest>,
-    /// What was answered, where it was not written to a file.
+    /// The answer, if it was not written to a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
 }
 
-/// A file, by what it holds.
+/// Name, length and digest of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileDigest {
-    /// Its name, without directories.
+    /// The file name, without directories.
     pub name: String,
-    /// Its length.
+    /// The length in bytes.
     pub bytes: u64,
     /// The SHA-256 of its content, in hexadecimal, as `sha256sum` prints it.
     pub sha256: String,
 }
 
 impl FileDigest {
-    /// Of a file with this content.
+    /// Computes the digest of a file with this content.
     pub fn of(name: &str, content: &[u8]) -> Self {
         let mut digested = Digested::new(io::sink());
         let _ = digested.write_all(content);
@@ -68,7 +68,7 @@ pub struct Digested<W> {
 }
 
 impl<W: Write> Digested<W> {
-    /// Nothing written yet.
+    /// Creates a writer without output so far.
     pub fn new(to: W) -> Self {
         Self {
             to,
@@ -77,7 +77,7 @@ impl<W: Write> Digested<W> {
         }
     }
 
-    /// The digest of what was written, as the content of this file.
+    /// Returns the digest of the written bytes, as the content of the file `name`.
     pub fn finish(self, name: &str) -> FileDigest {
         let digest = self.sha256.finalize();
         FileDigest {
@@ -102,7 +102,7 @@ impl<W: Write> Write for Digested<W> {
 }
 
 impl RunRecord {
-    /// Of a run of this command that was asked this.
+    /// Creates the record of a run of `command` with the options `asked`.
     pub fn new(command: &'static str, asked: Value, source: Option<Source>) -> Self {
         Self {
             record: VERSION,
@@ -119,10 +119,10 @@ impl RunRecord {
         }
     }
 
-    /// As canonical JSON with a newline at the end.
+    /// Serializes as canonical JSON with a newline at the end.
     ///
     /// # Errors
-    /// None: numbers, strings and lists of them always have a JSON form.
+    /// Never: numbers, strings and lists of them always have a JSON form.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         // The members of a value are sorted by name.
         let value = serde_json::to_value(self)?;
@@ -131,7 +131,7 @@ impl RunRecord {
 }
 
 impl Source {
-    /// How the answers were verified, in sentences.
+    /// Describes the verification of the answers, in sentences.
     pub fn verified(&self) -> Vec<&'static str> {
         if self.answers == "unverified" {
             return vec![
@@ -192,11 +192,11 @@ mod tests {
         assert!(text.starts_with(r#"{"asked":{"answers":"auto","min_support":"5%"},"began":"","#));
         assert!(text.ends_with("}\n") && text.lines().count() == 1 && !text.contains("\": "));
         assert!(text.contains("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
-        // The same after any program has read and written it in this form.
+        // Unchanged after any program has read and written it in this form.
         let again: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(again.to_string() + "\n", text);
         assert_eq!(record.verified.len(), 2);
-        // For release, neither when it ended nor the route is told.
+        // For release, neither the end nor the route is included.
         let source = record.source.map(Source::for_release);
         let text = RunRecord::new("mine", Value::Null, source).to_json();
         let text = text.unwrap();

@@ -1,8 +1,8 @@
 //! Transactions ready to encrypt: as bit columns, in a random order that is not recorded.
 //!
-//! What is given as columns is held as such, one bit per item and transaction. What is given as baskets stays so until
-//! it is encrypted: then its bits are made part by part, and a part takes no more than a given memory. Columns are added
-//! in groups of eight: a row's bits in a group are one byte, and permuting bytes costs an eighth of permuting bits.
+//! Columns are kept as one bit per item and transaction. Baskets are kept as such until encryption makes their bits
+//! part by part, and a part takes no more than a given memory. Columns are added in groups of eight: a row's bits in
+//! a group are one byte, and permuting bytes costs an eighth of permuting bits.
 
 use crate::bitmap::count_ones;
 use crate::readers::HowRead;
@@ -16,53 +16,53 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use zeroize::Zeroizing;
 
-/// The columns that are permuted together: one bit of a byte each.
+/// The number of columns permuted together: one bit of a byte each.
 const GROUP: usize = 8;
-/// The rows whose bytes are gathered before moving on to the next column: they stay in the L1 cache.
+/// The number of rows whose bytes are gathered before the next column: they stay in the L1 cache.
 const TILE: usize = 4096;
 
-/// The rows of a part that are taken between two looks at whether to go on.
+/// The number of rows of a part between checks for cancellation.
 const ROWS_BETWEEN_CHECKS: usize = 1 << 16;
 
-/// The bits of one item, 64 slots per word, least significant first, zero after the last transaction.
+/// Bits of one item, 64 slots per word, least significant first, zero after the last transaction.
 pub(crate) type Bits = Zeroizing<Vec<u64>>;
 
-/// The memory for the bits of a part, if none is said.
+/// The default memory for the bits of a part, in bytes.
 const PART_BYTES: u64 = 1 << 30;
 
-/// Transactions in random order. Encryption consumes them, so that no two datasets have the same order.
+/// Transactions in random order. Encryption consumes them: no two datasets have the same order.
 pub struct Shuffled {
     transactions: usize,
     names: Vec<String>,
     numbers: bool,
     read: Option<HowRead>,
     held: Held,
-    /// Every item with at least this support is present.
+    /// The support from which every item is present.
     min_item_support: u64,
     focus: Vec<String>,
-    /// Whether an append of these rows absorbs the youngest strata; `None` if the dataset's record decides.
+    /// `true` if an append of these rows absorbs the youngest strata; `None` if the dataset's record decides.
     absorbs: Option<bool>,
-    /// The memory to be used in all, in bytes, if that is limited.
+    /// The total memory limit, in bytes.
     memory: Option<u64>,
 }
 
-/// In which form transactions wait to be encrypted.
+/// Representation of transactions before encryption.
 enum Held {
-    /// In their random order.
+    /// Columns in random order.
     Columns {
         /// The bits of each item: at least as many words as the transactions fill in any ring.
         columns: Vec<Bits>,
         row_ids: Option<PackedRowIds>,
     },
-    /// In the order in which they were read.
+    /// Baskets in the order in which they were read.
     Baskets {
         baskets: Transactions,
-        /// For each item of the baskets its place among `names`; `None` if it is left out.
+        /// The index of each item of the baskets in `names`; `None` if the item is left out.
         places: Vec<Option<u32>>,
     },
 }
 
-/// Consecutive slots, whose transactions are encrypted together.
+/// Consecutive slots whose transactions are encrypted together.
 pub(crate) struct Part<'a> {
     pub(crate) rows: usize,
     columns: &'a [Bits],
@@ -70,14 +70,14 @@ pub(crate) struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// The bits of each item: at least as many words as `rows` fill in any ring.
+    /// Returns the bits of each item: at least as many words as `rows` fill in any ring.
     #[cfg(test)]
     fn columns(&self) -> &[Bits] {
         self.columns
     }
 
-    /// Calls `use_bits` with the bits of the first `slots` slots for each column of a dataset that has cells, if item `i` has
-    /// the column `columns[i]`.
+    /// Calls `use_bits` with the bits of the first `slots` slots for each column of a dataset that has cells. Item
+    /// `i` has the column `columns[i]`.
     pub(crate) fn with_bits<T>(
         &self,
         manifest: &Manifest,
@@ -86,7 +86,7 @@ impl Part<'_> {
         use_bits: impl FnOnce(&[&[u64]]) -> T,
     ) -> T {
         let words = slots / 64;
-        // Items that occur in older segments only have no column here.
+        // Items that occur only in older segments have no column here.
         let absent = vec![0; words];
         let mut bits = vec![&absent[..]; manifest.columns as usize];
         let id_bits = 0..8 * manifest.row_id_bytes as usize;
@@ -98,8 +98,8 @@ impl Part<'_> {
         use_bits(&bits)
     }
 
-    /// Bit `bit` of the row ids of the first `slots` slots, counted from the least significant bit of the first byte:
-    /// 64 slots per word, least significant first. Zero after the end of an id and of the rows.
+    /// Returns bit `bit` of the row ids of the first `slots` slots, counted from the least significant bit of the
+    /// first byte: 64 slots per word, least significant first. Zero after the end of an id and of the rows.
     pub(crate) fn row_id_bits(&self, bit: usize, slots: usize) -> Zeroizing<Vec<u64>> {
         let mut words = Zeroizing::new(vec![0; slots / 64]);
         if let Some(PackedRowIds { width, bytes }) = self.row_ids
@@ -115,7 +115,7 @@ impl Part<'_> {
 
 /// Row ids, in the random order of the transactions: UTF-8, padded with zeros.
 struct PackedRowIds {
-    /// The width of each in bytes: that of the longest.
+    /// The width of each id in bytes: that of the longest.
     width: usize,
     bytes: Zeroizing<Vec<u8>>,
 }
@@ -147,7 +147,7 @@ impl fmt::Debug for Shuffled {
 }
 
 impl Shuffled {
-    /// Transactions to be permuted randomly. Items keep their order.
+    /// Takes transactions to permute randomly. Items keep their order.
     pub fn of(transactions: Transactions) -> Self {
         Self {
             transactions: transactions.len(),
@@ -165,7 +165,7 @@ impl Shuffled {
         }
     }
 
-    /// Limits the memory to be used in all, in bytes, of which a quarter is for the bits of a part; `None` without a limit.
+    /// Limits the total memory, in bytes, of which a quarter is for the bits of a part; `None` for no limit.
     #[must_use]
     pub fn within(self, memory: Option<u64>) -> Self {
         Self { memory, ..self }
@@ -180,7 +180,7 @@ impl Shuffled {
         }
     }
 
-    /// Records how the transactions' file was read, and whether its items are numbers.
+    /// Records how the transactions' file was read, including if its items are numbers.
     #[must_use]
     pub fn with_how_read(self, how: HowRead) -> Self {
         Self {
@@ -190,7 +190,7 @@ impl Shuffled {
         }
     }
 
-    /// Sets the focus: items whose pairs with all other items are to be counted.
+    /// Sets the focus: items whose pairs with all other items will be counted.
     #[must_use]
     pub fn with_focus(self, mut focus: Vec<String>) -> Self {
         focus.sort_unstable();
@@ -198,7 +198,7 @@ impl Shuffled {
         Self { focus, ..self }
     }
 
-    /// Sets whether an append of these rows, and later ones, absorbs the youngest strata; with `None` the dataset's record
+    /// Sets if an append of these rows, and later ones, absorb the youngest strata; with `None` the dataset's record
     /// decides.
     #[must_use]
     pub fn absorbing(self, absorbs: Option<bool>) -> Self {
@@ -209,21 +209,21 @@ impl Shuffled {
         self.absorbs
     }
 
-    /// The names of the focus items, each once.
+    /// Returns the names of the focus items, each once.
     pub(crate) fn focus(&self) -> &[String] {
         &self.focus
     }
 
-    /// How the transactions' file was read.
+    /// Returns the report of how the transactions' file was read.
     pub fn how_read(&self) -> Option<&HowRead> {
         self.read.as_ref()
     }
 
     /// Begins with `transactions` transactions and no items. Columns are permuted on up to `threads` threads, each of
-    /// which needs one byte per transaction during that time.
+    /// which temporarily needs one byte per transaction.
     ///
     /// # Errors
-    /// More transactions than can be shuffled, no randomness.
+    /// More transactions than can be shuffled; no randomness is available.
     pub fn begin(
         transactions: usize,
         threads: NonZeroUsize,
@@ -237,27 +237,27 @@ impl Shuffled {
         })
     }
 
-    /// The number of transactions, empty ones included.
+    /// Returns the number of transactions, empty ones included.
     pub fn len(&self) -> usize {
         self.transactions
     }
 
-    /// Whether there is no transaction.
+    /// Returns true if it has no transactions.
     pub fn is_empty(&self) -> bool {
         self.transactions == 0
     }
 
-    /// The names of the items, in the order of the columns.
+    /// Returns the names of the items, in the order of the columns.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Whether the owner's items are numbers, with their decimal digits as names.
+    /// Returns true if the owner's items are numbers, with their decimal digits as names.
     pub fn are_numbers(&self) -> bool {
         self.numbers
     }
 
-    /// The bytes of the longest row id; `None` without row ids.
+    /// Returns the bytes of the longest row id; `None` without row ids.
     pub fn longest_row_id(&self) -> Option<usize> {
         match &self.held {
             Held::Columns { row_ids, .. } => row_ids.as_ref().map(|it| it.width),
@@ -265,7 +265,7 @@ impl Shuffled {
         }
     }
 
-    /// For each item, the number of transactions that contain it.
+    /// Returns the number of transactions that contain each item.
     pub fn supports(&self) -> Vec<u64> {
         match &self.held {
             Held::Columns { columns, .. } => columns.iter().map(|it| count_ones(it)).collect(),
@@ -277,10 +277,10 @@ impl Shuffled {
         }
     }
 
-    /// A generation of secrets for these rows, in a new dataset or after the version with this root.
+    /// Derives a generation of secrets for these rows, in a new dataset or after the version with root `parent`.
     ///
     /// # Errors
-    /// No randomness.
+    /// No randomness is available.
     pub(crate) fn fresh_secrets(
         &self,
         key: &DatasetKey,
@@ -307,19 +307,19 @@ impl Shuffled {
         key.fresh_secrets(&parent.map_or([0; 32], |it| it.0), hash)
     }
 
-    /// Every item with at least this support is present: 1, unless the items were [restricted](Self::restrict).
+    /// Returns the support from which every item is present: 1, unless the items were [restricted](Self::restrict).
     pub fn min_item_support(&self) -> u64 {
         self.min_item_support
     }
 
-    /// The same transactions without the items that are not in `kept`.
+    /// Removes the items for which `kept` returns false.
     pub(crate) fn only(mut self, kept: impl Fn(&str) -> bool) -> Self {
         let stay: Vec<bool> = self.names.iter().map(|name| kept(name)).collect();
         self.keep(&stay);
         self
     }
 
-    /// The same transactions without the items below `min_support`. No transaction is dropped.
+    /// Removes the items below `min_support`. No transaction is dropped.
     #[must_use]
     pub fn restrict(mut self, min_support: MinSupport) -> Self {
         let threshold = min_support.threshold(self.transactions as u64);
@@ -335,7 +335,7 @@ impl Shuffled {
         self
     }
 
-    /// Keeps the items whose places in `stay` are true.
+    /// Keeps the items whose entries in `stay` are true.
     fn keep(&mut self, stay: &[bool]) {
         let mut it = stay.iter();
         self.names.retain(|_| it.next() == Some(&true));
@@ -354,25 +354,25 @@ impl Shuffled {
         }
     }
 
-    /// What a transaction takes while its part is encrypted: its bits, its place in the order, and its row id twice, as
-    /// bytes and by bit.
+    /// Returns the bits that a transaction takes while its part is encrypted: its items, its place in the order, and
+    /// its row id twice, as bytes and by bit.
     fn row_bits(&self) -> u64 {
         let row_id = self.longest_row_id().unwrap_or(0);
         (self.names.len() + 32 + 2 * 8 * row_id) as u64
     }
 
-    /// The bytes that the bits of a part may take.
+    /// Returns the memory limit for the bits of a part, in bytes.
     fn part_bytes(&self) -> u64 {
         self.memory.map_or(PART_BYTES, |memory| memory / 4)
     }
 
-    /// The most transactions of so many columns whose bits may be in memory as a part.
+    /// Returns the largest number of transactions of `columns` columns whose bits may be in memory as a part.
     pub(crate) fn most_at_once(&self, columns: u32) -> u64 {
         self.part_bytes().saturating_mul(8) / (u64::from(columns) + 32)
     }
 
-    /// Checks that one segment, or all transactions if they are fewer, fits a quarter of the memory, in a ring of this degree.
-    /// `left_out` of the items get no column.
+    /// Checks that one segment, or all transactions if they are fewer, fits a quarter of the memory, in a ring of
+    /// this degree. `left_out` of the items get no column.
     ///
     /// # Errors
     /// [`TransactionsError::TooLittleMemory`].
@@ -389,11 +389,11 @@ impl Shuffled {
         }
     }
 
-    /// Calls `encrypt` with part after part, each in random order and, but for the last, of the same multiple of `unit`
-    /// transactions; and `go_on` regularly while parts are made.
+    /// Calls `encrypt` for each part, in random order and, except for the last, of equal multiples of `unit`
+    /// transactions. Calls `go_on` regularly while parts are made.
     ///
     /// # Errors
-    /// More transactions than can be shuffled, no randomness, those of `go_on` and `encrypt`.
+    /// More transactions than can be shuffled; no randomness is available; errors of `go_on` and `encrypt`.
     pub(crate) fn each_part<E: From<TransactionsError>>(
         &self,
         unit: usize,
@@ -451,17 +451,17 @@ impl Shuffled {
     }
 }
 
-/// Which part of the slots each row is in. With a random order of each part, that is a random order of all: each way to
-/// choose the rows of the parts is equally likely.
+/// Assignment of rows to parts of the slots. With a random order within each part, the total order is random: each
+/// choice of the rows of the parts is equally likely.
 struct Assigned {
     /// The number of rows of each part.
     sizes: Vec<usize>,
-    /// The part of each row; empty if there is one part only.
+    /// The part of each row; empty if only one part exists.
     parts: Zeroizing<Vec<u16>>,
 }
 
 impl Assigned {
-    /// Parts of `most` rows, the last of what is left; there may be no more than numbers of parts.
+    /// Draws parts of `most` rows, the last with the rest; their number must fit 16 bits.
     fn random(rows: usize, most: usize) -> Result<Self, TransactionsError> {
         let count = rows.div_ceil(most);
         let size = |part: usize| most.min(rows - part * most);
@@ -484,12 +484,12 @@ impl Assigned {
     }
 }
 
-/// The words of a column: whole blocks of the largest ring, which are whole blocks of every ring.
+/// Returns the number of words of a column: whole blocks of the largest ring, which are whole blocks of every ring.
 fn words(transactions: usize) -> usize {
     transactions.next_multiple_of(1 << MAX_LOG_DEGREE) / 64
 }
 
-/// A random permutation: the row of each slot.
+/// Draws a random permutation: the row of each slot.
 fn random_order(transactions: usize) -> Result<Zeroizing<Vec<u32>>, TransactionsError> {
     let limit = u32::MAX;
     let count = u32::try_from(transactions)
@@ -499,13 +499,13 @@ fn random_order(transactions: usize) -> Result<Zeroizing<Vec<u32>>, Transactions
     Ok(order)
 }
 
-/// A column of the owner's data, in any representation.
+/// Column of the owner's data, in any representation.
 pub trait Cells: Sync {
     /// Sets bit `bit` in the byte of each row that contains the item: `bytes` has one byte for each of `rows`.
     fn mark(&self, rows: Range<usize>, bit: u32, bytes: &mut [u8]);
 }
 
-/// Columns being permuted.
+/// Columns during permutation.
 pub struct Shuffling {
     order: Zeroizing<Vec<u32>>,
     threads: NonZeroUsize,
@@ -515,7 +515,7 @@ pub struct Shuffling {
 }
 
 impl Shuffling {
-    /// The number of transactions in each column.
+    /// Returns the number of transactions in each column.
     pub fn transactions(&self) -> usize {
         self.order.len()
     }
@@ -523,14 +523,14 @@ impl Shuffling {
     /// Sets the transactions' row ids, as [`Transactions::with_row_ids`] does.
     ///
     /// # Errors
-    /// Invalid ids, or not one for each transaction.
+    /// Invalid ids, or a number of ids other than that of the transactions.
     pub fn set_row_ids(&mut self, row_ids: &[String]) -> Result<(), TransactionsError> {
         check_row_ids(self.transactions(), row_ids)?;
         self.row_ids = PackedRowIds::of(row_ids, &self.order);
         Ok(())
     }
 
-    /// Appends the columns of some items, as many as there are names.
+    /// Appends the columns of some items, one per name.
     pub fn push(&mut self, names: Vec<String>, columns: &[&dyn Cells]) {
         assert_eq!(names.len(), columns.len(), "each column has a name");
         let columns = permute(&self.order, columns, self.threads);
@@ -541,7 +541,7 @@ impl Shuffling {
     /// Returns everything added, in random order. The order is discarded.
     ///
     /// # Errors
-    /// Two items with the same name.
+    /// Two items with equal names.
     pub fn finish(self) -> Result<Shuffled, TransactionsError> {
         let mut seen = HashSet::new();
         if let Some(name) = self.names.iter().find(|name| !seen.insert(*name)) {
@@ -564,10 +564,10 @@ impl Shuffling {
     }
 }
 
-/// The bits of columns of `rows` rows in a random order, which is the same for all of them.
+/// Shuffles columns of `rows` rows in a random order, which is common to all of them.
 ///
 /// # Errors
-/// More rows than can be shuffled, no randomness.
+/// More rows than can be shuffled; no randomness is available.
 pub(crate) fn shuffle(
     rows: usize,
     columns: &[&dyn Cells],
@@ -576,7 +576,7 @@ pub(crate) fn shuffle(
     Ok(permute(&random_order(rows)?, columns, threads))
 }
 
-/// The bits of columns, with the row of each slot given by `order`.
+/// Permutes the bits of columns; `order` gives the row of each slot.
 fn permute(order: &[u32], columns: &[&dyn Cells], threads: NonZeroUsize) -> Vec<Bits> {
     let groups: Vec<_> = columns.chunks(GROUP).collect();
     let marks = || Zeroizing::new(vec![0; order.len()]);
@@ -595,8 +595,8 @@ fn permute(order: &[u32], columns: &[&dyn Cells], threads: NonZeroUsize) -> Vec<
     columns.collect()
 }
 
-/// The row ids of slots, each with its slot, given the sealed columns of their bits; `None` if one is not UTF-8, which the
-/// owner cannot have sealed.
+/// Unpacks the row ids of slots, each with its slot, from the sealed columns of their bits; `None` if one is not
+/// UTF-8, which the owner cannot have sealed.
 pub fn unpack_row_ids<B: AsRef<[u64]>>(bits: &[B]) -> Option<Vec<(u64, String)>> {
     let width = bits.len() / 8;
     let slots = bits.first().map_or(0, |it| 64 * it.as_ref().len());
@@ -630,7 +630,7 @@ fn mark_all(group: &[&dyn Cells], marks: &mut [u8]) {
     }
 }
 
-/// Unpacks the first `count` columns from the bytes, with the row of each slot given by `order`.
+/// Unpacks the first `count` columns from the bytes; `order` gives the row of each slot.
 fn gather(order: &[u32], marks: &[u8], count: usize) -> Vec<Bits> {
     let mut columns = vec![Zeroizing::new(vec![0; words(order.len())]); count];
     for (at, slots) in order.chunks(64).enumerate() {
@@ -652,8 +652,8 @@ fn gather(order: &[u32], marks: &[u8], count: usize) -> Vec<Bits> {
     columns
 }
 
-/// Transposes a square of eight bytes of eight bits: bit `j` of byte `i` becomes bit `i` of byte `j` (Warren, Hacker's
-/// Delight, 7-3).
+/// Transposes a square of eight bytes of eight bits: bit `j` of byte `i` becomes bit `i` of byte `j` (Warren,
+/// Hacker's Delight, 7-3).
 fn turn(square: u64) -> u64 {
     let swap = |x: u64, distance: u32, those: u64| {
         let differing = (x ^ x >> distance) & those;
@@ -683,7 +683,7 @@ mod tests {
 
     const UNIT: usize = 64;
 
-    /// The baskets of each part as sets of columns, in their order, with their ids.
+    /// Returns the baskets of each part as sets of columns, in their order, with their ids.
     fn parts(shuffled: &Shuffled) -> Vec<Vec<(Vec<bool>, String)>> {
         let mut parts = Vec::new();
         let bit = |column: &[u64], slot: usize| column[slot / 64] >> (slot % 64) & 1 == 1;
@@ -713,7 +713,7 @@ mod tests {
         parts
     }
 
-    /// The baskets as sets of columns, sorted: independent of the order.
+    /// Returns the baskets as sets of columns, sorted: independent of the order.
     fn baskets(shuffled: &Shuffled) -> Vec<Vec<bool>> {
         let mut all: Vec<Vec<bool>> = parts(shuffled)
             .concat()
@@ -791,7 +791,7 @@ mod tests {
                 prop_assert!(others.iter().all(|part| part.len() == size));
                 prop_assert!((1..=size).contains(&last.len()));
             }
-            // Each id is at its own basket.
+            // Each id is with its own basket.
             let mut found: Vec<_> = parts.concat();
             let names = shuffled.names();
             for (basket, id) in &found {
@@ -815,7 +815,7 @@ mod tests {
         }
     }
 
-    /// 5000 rows: more than a tile, and not a multiple of 64.
+    /// Creates 5000 rows: more than a tile, and not a multiple of 64.
     fn numbered() -> Vec<Rows> {
         let bit = |bit: usize| Rows((0..5000).map(|row| row >> bit & 1 == 1).collect());
         (0..13).map(bit).collect()
@@ -848,7 +848,7 @@ mod tests {
         assert!(in_place.count() < 20);
     }
 
-    /// Two rows of three in the first of two parts: each of the three pairs should be there a third of the time.
+    /// The first of two parts has two rows of three: each of the three pairs should occur a third of the time.
     #[test]
     fn every_choice_of_the_rows_of_a_part_is_equally_likely() {
         let mut seen = [0u32; 3];
@@ -891,7 +891,7 @@ mod tests {
         assert_eq!(restricted.names()[11], "bit 11");
         assert!(restricted.supports().iter().all(|&support| support >= 1000));
         assert_eq!(restricted.min_item_support(), 1000);
-        // No other item is left out.
+        // A second restriction with these bounds removes no item.
         for support in [10, 1001] {
             let again = restricted.supports();
             restricted = restricted.restrict(MinSupport::Count(support));

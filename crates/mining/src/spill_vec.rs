@@ -1,4 +1,4 @@
-//! Lists that may be larger than memory.
+//! Lists that may exceed memory.
 
 #![allow(unsafe_code)]
 
@@ -14,7 +14,7 @@ use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::slice;
 
-/// The least size of a file.
+/// The least size of a file, in bytes.
 const LEAST_BYTES: usize = 1 << 20;
 
 mod sealed {
@@ -23,16 +23,16 @@ mod sealed {
     impl Number for u64 {}
 }
 
-/// What such lists have: numbers, of which every pattern of bits is one.
+/// Element type of the lists: numbers, for which every bit pattern is valid.
 pub(crate) trait Number: sealed::Number {}
 impl Number for u32 {}
 impl Number for u64 {}
 
-/// A list of numbers, in memory as long as it takes no more than a limit, and beyond that in a file without a name in
-/// [`directory`]. The file's pages are mapped: the kernel writes them out and takes their memory when
-/// there is need of it, so that passes over the list in its order take no more memory than there is.
+/// List of numbers, in memory up to a limit, and beyond it in an unnamed file in [`directory`]. The file's pages are
+/// mapped: the kernel writes them out and reclaims their memory under pressure. Sequential passes over the list thus
+/// need no more than the available memory.
 pub(crate) struct SpillVec<T: Number> {
-    /// In bytes.
+    /// The memory limit in bytes.
     limit: usize,
     held: Held<T>,
 }
@@ -42,28 +42,28 @@ enum Held<T> {
     File(Mapped<T>),
 }
 
-/// A file's pages, of which the first `len` numbers are used.
+/// Mapped pages of a file, of which the first `len` numbers are used.
 struct Mapped<T> {
     file: File,
-    /// `None` as long as the file is empty.
+    /// The mapping; `None` while the file is empty.
     pages: Option<MmapMut>,
     len: usize,
     numbers: PhantomData<T>,
 }
 
 impl<T: Number> SpillVec<T> {
-    /// An empty list that takes up to `limit` bytes of memory.
+    /// Creates an empty list that takes up to `limit` bytes of memory.
     pub fn new(limit: usize) -> Self {
         let held = Held::Memory(Vec::new());
         Self { limit, held }
     }
 
-    /// The bytes of memory that it may take.
+    /// Returns the memory limit in bytes.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Whether the list is in a file.
+    /// Returns true if the list is in a file.
     #[cfg(test)]
     pub fn is_spilled(&self) -> bool {
         matches!(self.held, Held::File(_))
@@ -72,7 +72,7 @@ impl<T: Number> SpillVec<T> {
     /// Appends a number.
     ///
     /// # Errors
-    /// There is no file to be had, or no space for it.
+    /// No file can be created, or it has no space.
     pub fn push(&mut self, number: T) -> io::Result<()> {
         self.reserve(1)?;
         match &mut self.held {
@@ -89,12 +89,12 @@ impl<T: Number> SpillVec<T> {
     /// Appends numbers.
     ///
     /// # Errors
-    /// As [`push`](Self::push); those before it are appended.
+    /// As [`push`](Self::push); the numbers before it are appended.
     pub fn extend(&mut self, numbers: impl IntoIterator<Item = T>) -> io::Result<()> {
         numbers.into_iter().try_for_each(|number| self.push(number))
     }
 
-    /// Keeps the first `len` numbers; all, if there are no more.
+    /// Keeps the first `len` numbers, or all if fewer.
     pub fn truncate(&mut self, len: usize) {
         match &mut self.held {
             Held::Memory(list) => list.truncate(len),
@@ -105,7 +105,7 @@ impl<T: Number> SpillVec<T> {
     fn reserve(&mut self, more: usize) -> io::Result<()> {
         let bytes = (self.len() + more).saturating_mul(size_of::<T>());
         match &mut self.held {
-            // A vector that grows takes twice as much.
+            // A growing vector doubles its capacity.
             Held::Memory(list) if list.len() < list.capacity() || bytes <= self.limit / 2 => Ok(()),
             Held::Memory(list) => {
                 let mut file = Mapped::create()?;
@@ -124,7 +124,7 @@ impl<T: Number> SpillVec<T> {
 impl<T: Number> Mapped<T> {
     fn create() -> io::Result<Self> {
         let file = tempfile::tempfile_in(directory())?;
-        // It has no name, but a process can be asked for what it has open.
+        // It has no name, but is accessible through a process that has it open.
         make_private(&file)?;
         Ok(Self {
             file,
@@ -134,23 +134,23 @@ impl<T: Number> Mapped<T> {
         })
     }
 
-    /// Makes the file larger, and maps it anew.
+    /// Grows the file, and maps it anew.
     fn grow(&mut self, bytes: usize) -> io::Result<()> {
         let bytes = bytes.max(LEAST_BYTES).next_multiple_of(size_of::<T>());
-        // Space is taken now: without it, writing to a page would end the process.
+        // Allocates the space now: otherwise a write to a page could kill the process.
         preallocate(&self.file, bytes as u64)?;
-        // SAFETY: the file has no name, is as long, and is made longer through this value alone. What was mapped before stays
-        // until this mapping is there, so that a failure changes nothing.
+        // SAFETY: the file has no name, has this length, and grows through this value alone. The old mapping stays
+        // until the new one exists: a failure changes nothing.
         self.pages = Some(unsafe { MmapMut::map_mut(&self.file)? });
         Ok(())
     }
 
-    /// All numbers for which there is room.
+    /// Returns all numbers within the capacity.
     fn all(&self) -> &[T] {
         let Some(pages) = &self.pages else {
             return &[];
         };
-        // SAFETY: pages begin at a multiple of their size, and every pattern of bits is a number.
+        // SAFETY: pages begin at a multiple of their size, and every bit pattern is a number.
         unsafe { slice::from_raw_parts(pages.as_ptr().cast(), pages.len() / size_of::<T>()) }
     }
 
@@ -165,12 +165,12 @@ impl<T: Number> Mapped<T> {
     }
 }
 
-/// The directory for files that are larger than memory.
+/// Returns the directory for files that exceed memory.
 pub(crate) fn directory() -> PathBuf {
     directory_for(env::var_os("TMPDIR"))
 }
 
-/// What `TMPDIR` says, or else not `/tmp`, which is in memory on many systems.
+/// Returns the value of `TMPDIR`, or else not `/tmp`, which is in memory on many systems.
 fn directory_for(told: Option<OsString>) -> PathBuf {
     match told {
         Some(told) if !told.is_empty() => told.into(),
@@ -180,14 +180,14 @@ fn directory_for(told: Option<OsString>) -> PathBuf {
 }
 
 impl<T: Number> Default for SpillVec<T> {
-    /// An empty list that stays in memory.
+    /// Creates an empty list that stays in memory.
     fn default() -> Self {
         Self::new(usize::MAX)
     }
 }
 
 impl<T: Number> From<Vec<T>> for SpillVec<T> {
-    /// In memory.
+    /// Keeps the list in memory.
     fn from(list: Vec<T>) -> Self {
         let held = Held::Memory(list);
         Self {
@@ -221,7 +221,7 @@ impl<T: Number> DerefMut for SpillVec<T> {
 }
 
 impl<T: Number> Clone for SpillVec<T> {
-    /// In memory.
+    /// Copies the list into memory.
     fn clone(&self) -> Self {
         Self::from(self.to_vec())
     }

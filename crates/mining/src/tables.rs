@@ -1,6 +1,5 @@
-//! Results as tables, for spreadsheets and data frames: in CSV (RFC 4180), where names of several items are one cell, a
-//! record of CSV by themselves, which [`columns_in`](crate::readers::columns_in) takes apart; and in Parquet, where they
-//! are a list.
+//! Results as tables, for spreadsheets and data frames. In CSV (RFC 4180), names of several items are one cell: a CSV
+//! record of its own, which [`columns_in`](crate::readers::columns_in) parses. In Parquet, they are a list.
 
 use crate::itemsets_document::ItemsetsDocument;
 use crate::rules::{Metric, NamedRule};
@@ -14,13 +13,13 @@ mod parquet;
 
 /// The columns of a table of itemsets.
 const ITEMSETS: [&str; 4] = ["items", "length", "transactions", "support"];
-/// The columns of a table of rules before those of the metrics.
+/// The columns of a table of rules before the metrics.
 const SIDES: [&str; 2] = ["antecedents", "consequents"];
-/// One more column where answers were not verified.
+/// An additional column for unverified answers.
 const UNVERIFIED: &str = "unverified";
 
-/// A row an itemset, in the document's order: `items`, `length`, the number of `transactions` with it, and its `support`
-/// as a fraction of all. Of unverified itemsets each row says so in one more column.
+/// Writes one row per itemset, in the document's order: `items`, `length`, the number of `transactions` with it, and
+/// its `support` as a fraction of all. Unverified itemsets have an additional column that marks each row.
 pub fn itemsets_csv(document: &ItemsetsDocument) -> Vec<u8> {
     let unverified = document.unverified.then(|| "true".to_owned());
     let mut heading = ITEMSETS.to_vec();
@@ -38,10 +37,10 @@ pub fn itemsets_csv(document: &ItemsetsDocument) -> Vec<u8> {
     table(&heading, rows)
 }
 
-/// Writes a row a rule, in their order: `antecedents`, `consequents` and every metric; an infinite one is `Infinity`.
+/// Writes one row per rule, in order: `antecedents`, `consequents` and every metric; an infinite one is `Infinity`.
 ///
 /// # Errors
-/// Those of `to`.
+/// Errors of `to`.
 pub fn rules_csv(
     rules: impl Iterator<Item = NamedRule>,
     unverified: bool,
@@ -65,7 +64,7 @@ pub fn rules_csv(
     writer.flush()
 }
 
-/// A table of these columns and rows, each as long as the heading.
+/// Writes a table of these columns and rows, each as long as the heading.
 pub fn table(heading: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Vec<u8> {
     let mut writer = Writer::from_writer(Vec::new());
     write(&mut writer, heading);
@@ -75,9 +74,9 @@ pub fn table(heading: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Vec<u
     into_bytes(writer)
 }
 
-/// The names as one record.
+/// Formats the names as one record.
 fn names(names: &[String]) -> String {
-    // Spaces around a name are read only if it is quoted.
+    // Spaces around a name are preserved only if it is quoted.
     let is_spaced = |name: &String| name.trim() != name;
     let quotes = if names.iter().any(is_spaced) {
         QuoteStyle::Always
@@ -86,7 +85,7 @@ fn names(names: &[String]) -> String {
     };
     let mut writer = WriterBuilder::new()
         .quote_style(quotes)
-        // Any mark will do: it is cut off.
+        // Any terminator will do: it is cut off.
         .terminator(Terminator::Any(b'\n'))
         .from_writer(Vec::new());
     write(&mut writer, names);
@@ -170,7 +169,7 @@ mod tests {
     }
 
     proptest! {
-        // Names have no control characters but line breaks: readers refuse others.
+        // Names have no control characters except for line breaks: readers reject others.
         #[test]
         fn names_come_apart_again(list in proptest::collection::vec("( |,|\"|\n|[a-c]|\\PC)*", 1..5)) {
             prop_assert_eq!(columns_in(&names(&list)).unwrap(), list);

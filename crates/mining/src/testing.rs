@@ -1,12 +1,11 @@
-//! Shared by the tests of several modules: arbitrary transactions and a brute-force miner. Built
-//! for tests only.
+//! Shared test code: arbitrary transactions and a brute-force miner.
 
 use proptest::prelude::*;
 
 use crate::itemset::{FrequentItemset, Itemset};
 use crate::transactions::Transactions;
 
-/// Up to `transactions` baskets over exactly `items` items, dense and sparse.
+/// Generates up to `transactions` baskets over exactly `items` items, dense and sparse.
 pub(crate) fn arbitrary_transactions(
     items: u32,
     transactions: usize,
@@ -17,13 +16,13 @@ pub(crate) fn arbitrary_transactions(
         .prop_map(move |baskets| Transactions::from_baskets(names.clone(), baskets).unwrap())
 }
 
-/// The number of transactions that contain `itemset`, by checking each.
+/// Counts the transactions that contain `itemset`, by checking each.
 pub(crate) fn brute_force_support(data: &Transactions, itemset: &Itemset) -> u64 {
     let contains = |basket: &[u32]| itemset.items().iter().all(|item| basket.contains(item));
     data.iter().filter(|basket| contains(basket)).count() as u64
 }
 
-/// All frequent itemsets by trying every subset of the items, in result order.
+/// Finds all frequent itemsets by trying every subset of the items, in result order.
 pub(crate) fn brute_force(
     data: &Transactions,
     threshold: u64,

@@ -1,30 +1,30 @@
-//! Text for display that contains names from data, files or a peer: a name cannot contain terminal escapes, end a line
-//! or imitate the text around it. Characters that do not show, by which names differ that look the same.
+//! Display of names from data, files or a peer: they cannot contain terminal escapes, end a line or imitate the
+//! surrounding text. Also finds invisible characters, which distinguish names that look alike.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use unicode_normalization::UnicodeNormalization;
 
-/// Control characters, line separators, and characters that change the direction of text.
+/// Returns true for control characters, line separators, and characters that change the direction of text.
 fn is_unsafe(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') || is_of_direction(c)
 }
 
-/// Whether a character changes the direction of text.
+/// Returns true if a character changes the direction of text.
 fn is_of_direction(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The character that stands for text which could not be decoded.
+/// The character that replaces undecodable text.
 pub(crate) const REPLACEMENT: char = '\u{fffd}';
 
-/// Whether it is a control character other than line feed and tab, which names may have.
+/// Returns true for control characters other than line feed and tab, which names may have.
 pub(crate) fn is_control(c: char) -> bool {
     c.is_control() && !"\n\t".contains(c)
 }
 
-/// A character for messages: its number and kind.
+/// Describes a character for messages: its number and kind.
 pub(crate) fn described(c: char) -> String {
     let kind = match c {
         _ if is_control(c) => "a control character",
@@ -38,8 +38,8 @@ pub(crate) fn described(c: char) -> String {
     format!("U+{:04X}, {kind},", u32::from(c))
 }
 
-/// The characters of a text that do not show, control characters included, with their places. Line feeds and tabs do
-/// not count, nor joiners between letters of scripts that have them or within an emoji.
+/// Finds the invisible characters of a text, control characters included, with their positions. Excludes line feeds
+/// and tabs, and joiners between letters of scripts that have them or within an emoji.
 fn invisible(text: &str) -> impl Iterator<Item = (usize, char)> {
     let has_flag = text.contains('🏴');
     let mut before = None;
@@ -56,7 +56,7 @@ fn invisible(text: &str) -> impl Iterator<Item = (usize, char)> {
     })
 }
 
-/// The first character of a text that does not show.
+/// Returns the first invisible character of a text.
 pub(crate) fn invisible_in(text: &str) -> Option<char> {
     if text.bytes().all(|it| matches!(it, b' '..=b'~')) {
         return None;
@@ -64,7 +64,7 @@ pub(crate) fn invisible_in(text: &str) -> Option<char> {
     invisible(text).next().map(|(_, c)| c)
 }
 
-/// A text without characters that do not show, except control characters and the replacement character.
+/// Removes invisible characters, except for control characters and the replacement character.
 pub(crate) fn without_invisible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = 0;
@@ -76,8 +76,8 @@ pub(crate) fn without_invisible(text: &str) -> String {
     shown
 }
 
-/// Whether it is of a script or symbol that joiners stand between: not of Latin, Greek, Cyrillic, Chinese, Japanese or
-/// Korean text.
+/// Returns true for scripts or symbols between which joiners occur: not for Latin, Greek, Cyrillic, Chinese, Japanese
+/// or Korean text.
 fn is_joined(c: char) -> bool {
     matches!(c, '\u{600}'..='\u{10ff}' | '\u{1200}'..='\u{1cff}' | '\u{2190}'..='\u{2bff}')
         || matches!(c, '\u{a800}'..='\u{abff}' | '\u{fb50}'..='\u{fdff}' | '\u{fe00}'..='\u{fe0f}')
@@ -85,7 +85,7 @@ fn is_joined(c: char) -> bool {
         || matches!(c, '\u{1f000}'..='\u{1faff}' | '\u{e007f}')
 }
 
-/// Whether a character other than a joiner, a tag or a control character does not show.
+/// Returns true for invisible characters other than joiners, tags and control characters.
 fn is_ignorable(c: char) -> bool {
     is_of_direction(c)
         || matches!(c, '\u{ad}' | '\u{34f}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{206f}')
@@ -94,7 +94,7 @@ fn is_ignorable(c: char) -> bool {
         || matches!(c, '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}')
 }
 
-/// `text` on one line, with unsafe characters escaped as in Rust: `\n`, `\u{1b}`.
+/// Escapes `text` to one line, with unsafe characters as in Rust: `\n`, `\u{1b}`.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unsafe) {
         return text.into();
@@ -110,13 +110,13 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// The same for text of several lines; line breaks are kept.
+/// As [`escaped`], for text of several lines; keeps line breaks.
 pub fn escaped_lines(text: &str) -> String {
     text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
 }
 
-/// An item's name. A name that could be mistaken for several names or for other text, or that is empty, is quoted, with
-/// `\` before quotes and backslashes.
+/// Item name for display. An empty name, and one that could be mistaken for several names or for other text, is
+/// quoted, with `\` before quotes and backslashes.
 #[derive(Clone, Copy, Debug)]
 pub struct Name<'a>(pub &'a str);
 
@@ -131,7 +131,7 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-/// The names of an itemset, as in `{Käse, "Milch, 3,5%"}`.
+/// Names of an itemset, as in `{Käse, "Milch, 3,5%"}`.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a>(pub &'a [String]);
 
@@ -146,7 +146,8 @@ impl fmt::Display for Names<'_> {
     }
 }
 
-/// The number of the item of this name, or else of the only one whose name has the same canonical composition (NFC).
+/// Returns the number of the item of this name, or else of the only one whose name has an equal canonical composition
+/// (NFC).
 pub fn number_of<'a>(names: impl IntoIterator<Item = &'a str>, name: &str) -> Option<u32> {
     let mut composed = None;
     for (number, it) in (0..).zip(names) {

@@ -1,8 +1,8 @@
 //! Transactions in memory, and minimum supports.
 //!
 //! Baskets are stored in one list of item numbers (compressed sparse rows). Item numbers are dense, `0..items`, and
-//! index the list of names; each basket is strictly ascending. The number of transactions never changes when items are
-//! dropped.
+//! index the list of names; each basket is strictly ascending. Dropping items never changes the number of
+//! transactions.
 
 use crate::spill_vec::{self, SpillVec};
 use crate::text::invisible_in;
@@ -16,23 +16,23 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A list of transactions over named items.
+/// List of transactions over named items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transactions {
     names: Vec<String>,
-    /// Basket after basket.
+    /// The items, basket after basket.
     items: SpillVec<u32>,
-    /// Where each ends in `items`.
+    /// The end of each basket in `items`.
     ends: SpillVec<u64>,
-    /// Every item with at least this support is present.
+    /// The support from which every item is present.
     min_item_support: u64,
     /// The id of each transaction; empty if they have none.
     row_ids: Vec<String>,
 }
 
 impl Transactions {
-    /// Transactions from item numbers that index `names`. Repeated items in a
-    /// basket count once; a basket may be empty.
+    /// Creates transactions from item numbers that index `names`. Repeated items in a basket count once; a basket may
+    /// be empty.
     ///
     /// # Errors
     /// A name that occurs twice, or an item number without a name.
@@ -50,7 +50,7 @@ impl Transactions {
         Ok(builder.finish())
     }
 
-    /// Transactions from item names, numbered in [name order](compare_names).
+    /// Creates transactions from item names, numbered in [name order](compare_names).
     ///
     /// # Errors
     /// More distinct names than item numbers.
@@ -70,69 +70,69 @@ impl Transactions {
         Ok(builder.finish().sorted_by_name())
     }
 
-    /// Sets the row ids, in the order of transactions: the owner's unique names of them, of 1 to 255 bytes and without
-    /// invisible characters.
+    /// Sets the row ids, in the order of transactions: the owner's unique names for them, of 1 to 255 bytes and
+    /// without invisible characters.
     ///
     /// # Errors
-    /// Invalid ids, or not one for each transaction.
+    /// Invalid ids, or a number of ids other than that of the transactions.
     pub fn with_row_ids(mut self, row_ids: Vec<String>) -> Result<Self, TransactionsError> {
         check_row_ids(self.len(), &row_ids)?;
         self.row_ids = row_ids;
         Ok(self)
     }
 
-    /// The row id of each transaction; empty if they have none.
+    /// Returns the row id of each transaction; empty if they have none.
     pub fn row_ids(&self) -> &[String] {
         &self.row_ids
     }
 
-    /// The number of transactions, empty ones included.
+    /// Returns the number of transactions, empty ones included.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is no transaction.
+    /// Returns true if the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of items, those that occur in no transaction included.
+    /// Returns the number of items, including those in no transaction.
     pub fn item_count(&self) -> usize {
         self.names.len()
     }
 
-    /// The names of the items; an item's number is its index.
+    /// Returns the names of the items; an item's number is its index.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// The items of one transaction, strictly ascending, or `None` beyond the end.
+    /// Returns the items of one transaction, strictly ascending, or `None` beyond the end.
     pub fn basket(&self, transaction: usize) -> Option<&[u32]> {
         (transaction < self.len()).then(|| &self.items[self.range(transaction)])
     }
 
-    /// The transactions in order, each as strictly ascending item numbers.
+    /// Iterates over the transactions in order, each as strictly ascending item numbers.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u32]> + DoubleEndedIterator + Clone + '_ {
         (0..self.len()).map(|transaction| &self.items[self.range(transaction)])
     }
 
-    /// Where a basket is in `items`.
+    /// Returns the position of a basket in `items`.
     fn range(&self, transaction: usize) -> Range<usize> {
         let start = transaction.checked_sub(1).map_or(0, |it| self.ends[it]);
         start as usize..self.ends[transaction] as usize
     }
 
-    /// The memory that their items may take, in bytes.
+    /// Returns the memory limit of the list of items, in bytes.
     pub(crate) fn memory_of_items(&self) -> usize {
         self.items.limit()
     }
 
-    /// Every item with at least this support is present: 1, unless the items were [restricted](Self::restrict).
+    /// Returns the support from which every item is present: 1, unless the items were [restricted](Self::restrict).
     pub fn min_item_support(&self) -> u64 {
         self.min_item_support
     }
 
-    /// For each item, the number of transactions that contain it.
+    /// Returns the number of transactions that contain each item.
     pub fn item_supports(&self) -> Vec<u64> {
         let mut supports = vec![0; self.names.len()];
         for &item in &*self.items {
@@ -141,10 +141,10 @@ impl Transactions {
         supports
     }
 
-    /// The same transactions without the items below `min_support`.
+    /// Removes the items below `min_support`.
     ///
-    /// They are copied, into memory. The remaining items are renumbered in their old order. No transaction is dropped, not even one that became
-    /// empty: supports do not change, also as fractions.
+    /// Copies the transactions into memory. The remaining items are renumbered in their old order. No transaction is
+    /// dropped, not even an empty one: supports do not change, also as fractions.
     pub fn restrict(&self, min_support: MinSupport) -> Transactions {
         let threshold = min_support.threshold(self.len() as u64);
         let mut names = Vec::new();
@@ -179,12 +179,12 @@ impl Transactions {
         }
     }
 
-    /// The same transactions with their items renamed; names must stay distinct.
+    /// Renames the items; names must stay distinct.
     pub(crate) fn with_names(self, names: Vec<String>) -> Transactions {
         Transactions { names, ..self }
     }
 
-    /// The same transactions with the items of these names instead, of which `renumbered` has one for each item.
+    /// Replaces the items by those of `names`; `renumbered` has the new number of each old item.
     pub(crate) fn merged(
         self,
         names: Vec<String>,
@@ -202,13 +202,13 @@ impl Transactions {
         })
     }
 
-    /// The same transactions with items numbered in [name order](compare_names), so that numbers do not depend on the
-    /// order of transactions.
+    /// Numbers the items in [name order](compare_names), which makes numbers independent of the order of
+    /// transactions.
     pub fn sorted_by_name(self) -> Transactions {
         self.sorted_by(compare_names)
     }
 
-    /// The same transactions with items numbered in the order that `compare` gives their names.
+    /// Numbers the items in the order of their names by `compare`.
     pub fn sorted_by(mut self, compare: impl Fn(&str, &str) -> Ordering) -> Transactions {
         let mut order: Vec<u32> = (0..self.names.len() as u32).collect();
         order.sort_by(|&a, &b| compare(&self.names[a as usize], &self.names[b as usize]));
@@ -263,8 +263,8 @@ pub(crate) fn check_row_ids(
     Ok(())
 }
 
-/// Compares item names: decimal numbers come first, by value, then other names
-/// by their bytes. The order is total; `07` follows `7`.
+/// Compares item names: decimal numbers come first, by value, then other names by their bytes. The order is total;
+/// `07` follows `7`.
 pub fn compare_names(a: &str, b: &str) -> Ordering {
     fn digits(name: &str) -> Option<&str> {
         let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
@@ -278,24 +278,24 @@ pub fn compare_names(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Why transactions cannot be built.
+/// Error of building or encrypting transactions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransactionsError {
-    /// The operating system failed.
+    /// Failure of the operating system's random generator.
     #[error("the operating system gave no randomness ({0}); nothing was shuffled, try again")]
     Randomness(#[from] getrandom::Error),
-    /// There is no file for what takes too much memory, or no space for it.
+    /// Missing file, or missing space, for transactions that exceed the memory.
     #[error(
         "the transactions take more memory than was given, and the file for them in {} cannot be written ({reason}); make room there, set TMPDIR to another directory, or give more memory",
         directory.display()
     )]
     NoFile {
-        /// Where it would be.
+        /// The directory of the file.
         directory: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         reason: String,
     },
-    /// Not even the bits of one segment find room.
+    /// Memory too small for the bits of one segment.
     #[error(
         "the memory is too little: a quarter of it is for the bits that are encrypted at a time, at least {least} bytes{}; give {} or more, or leave rare items out of a new dataset ({MIN_ITEM_SUPPORT})",
         if *with_row_ids { ", row ids included" } else { "" },
@@ -304,7 +304,7 @@ pub enum TransactionsError {
     TooLittleMemory {
         /// The bytes of a segment's bits.
         least: u64,
-        /// Whether row ids are among them.
+        /// `true` if row ids are included.
         with_row_ids: bool,
     },
     /// More distinct items than item numbers.
@@ -331,23 +331,23 @@ pub enum TransactionsError {
         /// The number of transactions.
         transactions: usize,
     },
-    /// A row without an id.
+    /// Row without an id.
     #[error("row {row} has no id; give each row one, or choose another column")]
     RowIdMissing {
         /// The row, from 1.
         row: usize,
     },
-    /// A row id that is too long.
+    /// Row id that is too long.
     #[error(
         "the id of row {row} has {bytes} bytes, more than {MAX_ROW_ID_BYTES}; shorten it, or choose another column"
     )]
     RowIdLength {
         /// The row, from 1.
         row: usize,
-        /// The bytes of its id.
+        /// The length of its id in bytes.
         bytes: usize,
     },
-    /// A row id with an invisible character.
+    /// Row id with an invisible character.
     #[error(
         "the id of row {row} has a control character or one of no width; remove it, or choose another column"
     )]
@@ -355,7 +355,7 @@ pub enum TransactionsError {
         /// The row, from 1.
         row: usize,
     },
-    /// Two rows with the same id.
+    /// Two rows with equal ids.
     #[error(
         "rows {first} and {row} both have the id {id:?}; give each row its own, or choose another column"
     )]
@@ -367,13 +367,13 @@ pub enum TransactionsError {
         /// The id.
         id: String,
     },
-    /// Two items with the same name.
+    /// Two items with equal names.
     #[error("the item name {name:?} occurs twice; give each item its own name")]
     DuplicateName {
         /// The name.
         name: String,
     },
-    /// An item number without a name.
+    /// Item number without a name.
     #[error("item {item} has no name: there are {items} items, numbered from 0")]
     UnknownItem {
         /// The number given.
@@ -391,7 +391,7 @@ impl TransactionsError {
         }
     }
 
-    /// What it is about.
+    /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::NoFile { .. } => ErrorClass::Storage,
@@ -401,7 +401,7 @@ impl TransactionsError {
     }
 }
 
-/// Builds [`Transactions`] one basket at a time.
+/// Builder of [`Transactions`], one basket at a time.
 #[derive(Clone, Debug)]
 pub struct TransactionsBuilder {
     numbers: HashMap<String, u32>,
@@ -416,27 +416,27 @@ impl Default for TransactionsBuilder {
     }
 }
 
-/// How many lists of one size share the memory for transactions: items, the ends of baskets, and what is to be sorted
-/// into baskets, which counts twice.
+/// The number of lists that share the memory for transactions: items, the ends of baskets, and entries to sort into
+/// baskets, which count twice.
 const LISTS: u64 = 4;
 
 impl TransactionsBuilder {
     /// The largest number of items; higher numbers are reserved.
     pub const MAX_ITEMS: u32 = u32::MAX - 1;
 
-    /// A builder without items or transactions.
+    /// Creates a builder without items or transactions.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A builder without items or transactions, whose baskets take so many bytes of memory: what takes more lies in a
-    /// file without a name.
+    /// Creates a builder without items or transactions, whose baskets take `memory` bytes of memory; the rest is in
+    /// an unnamed file.
     pub fn within(memory: Option<u64>) -> Self {
         let each = memory.map(|it| usize::try_from(it / LISTS));
         Self::with_lists_of(each.and_then(Result::ok).unwrap_or(usize::MAX))
     }
 
-    /// A builder whose items take up to `bytes` of memory, and so do the ends of baskets.
+    /// Creates a builder whose items take up to `bytes` of memory, as do the ends of baskets.
     pub(crate) fn with_lists_of(bytes: usize) -> Self {
         Self {
             numbers: HashMap::new(),
@@ -446,12 +446,12 @@ impl TransactionsBuilder {
         }
     }
 
-    /// An empty list of what is to be sorted into baskets, within the same memory.
+    /// Creates an empty list of entries to sort into baskets, within the memory of this builder.
     pub(crate) fn list(&self) -> SpillVec<u64> {
         SpillVec::new(self.items.limit().saturating_mul(2))
     }
 
-    /// The same with items known in advance, numbered as listed.
+    /// Adds items known in advance, numbered as listed.
     ///
     /// # Errors
     /// A name that occurs twice.
@@ -466,12 +466,12 @@ impl TransactionsBuilder {
         Ok(self)
     }
 
-    /// The number of the item called `name`, if there is one.
+    /// Returns the number of the item called `name`, if it exists.
     pub(crate) fn number_of(&self, name: &str) -> Option<u32> {
         self.numbers.get(name).copied()
     }
 
-    /// For each item, the number of transactions so far that contain it.
+    /// Returns the number of transactions so far that contain each item.
     pub(crate) fn item_supports(&self) -> Vec<u64> {
         let mut supports = vec![0; self.names.len()];
         for &item in &*self.items {
@@ -480,7 +480,7 @@ impl TransactionsBuilder {
         supports
     }
 
-    /// The number of the item called `name`; a new item gets the next number.
+    /// Returns the number of the item called `name`; a new item gets the next number.
     ///
     /// # Errors
     /// All numbers are used.
@@ -501,14 +501,14 @@ impl TransactionsBuilder {
     /// Appends a transaction of item numbers in any order; repeated ones count once.
     ///
     /// # Errors
-    /// A number without a name; no file for what takes too much memory. The transaction is not appended then.
+    /// A number without a name; no file for transactions that exceed the memory. The transaction is not appended.
     pub fn push(&mut self, basket: impl IntoIterator<Item = u32>) -> Result<(), TransactionsError> {
         let start = self.items.len();
         self.append(start, basket)
             .inspect_err(|_| self.items.truncate(start))
     }
 
-    /// Appends a basket whose items begin at `start`; leaves some of them there if it fails.
+    /// Appends a basket whose items begin at `start`; on failure, some of them remain.
     fn append(
         &mut self,
         start: usize,
@@ -537,17 +537,17 @@ impl TransactionsBuilder {
         ended.map_err(|error| TransactionsError::of_file(&error))
     }
 
-    /// The number of transactions so far.
+    /// Returns the number of transactions so far.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is no transaction yet.
+    /// Returns true if no transaction was appended yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The transactions appended.
+    /// Returns the transactions appended.
     pub fn finish(self) -> Transactions {
         Transactions {
             names: self.names,
@@ -559,7 +559,7 @@ impl TransactionsBuilder {
     }
 }
 
-/// How often an itemset must occur to be frequent.
+/// Minimum support: the support from which an itemset is frequent.
 ///
 /// As text, digits alone are a count and anything with a point, an exponent or
 /// a percent sign is a fraction: `250` and `1` are counts, `0.3`, `1.0` and
@@ -573,14 +573,14 @@ pub enum MinSupport {
 }
 
 impl MinSupport {
-    /// The least support that is frequent among `transactions`: for a fraction
-    /// `ceil(fraction × transactions)`, and never below 1.
+    /// Returns the least frequent support among `transactions`: for a fraction `ceil(fraction × transactions)`, and
+    /// never below 1.
     ///
-    /// The fraction is read as the shortest decimal that denotes it, and the product is exact, so that `0.3` of 1,000
-    /// is 300 although the binary number nearest to 0.3 is not 3/10.
+    /// The fraction is read as the shortest decimal that denotes it, and the product is exact: `0.3` of 1,000 is 300,
+    /// although the binary number nearest to 0.3 is not 3/10.
     ///
-    /// Values that [`from_str`](Self::from_str) refuses are harmless here: NaN gives a threshold above any support, and
-    /// a fraction that is not positive gives 1.
+    /// Values that [`from_str`](Self::from_str) rejects are harmless here: NaN gives a threshold above any support,
+    /// and a fraction that is not positive gives 1.
     pub fn threshold(&self, transactions: u64) -> u64 {
         match *self {
             MinSupport::Count(count) => count.max(1),
@@ -591,7 +591,7 @@ impl MinSupport {
         }
     }
 
-    /// This minimum support if it is in range.
+    /// Checks that this minimum support is in range.
     ///
     /// # Errors
     /// A count of 0, or a fraction that is not above 0 and at most 1.
@@ -607,7 +607,7 @@ impl MinSupport {
     }
 }
 
-/// `ceil(fraction × count)` for `0 < fraction ≤ 1`, with the fraction read as its shortest decimal.
+/// Returns `ceil(fraction × count)` for `0 < fraction ≤ 1`, with the fraction read as its shortest decimal.
 fn ceil_of_product(fraction: f64, count: u64) -> u64 {
     // Rust prints the shortest digits that denote the number, never an exponent.
     let text = fraction.to_string();
@@ -627,17 +627,17 @@ fn ceil_of_product(fraction: f64, count: u64) -> u64 {
 impl fmt::Display for MinSupport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Print a decimal point, so that the text reads back as a fraction.
+            // Prints a decimal point: the text must read back as a fraction.
             MinSupport::Fraction(fraction) => write!(f, "{fraction:?}"),
             MinSupport::Count(count) => write!(f, "{count}"),
         }
     }
 }
 
-/// Why a text is not a minimum support.
+/// Error of parsing a minimum support.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MinSupportError {
-    /// Neither a count nor a fraction.
+    /// Text that is neither a count nor a fraction.
     #[error(
         "{text:?} is not a minimum support; give a fraction such as 0.3 or 30%, or a number of transactions such as 250"
     )]
@@ -645,7 +645,7 @@ pub enum MinSupportError {
         /// The text given.
         text: String,
     },
-    /// A fraction that is not above 0 and at most 1.
+    /// Fraction that is not above 0 and at most 1.
     #[error(
         "the minimum support {text:?} is not above 0 and at most 1 (100%); give a fraction such as 0.3 or 30%, or a number of transactions without a point such as 250"
     )]
@@ -653,12 +653,12 @@ pub enum MinSupportError {
         /// The text given.
         text: String,
     },
-    /// A count of 0.
+    /// Count of 0.
     #[error(
         "a minimum support of 0 transactions would make every conceivable itemset frequent; give 1 to see all that occur"
     )]
     ZeroCount,
-    /// A count that does not fit 64 bits.
+    /// Count that does not fit 64 bits.
     #[error(
         "the minimum support {text} is larger than any number of transactions; give a smaller count, or a fraction such as 0.3"
     )]
@@ -686,7 +686,7 @@ impl FromStr for MinSupport {
             if !begins_like_a_number(percentage) || percentage.contains(['e', 'E']) {
                 return Err(not_a_number());
             }
-            // Shift the exponent in the text, so that 0.1% is the number nearest to 1/1000.
+            // Shifts the exponent in the text: 0.1% must be the number nearest to 1/1000.
             let fraction = format!("{percentage}e-2")
                 .parse()
                 .map_err(|_| not_a_number())?;

@@ -1,21 +1,20 @@
-//! Writing transactions as FIMI text, which every mining tool reads.
+//! Writer of transactions as FIMI text, which every mining tool reads.
 //!
-//! The output reads back as the same transactions; what the format cannot express is refused rather
-//! than changed.
+//! The output reads back as equal transactions; transactions that the format cannot express are rejected rather than
+//! changed.
 
 use std::io::{self, Write};
 
 use crate::transactions::Transactions;
 
-/// Writes `transactions` as FIMI text: one transaction per line, item names separated by spaces,
-/// ordered by item number.
+/// Writes `transactions` as FIMI text: one transaction per line, item names separated by spaces, ordered by item
+/// number.
 ///
 /// Items that occur in no transaction are lost. `output` should be buffered; it is flushed.
 ///
 /// # Errors
-/// `InvalidInput` if a name is not a number below 2^32 in plain decimal, or if the last transaction
-/// is empty (FIMI text cannot tell it from a blank line); otherwise the error of writing to
-/// `output`.
+/// `InvalidInput` if a name is not a number below 2^32 in plain decimal, or if the last transaction is empty (FIMI
+/// text cannot distinguish it from a blank line); otherwise the error of writing to `output`.
 pub fn write_fimi(transactions: &Transactions, mut output: impl Write) -> io::Result<()> {
     let refuse = |reason: String| Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
     let is_item_number = |name: &str| {

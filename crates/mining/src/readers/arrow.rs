@@ -1,6 +1,7 @@
-//! Tables that are stored or held as such: Parquet, Arrow IPC, and batches of Arrow in memory. Their cells are given as
-//! text to what reads CSV, so that a table means the same however it arrives; the names and types of columns replace
-//! what is detected in text.
+//! Typed tables: Parquet, Arrow IPC, and Arrow batches in memory.
+//!
+//! Cells go to the CSV reader as text, which gives a table the same meaning in each container. The names and types of
+//! columns replace what is detected in text.
 
 mod ipc;
 
@@ -40,17 +41,17 @@ use super::record::{Cells, MAX_CELLS, Records, Rows};
 use super::values::{Container, Format};
 use crate::transactions::Transactions;
 
-/// The cells of a table that are looked at before it is read.
+/// The number of cells sampled before a table is read.
 const SAMPLE_CELLS: usize = 1 << 20;
-/// The most rows of them.
+/// The largest number of sampled rows.
 const SAMPLE_ROWS: usize = 10_000;
-/// The bytes of their text, from which on no further row is looked at.
+/// The bytes of sampled text after which no further row is sampled.
 const SAMPLE_BYTES: usize = 64 << 20;
 
-/// The rows of a batch where each may repeat a long text.
+/// The rows of a batch if each may repeat a long text.
 const REPEATING_ROWS: usize = 16;
 
-/// What a file begins with.
+/// Format by the first bytes of a file.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Magic {
     Parquet,
@@ -59,14 +60,14 @@ pub(super) enum Magic {
 }
 
 impl Magic {
-    /// The bytes by which a table is recognised.
+    /// The number of first bytes that identify a format.
     pub(super) const BYTES: usize = 6;
 
     pub(super) fn of(start: &[u8]) -> Option<Self> {
         match start {
             [b'P', b'A', b'R', b'1', ..] => Some(Self::Parquet),
             [b'A', b'R', b'R', b'O', b'W', b'1', ..] => Some(Self::ArrowFile),
-            // The mark before a message's length, which no text in UTF-8 or UTF-16 begins with.
+            // The continuation marker before a message's length, with which no UTF-8 or UTF-16 text begins.
             [0xff, 0xff, 0xff, 0xff, ..] => Some(Self::ArrowStream),
             _ => None,
         }
@@ -80,7 +81,7 @@ impl Magic {
     }
 }
 
-/// Batches of rows with the same columns.
+/// Batches of rows with one schema.
 struct Batches<'a> {
     schema: SchemaRef,
     next: Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + 'a>,
@@ -89,13 +90,13 @@ struct Batches<'a> {
 impl<'a> Batches<'a> {
     fn of_parquet(input: impl ChunkReader + 'static) -> Result<Self, ArrowError> {
         let stored = ArrowReaderMetadata::load(&input, ArrowReaderOptions::new())?;
-        // As views, texts lie in memory once, however many rows of a dictionary's pages name them.
+        // As views, texts are in memory once, however many rows refer to them through a dictionary.
         let schema = with_views(stored.schema());
         let options = ArrowReaderOptions::new().with_schema(schema.clone());
         let viewed = ArrowReaderMetadata::try_new(stored.metadata().clone(), options)?;
         let groups = stored.metadata().row_groups().iter();
         let mut chunks = groups.flat_map(|it| it.columns());
-        // Values that begin as the one before are each written out.
+        // In delta encoding, a value is decoded in full even if it shares a prefix with the previous one.
         let repeats = chunks.any(|it| it.encodings().any(|it| it == Encoding::DELTA_BYTE_ARRAY));
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(input, viewed);
         if repeats {
@@ -120,7 +121,7 @@ impl<'a> Batches<'a> {
     }
 }
 
-/// The schema with texts and bytes as views.
+/// Converts the schema to views of texts and bytes.
 fn with_views(schema: &Schema) -> SchemaRef {
     fn viewed(field: &FieldRef) -> FieldRef {
         let kind = match field.data_type() {
@@ -139,7 +140,7 @@ fn with_views(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
-/// Reads a table from a file that can be read at any place.
+/// Reads a table from a seekable file.
 pub(super) fn read_file(
     magic: Magic,
     input: File,
@@ -153,7 +154,7 @@ pub(super) fn read_file(
     })
 }
 
-/// Reads a table from anything else. But for a stream it is held in memory: its index is at its end.
+/// Reads a table from other input. Except for a stream it is read into memory, since its index is at its end.
 pub(super) fn read_input<'a>(
     magic: Magic,
     mut input: impl Read + 'a,
@@ -187,7 +188,7 @@ fn read_opened<'a>(
 /// Reads transactions from batches in memory, named `name` in messages.
 ///
 /// # Errors
-/// As [`read_path`](super::read_path); the producer of the batches fails.
+/// As [`read_path`](super::read_path); an error of the producer of the batches.
 pub fn read_batches(
     schema: SchemaRef,
     batches: impl IntoIterator<Item = Result<RecordBatch, ArrowError>>,
@@ -199,11 +200,11 @@ pub fn read_batches(
 }
 
 thread_local! {
-    /// Whether this thread runs a decoder, whose panics are reported as errors.
+    /// `true` while this thread runs a decoder, whose panics are reported as errors.
     static DECODING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Has panics of decoders not printed besides.
+/// Suppresses the printing of panics in decoders.
 fn silence_decoders() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -216,8 +217,8 @@ fn silence_decoders() {
     });
 }
 
-/// Runs a decoder. Those of Parquet and Arrow check what they read, but what they overlook ends in a panic, as at an
-/// index: of bytes from outside that must be an error.
+/// Runs a decoder and converts a panic into an error. The decoders of Parquet and Arrow check their input, but panic
+/// on cases they overlook, such as an index out of bounds.
 fn guarded<T>(
     file: &str,
     container: Container,
@@ -280,11 +281,11 @@ fn read_table(
     Ok((transactions, how))
 }
 
-/// What pandas notes of a frame.
+/// Metadata of a pandas frame.
 struct Labels {
-    /// The columns that were its index.
+    /// The columns of its index.
     index: Vec<String>,
-    /// Whether the labels of its columns were whole numbers.
+    /// `true` if the labels of its columns were whole numbers.
     are_numbers: bool,
 }
 
@@ -307,21 +308,21 @@ impl Labels {
     }
 }
 
-/// The rows of a table, as cells.
+/// Rows of a table, as cells.
 struct Table<'a> {
     batches: Batches<'a>,
     container: Container,
     file: String,
     names: Cells,
-    /// The columns that are read, by place, and their types.
+    /// The columns to read, by position, and their types.
     columns: Vec<(usize, DataType)>,
-    /// The column of lists of items, which is the last.
+    /// The column of lists of items, always the last.
     list: Option<usize>,
     /// The columns of a frame's index, which are not read.
     index: Vec<String>,
-    /// Batches that were read ahead.
+    /// Batches read ahead.
     ahead: VecDeque<RecordBatch>,
-    /// The current batch, and its next row.
+    /// The current batch, its number of rows and its next row.
     current: Option<(Vec<Column>, usize, usize)>,
     rows: u64,
 }
@@ -362,7 +363,7 @@ impl<'a> Table<'a> {
                 Some(Kind::List) if !dropped(name) => {
                     lists.push((place, field.data_type().clone()));
                 }
-                // The names of what is left out are there, and nothing else.
+                // Of dropped columns, only the names are used.
                 _ if dropped(name) => columns.push((place, DataType::Null)),
                 _ => {
                     return Err(ReadError::ColumnType {
@@ -400,7 +401,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Whether the items in a column, or those of the lists, are whole numbers.
+    /// Returns true if the items in a column, or those of the lists, are whole numbers.
     fn are_whole(&self, item_column: Option<&str>) -> bool {
         let named = |&(place, _): &&(usize, DataType)| match item_column {
             Some(name) => self.batches.schema.field(*place).name().trim() == name,
@@ -418,7 +419,7 @@ impl<'a> Table<'a> {
             })
     }
 
-    /// The first rows. They will be read again.
+    /// Reads the first rows, which will be read again.
     fn sample(&mut self) -> Result<Vec<Cells>, ReadError> {
         let wanted = (SAMPLE_CELLS / self.columns.len().max(1)).clamp(1, SAMPLE_ROWS);
         let mut rows = Vec::new();
@@ -516,7 +517,7 @@ enum Kind {
     List,
 }
 
-/// Whether values of a type are cells, or lists of them; `None` if they are neither.
+/// Classifies a type as cells or lists of cells; `None` if neither.
 fn item_type(kind: &DataType) -> Option<Kind> {
     let is_cell = |kind: &DataType| {
         use DataType::{
@@ -541,21 +542,21 @@ fn item_type(kind: &DataType) -> Option<Kind> {
     }
 }
 
-/// Whether a row exceeds the limits of a record of CSV, [`MAX_LINE_BYTES`] or [`MAX_CELLS`].
+/// Returns true if a row exceeds the limits of a CSV record, [`MAX_LINE_BYTES`] or [`MAX_CELLS`].
 fn is_too_long(cells: &Cells) -> bool {
     cells.bytes() > MAX_LINE_BYTES || cells.len() > MAX_CELLS
 }
 
-/// The key of a value that is missing.
+/// The key of a missing value.
 const MISSING: usize = usize::MAX;
 
-/// A column of one batch.
+/// Column of one batch.
 struct Column {
-    /// `None` if it is left out.
+    /// The array; `None` if the column is dropped.
     array: Option<ArrayRef>,
-    /// Of a dictionary, or of lists of one, the place of each value, or [`MISSING`].
+    /// The position of each value of a dictionary or of lists of one, or [`MISSING`].
     keys: Option<Vec<usize>>,
-    /// The values: of a dictionary, of lists, or the array itself.
+    /// The values: of the dictionary, of the lists, or the array itself.
     values: Option<ArrayRef>,
 }
 
@@ -575,7 +576,7 @@ impl Column {
             .and_then(|it| it.as_any_dictionary_opt());
         let keys = dictionary.map(|it| {
             values = Some(it.values().clone());
-            // With an empty dictionary every value is missing.
+            // In an empty dictionary every value is missing.
             let mut keys = if it.values().is_empty() {
                 vec![MISSING; it.len()]
             } else {
@@ -595,7 +596,7 @@ impl Column {
         }
     }
 
-    /// Adds the cell of a row, or the cells of its list; nothing to a row that is too long.
+    /// Appends the cell of a row, or the cells of its list; nothing to a row that is too long.
     fn push(&self, row: usize, cells: &mut Cells) -> Result<(), ArrowError> {
         if is_too_long(cells) {
             return Ok(());
@@ -641,7 +642,7 @@ fn out_of_range() -> ArrowError {
     ArrowError::IpcError("it has a date that no calendar has".to_owned())
 }
 
-/// Appends a value as CSV would have it; nothing if it is missing.
+/// Appends a value in its CSV form; nothing if it is missing.
 fn write_value(values: &dyn Array, place: usize, text: &mut String) -> Result<(), ArrowError> {
     if place >= values.len() || values.is_null(place) {
         return Ok(());
@@ -694,7 +695,8 @@ fn write_value(values: &dyn Array, place: usize, text: &mut String) -> Result<()
         DataType::UInt16 => number!(UInt16Type),
         DataType::UInt32 => number!(UInt32Type),
         DataType::UInt64 => number!(UInt64Type),
-        // Whole numbers are such with missing ones among them: without a point they are what they were.
+        // Whole numbers with missing ones among them are stored as floats. Without a point they are written as
+        // before.
         DataType::Float32 => float!(Float32Type),
         DataType::Float64 => float!(Float64Type),
         DataType::Decimal128(..) => {

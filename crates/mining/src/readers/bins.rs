@@ -1,5 +1,6 @@
-//! Ranges of numbers as items: `age=0,18,40,65` makes of a column of ages the items `age=0..18`, `age=18..40`,
-//! `age>=65` and, for what lies before the first bound, `age<0`. A range holds its lower bound and not its upper one.
+//! Ranges of numbers as items. `age=0,18,40,65` makes the items `age=0..18`, `age=18..40`, `age=40..65` and `age>=65`
+//! of a column of ages, and `age<0` below the first bound. A range includes its lower bound and excludes its upper
+//! one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +13,7 @@ use super::names::{Doubt, is_missing};
 use super::values::{Missing, UnknownOption};
 use oboro_format::wording::{BIN, DROP_COLUMNS, MISSING};
 
-/// A column of numbers, and the bounds of its ranges as they were written.
+/// Column of numbers, and the bounds of its ranges as written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Bin {
@@ -21,12 +22,12 @@ pub struct Bin {
 }
 
 impl Bin {
-    /// The column.
+    /// Returns the name of the column.
     pub fn column(&self) -> &str {
         &self.column
     }
 
-    /// The items, in the order of their ranges.
+    /// Returns the items, in the order of their ranges.
     fn items(&self) -> Vec<String> {
         let (column, bounds) = (&self.column, &self.bounds);
         let between = bounds.windows(2);
@@ -37,7 +38,7 @@ impl Bin {
     }
 }
 
-/// A finite number in decimal notation.
+/// Parses a finite number in decimal notation.
 fn number(text: &str) -> Option<f64> {
     text.parse().ok().filter(|it: &f64| it.is_finite())
 }
@@ -83,7 +84,7 @@ impl TryFrom<String> for Bin {
     }
 }
 
-/// A column of a table, whose numbers become items.
+/// Column of a table whose numbers become items.
 pub(super) struct Binned {
     pub(super) place: usize,
     column: String,
@@ -92,7 +93,7 @@ pub(super) struct Binned {
 }
 
 impl Binned {
-    /// The columns that the options name.
+    /// Finds the columns that the options name.
     pub(super) fn all(file: &str, header: &Header, bins: &[Bin]) -> Result<Vec<Self>, ReadError> {
         let one = |bin: &Bin| {
             Ok(Self {
@@ -105,7 +106,7 @@ impl Binned {
         bins.iter().map(one).collect()
     }
 
-    /// The item of a cell of the column, by its place among the items; `None` if the cell has no value.
+    /// Returns the item of a cell of the column, by its index among the items; `None` if the cell has no value.
     pub(super) fn item(
         &self,
         cell: &str,

@@ -1,7 +1,7 @@
-//! What the names of columns suggest: whether they identify transactions, or hold items, people, dates or amounts. A
-//! name only raises or settles a doubt; the cells are examined as well.
+//! Guesses from the names of columns: do they identify transactions, or hold items, people, dates or amounts? A name
+//! only raises or settles a doubt; the cells are examined as well.
 
-/// Names of a transaction, by themselves or before a word like "id".
+/// Names of a transaction, alone or before a word like "id".
 const TRANSACTIONS: [&str; 14] = [
     "transaction",
     "trans",
@@ -59,18 +59,18 @@ const AMOUNTS: [&str; 10] = [
     "quantity", "qty", "value", "count", "amount", "present", "active", "status", "result", "flag",
 ];
 
-/// A name in lower case, without word separators.
+/// Returns a name in lower case, without word separators.
 fn plain(name: &str) -> String {
     let letters = name.chars().filter(|c| !" _-.()#".contains(*c));
     letters.flat_map(char::to_lowercase).collect()
 }
 
-/// The part before the first of these suffixes that matches.
+/// Returns the part before the first of these suffixes that matches.
 fn before<'a>(name: &'a str, ends: &[&str]) -> Option<&'a str> {
     ends.iter().find_map(|end| name.strip_suffix(end))
 }
 
-/// Whether a column of this name may identify transactions.
+/// Returns true if a column of this name may identify transactions.
 pub(super) fn is_transaction_name(name: &str) -> bool {
     let plain = plain(name);
     let stem = before(&plain, &["id", "no", "nr", "num", "number", "code"]);
@@ -82,7 +82,7 @@ pub(super) fn is_transaction_name(name: &str) -> bool {
         || ends_in_id(name) && !is_item(&plain)
 }
 
-/// Whether the last word is "id", unlike in "acid".
+/// Returns true if the last word is "id", unlike in "acid".
 fn ends_in_id(name: &str) -> bool {
     let end = name.len().saturating_sub(2);
     let (Some(stem), Some(end)) = (name.get(..end), name.get(end..)) else {
@@ -93,12 +93,12 @@ fn ends_in_id(name: &str) -> bool {
             || end.starts_with('I') && stem.ends_with(char::is_lowercase))
 }
 
-/// Whether columns of these names may have a transaction and an item in each row.
+/// Returns true if columns of these names may have a transaction and an item in each row.
 pub fn are_of_long_form<'a>(mut names: impl Iterator<Item = &'a str> + Clone) -> bool {
     names.clone().any(is_transaction_name) && names.any(is_item_name)
 }
 
-/// Whether it refers to people, who may have several transactions.
+/// Returns true if the name refers to people, who may have several transactions.
 pub(super) fn is_person_name(name: &str) -> bool {
     is_person(&plain(name))
 }
@@ -120,12 +120,12 @@ fn is_item(plain: &str) -> bool {
         })
 }
 
-/// Whether it may hold the amount of an item, or whether there is any.
+/// Returns true if the column may hold the amount or the presence of an item.
 pub(super) fn is_amount_name(name: &str) -> bool {
     AMOUNTS.contains(&plain(name).as_str())
 }
 
-/// Whether it holds the sum of a row.
+/// Returns true if the column holds the sum of a row.
 pub(super) fn is_total_name(name: &str) -> bool {
     [
         "total",
@@ -147,7 +147,7 @@ pub(super) fn is_date_name(name: &str) -> bool {
         .any(|it| name.starts_with(it) || name.ends_with(it))
 }
 
-/// Whether it numbers rows or identifies their subject.
+/// Returns true if the column numbers rows or identifies their subject.
 pub(super) fn is_id_name(name: &str) -> bool {
     let plain = plain(name);
     ["id", "index", "rowid", "row", "rownames", "nr", "no"].contains(&plain.as_str())

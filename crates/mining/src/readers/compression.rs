@@ -1,7 +1,7 @@
 //! Detects compression by the first bytes, and decompresses.
 //!
-//! Concatenated gzip members or zstd frames are one file, as for the tools of that name. Decoder
-//! errors are distinguished from disk errors.
+//! Concatenated gzip members or zstd frames are one file, as for the command-line tools. Decoder errors are
+//! distinguished from disk errors.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::ReadError;
 
-/// How a file is compressed.
+/// Compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
@@ -32,7 +32,7 @@ impl fmt::Display for Compression {
     }
 }
 
-/// The decompressed text of a file and how it was compressed.
+/// Decompressed text of a file and its compression.
 pub(super) struct Opened<'a> {
     pub(super) text: Box<dyn BufRead + 'a>,
     pub(super) compression: Compression,
@@ -40,21 +40,21 @@ pub(super) struct Opened<'a> {
 
 const BUFFER: usize = 1 << 16;
 
-/// What tables begin with, which are not looked for in compressed files.
+/// First bytes of tables, which are not supported in compressed files.
 const TABLES: [&[u8]; 3] = [b"PAR1", b"ARROW1", &[0xff; 4]];
 
-/// Magic numbers of formats that users may try and that are not supported.
+/// Magic numbers of unsupported formats that users may try.
 const UNSUPPORTED: [(&[u8], &str); 6] = [
     (b"\xfd7zXZ\0", "xz"),
     (b"BZh", "bzip2"),
     (b"PK\x03\x04", "zip (or spreadsheet)"),
     (b"FEA1", "Feather of version 1"),
-    // Read elsewhere in a build with the feature "arrow".
+    // Supported in builds with the feature "arrow", by another reader.
     (b"PAR1", "Parquet"),
     (b"ARROW1", "Arrow"),
 ];
 
-/// The bytes by which a kind of file is recognised.
+/// The number of first bytes that identify a kind of file.
 pub(super) const MAGIC_BYTES: usize = 8;
 
 pub(super) fn open<'a>(mut input: impl Read + 'a, file: &str) -> Result<Opened<'a>, ReadError> {
@@ -103,13 +103,13 @@ fn recognise(start: &[u8]) -> Compression {
     match start {
         [0x1f, 0x8b, ..] => Compression::Gzip,
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
-        // A skippable frame, with which parallel compressors begin.
+        // Skippable frame, with which parallel compressors begin.
         [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,
         _ => Compression::Plain,
     }
 }
 
-/// Translates an error while reading the decompressed text.
+/// Converts an error of reading the decompressed text.
 pub(super) fn read_error(error: io::Error, file: &str, compression: Compression) -> ReadError {
     let file = file.to_owned();
     // Decoders create their own errors, which have no OS error code.

@@ -1,7 +1,7 @@
-//! The four forms of records, of CSV or of a table: baskets, long form, one-hot and counts.
+//! Reader of the four forms of records, from CSV or a typed table: baskets, long form, one-hot and counts.
 //!
-//! The form of a file is settled before ([`detect`](super::detect)); what was inferred from the beginning of the file
-//! is verified here on all of it.
+//! [`detect`](super::detect) settles the form from the beginning of the file; this module verifies its guesses on the
+//! whole file.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -24,12 +24,12 @@ use oboro_format::wording::{
     TRANSACTION_COLUMN,
 };
 
-/// The result of reading.
+/// Result of reading.
 pub(super) struct Table {
     pub(super) transactions: Transactions,
     /// The number of columns used, and the names of the others.
     pub(super) columns: (usize, Vec<String>),
-    /// How many names of items were merged with others.
+    /// The number of item names that were merged with others.
     pub(super) merged: usize,
 }
 
@@ -56,7 +56,7 @@ struct Reader<'s, 'l, 'a> {
     settled: &'s Settled,
     options: &'s ReadOptions,
     rules: NameRules,
-    /// The row read last.
+    /// The position of the last row read.
     last: Option<Position>,
 }
 
@@ -189,7 +189,7 @@ impl Reader<'_, '_, '_> {
         entries.sort_unstable();
         let mut rest = &entries[..];
         for transaction in 0..transactions.len() as u64 {
-            // One after the other: a search would jump about in what may be larger than memory.
+            // Sequential, since a search would access at random what may exceed memory.
             let of_it = rest.iter().take_while(|&entry| entry >> 32 == transaction);
             let length = of_it.count();
             let (basket, others) = rest.split_at(length);
@@ -342,7 +342,7 @@ impl Reader<'_, '_, '_> {
             }
             builder.push(basket).map_err(self.items_error(line))?;
             next = match items.len() {
-                // A blank line is the blank cell of a single item's column.
+                // A blank line is a blank cell in the column of a single item.
                 1 if header.names.len() == 1 => self.records.next_or_blank()?,
                 _ => self.records.next()?,
             };
@@ -360,7 +360,8 @@ impl Reader<'_, '_, '_> {
         })
     }
 
-    /// The header, and the line number of the record after it, which is then in the cells. `None` if the file is empty.
+    /// Reads the header and the record after it into the cells; returns the header and the position of that record.
+    /// `None` if the file is empty.
     #[allow(clippy::type_complexity)]
     fn header(&mut self) -> Result<Option<(Header, Option<Position>)>, ReadError> {
         let Some(line) = self.records.next()? else {
@@ -378,7 +379,7 @@ impl Reader<'_, '_, '_> {
         Ok(Some((header, first)))
     }
 
-    /// Adds the items in a cell to a basket.
+    /// Adds the items of a cell to a basket.
     fn items(
         &self,
         place: usize,
@@ -401,7 +402,7 @@ impl Reader<'_, '_, '_> {
         Ok(())
     }
 
-    /// The number of the item with this name, which is in a cell; `None` if there is none.
+    /// Returns the number of the item with this name, which is in a cell; `None` if the cell has no item.
     fn item(
         &self,
         name: &str,
@@ -438,7 +439,7 @@ impl Reader<'_, '_, '_> {
                 remedies,
             ));
         }
-        // Its name was checked when it was new.
+        // The name was checked when it was new.
         if let Some(number) = builder.number_of(name) {
             return Ok(Some(number));
         }
@@ -456,18 +457,18 @@ impl Reader<'_, '_, '_> {
         Ok(Some(number))
     }
 
-    /// The result of checking a cell at `line`.
+    /// Converts the doubt of a check at `line` into an error.
     fn checked<T>(&self, checked: Result<T, Doubt>, line: Position) -> Result<T, ReadError> {
         checked.map_err(|Doubt { what, remedies }| self.doubt(Some(line), what, remedies))
     }
 
-    /// The item of a column's number in the current row, by its place among the items of the column.
+    /// Returns the item of a column's number in the current row, by its index among the items of the column.
     fn range(&self, bin: &Binned, line: Position) -> Result<Option<usize>, ReadError> {
         let item = bin.item(self.records.cells.cell(bin.place), self.options.missing);
         self.checked(item, line)
     }
 
-    /// Checks a transaction's identifier, of one or several columns.
+    /// Checks the identifier of a transaction, of one or several columns.
     fn check_id(&self, id: &str, line: Position) -> Result<(), ReadError> {
         id.split('\0')
             .try_for_each(|part| self.checked(self.rules.check_id(part), line))
@@ -489,9 +490,9 @@ impl Reader<'_, '_, '_> {
         self.checked(checked, line).map(drop)
     }
 
-    /// Refuses a last row that seems to be totals or a note; `has_sums` if its numbers are the sums of those above.
+    /// Rejects a last row that seems to be totals or a note; `has_sums` if its numbers are the sums of those above.
     fn check_footer(&self, has_sums: bool) -> Result<(), ReadError> {
-        // At the end of the file the cells are those of the last row.
+        // At the end of the file, the cells are those of the last row.
         let footer = || {
             let sums = has_sums.then_some(Footer::Totals);
             sums.or_else(|| Footer::of(&self.records.cells))
@@ -505,7 +506,7 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    /// Refuses a row with the sums of what is above it in a table of 0 and 1.
+    /// Rejects a row with the sums of the rows above it in a table of 0 and 1.
     fn check_sums(
         &self,
         line: Position,
@@ -523,7 +524,7 @@ impl Reader<'_, '_, '_> {
         Ok(())
     }
 
-    /// Refuses a first or last line that is the only one with a blank line between it and the others.
+    /// Rejects a first or last line if a blank line separates it, and only it, from the others.
     fn check_set_apart(&self, first: Position) -> Result<(), ReadError> {
         let (title, note) = self.records.set_apart();
         if note && self.options.skip_last.is_none() {
@@ -542,8 +543,8 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    /// Refuses items that seem to be lists of items: if no transaction has two and many have a separator in their names,
-    /// or if what is between the separators is an item elsewhere.
+    /// Rejects items that seem to be lists of items: if no transaction has two and many names contain a separator, or
+    /// if a part between separators is an item elsewhere.
     fn check_lists(&self, transactions: &Transactions) -> Result<(), ReadError> {
         const MARKS: [char; 4] = [',', ';', '|', '\t'];
         if self.options.item_separator.is_some() {
@@ -601,7 +602,7 @@ impl Reader<'_, '_, '_> {
         Ok(())
     }
 
-    /// Sets `id` to the transaction's identifier in a row.
+    /// Sets `id` to the identifier of the transaction in a row.
     fn id(
         &self,
         columns: &BTreeSet<usize>,
@@ -644,7 +645,7 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    /// Refuses a file in long form with columns that may say that the item of a row is absent.
+    /// Rejects a file in long form with columns that may mark the item of a row as absent.
     fn check_unused(&self, unused: &[Unused], header: &Header) -> Result<(), ReadError> {
         let mut doubtful = unused.iter().filter_map(|it| Some((it, it.says_no()?)));
         let Some((first, line)) = doubtful.next() else {
@@ -666,7 +667,7 @@ impl Reader<'_, '_, '_> {
         ))
     }
 
-    /// Refuses a table's cell that does not have the table's form.
+    /// Rejects a cell that does not fit the form of its table.
     fn cell_error(&self, line: Position, place: usize, column: &str) -> ReadError {
         let cell = self.records.cells.cell(place);
         let column_shown = Excerpt::new(column);
@@ -716,8 +717,8 @@ impl Reader<'_, '_, '_> {
         self.doubt(Some(line), what, remedies)
     }
 
-    /// The transactions with names in their Unicode form and, unless spaces are to be kept, trimmed; and how many names
-    /// were merged with others.
+    /// Normalizes names to their Unicode form and trims them unless spaces are kept. Returns the transactions, and
+    /// the number of names that were merged with others.
     fn named(&self, transactions: Transactions) -> Result<(Transactions, usize), ReadError> {
         let form = self.options.unicode();
         if self.options.spaces.is_none() {
@@ -733,7 +734,7 @@ impl Reader<'_, '_, '_> {
         renamed(transactions, rename).map_err(self.items_error(Position::Schema))
     }
 
-    /// Refuses names that differ only in surrounding spaces, unless the options say what those mean.
+    /// Rejects names that differ only in surrounding spaces, unless the options specify the meaning of spaces.
     fn settle_spaces<'n>(
         &self,
         names: impl Iterator<Item = &'n str> + Clone,
@@ -770,7 +771,7 @@ impl Reader<'_, '_, '_> {
         Ok(())
     }
 
-    /// Refuses a first line that has nothing in common with the others, if all of them have.
+    /// Rejects a first line without items in common with the others, if all others have some.
     fn check_first(&self, transactions: &Transactions, line: Position) -> Result<(), ReadError> {
         let supports = transactions.item_supports();
         let alone = |basket: &[u32]| {
@@ -788,7 +789,7 @@ impl Reader<'_, '_, '_> {
         ))
     }
 
-    /// Refuses transactions none of which has two items: they contain no itemsets.
+    /// Rejects transactions of which none has two items: they contain no itemsets.
     fn check_pairs(&self, transactions: &Transactions, when: &str) -> Result<(), ReadError> {
         if transactions.is_empty() || transactions.iter().any(|basket| basket.len() > 1) {
             return Ok(());
@@ -839,12 +840,12 @@ impl Default for Table {
     }
 }
 
-/// The row ids of a file, in the order of transactions.
+/// Row ids of a file, in the order of transactions.
 struct RowIdColumn {
     /// The column with the ids; `None` if they are not read.
     place: Option<usize>,
     ids: Vec<String>,
-    /// The line of each.
+    /// The line of each id.
     lines: Vec<Position>,
 }
 
@@ -859,7 +860,7 @@ impl RowIdColumn {
         })
     }
 
-    /// Adds the id of the current row, nothing if the cell has no value.
+    /// Adds the id of the current row, empty if the cell has no value.
     fn push(&mut self, reader: &Reader<'_, '_, '_>, line: Position) {
         let Some(place) = self.place else {
             return;
@@ -875,7 +876,7 @@ impl RowIdColumn {
         self.lines.push(line);
     }
 
-    /// The transactions with their ids.
+    /// Attaches the ids to the transactions.
     fn attach_to(self, transactions: Transactions, file: &str) -> Result<Transactions, ReadError> {
         if self.place.is_none() {
             return Ok(transactions);
@@ -898,13 +899,13 @@ impl RowIdColumn {
     }
 }
 
-/// An unused column in long form, and what its cells say.
+/// Unused column in long form, with the contents of its cells.
 struct Unused {
     place: usize,
     is_amount: bool,
-    /// Whether all cells with a value are one-hot.
+    /// `true` if all cells with a value are one-hot.
     is_one_hot: bool,
-    /// The first row whose cell says no.
+    /// The first row whose cell means no.
     no: Option<Position>,
     /// The first row without an amount, or with one that is not above 0.
     nothing: Option<Position>,
@@ -941,33 +942,33 @@ impl Unused {
         }
     }
 
-    /// The first row that may say that the item is absent.
+    /// Returns the first row that may mark its item as absent.
     fn says_no(&self) -> Option<Position> {
         self.nothing.or(self.no.filter(|_| self.is_one_hot))
     }
 }
 
-/// An item of a transaction, in the order of transactions, then items.
+/// Packs an item of a transaction; entries sort by transaction, then item.
 fn entry(transaction: u32, item: u32) -> u64 {
     u64::from(transaction) << 32 | u64::from(item)
 }
 
-/// The names in a list, without those that are empty.
+/// Splits a list into names, skipping empty ones.
 fn parts(list: &str, mark: char) -> impl Iterator<Item = &str> {
     list.split(mark).map(str::trim).filter(|it| !it.is_empty())
 }
 
-/// Whole numbers that name transactions and have more digits than a spreadsheet keeps.
+/// Identifiers of transactions that are whole numbers with more digits than a spreadsheet keeps.
 #[derive(Default)]
 struct LongNumbers {
     all: usize,
-    /// Those with nothing but zeros beyond what it keeps.
+    /// The number of those that have only zeros beyond the kept digits.
     rounded: usize,
     example: String,
 }
 
 impl LongNumbers {
-    /// The digits that a spreadsheet keeps.
+    /// The number of digits that a spreadsheet keeps.
     const KEPT: usize = 15;
 
     fn look(&mut self, id: &str) {
@@ -981,7 +982,7 @@ impl LongNumbers {
         }
     }
 
-    /// Refuses numbers all of which are rounded.
+    /// Rejects numbers if all of them are rounded.
     fn check(&self, reader: &Reader<'_, '_, '_>, line: Position) -> Result<(), ReadError> {
         const ENOUGH: usize = 3;
         if self.rounded < ENOUGH.max(self.all) || reader.options.missing == Some(Missing::Item) {

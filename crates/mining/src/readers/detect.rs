@@ -1,5 +1,5 @@
-//! Detects the form of a file from its beginning. What the beginning suggests is verified on the rest while it is read;
-//! what it leaves open is refused, naming the options that settle it.
+//! Detects the form of a file from its beginning. Guesses are verified on the rest while it is read; ambiguous files
+//! are rejected with the options that settle the form.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,18 +21,18 @@ use oboro_format::wording::{
     DROP_COLUMNS, FORMAT, HEADER, ITEM_COLUMN, MISSING, ROW_IDS, SEPARATOR, TRANSACTION_COLUMN,
 };
 
-/// The bytes examined.
+/// The number of bytes examined.
 const SAMPLE_BYTES: usize = 1 << 20;
-/// The least number of lines examined, if there are that many.
+/// The least number of lines examined, if the file has as many.
 const SAMPLE_LINES: usize = 4;
 
-/// How to read a file, and which of that was detected instead of given.
+/// Settled reading options of a file, and which of them were detected rather than given.
 pub(super) struct Settled {
     pub(super) options: ReadOptions,
     pub(super) told_format: bool,
     pub(super) told_separator: bool,
     pub(super) told_header: bool,
-    /// The columns of a table that have values other than 0 and 1 in the beginning of the file.
+    /// The columns of a table that have values other than 0 and 1 in the sample.
     pub(super) no_items: Vec<String>,
 }
 
@@ -196,7 +196,7 @@ fn doubt(
     }
 }
 
-/// Refuses row ids for a file of numbers.
+/// Rejects row ids for a file of numbers.
 fn no_columns(file: &str) -> ReadError {
     let remedies = vec![Remedy::new(
         [
@@ -211,7 +211,7 @@ fn no_columns(file: &str) -> ReadError {
     doubt(file, None, what, remedies)
 }
 
-/// Refuses options that do not apply to the format.
+/// Rejects options that do not apply to the format.
 fn check_options(file: &str, given: &ReadOptions) -> Result<(), ReadError> {
     let item = given.item_column.is_some();
     let transaction = !given.transaction_columns.is_empty();
@@ -247,14 +247,14 @@ fn check_options(file: &str, given: &ReadOptions) -> Result<(), ReadError> {
     }
 }
 
-/// Refuses options that do not apply to the form.
+/// Rejects options that do not apply to the form.
 fn useless(file: &str, format: Format) -> ReadError {
     let what = format!("{format} has no use for all of the options given");
     let remedy = Remedy::new(FORMAT, "with another form, or leave them out");
     doubt(file, None, what, vec![remedy])
 }
 
-/// Settles how a table is read that was stored as one: its columns have names.
+/// Settles the options of a typed table, whose columns have names.
 #[cfg(feature = "arrow")]
 pub(super) fn settle_table(
     file: &str,
@@ -325,7 +325,7 @@ pub(super) fn settle_table(
     })
 }
 
-/// What separates the cells of a file that has nothing but names.
+/// Detects the separator of a file that has only names.
 pub(super) fn separator_of_file(lines: &mut Lines<'_>) -> Result<Separator, ReadError> {
     let (sample, _) = lines.sample(SAMPLE_BYTES, SAMPLE_LINES)?;
     let text: Vec<String> = sample_lines(&sample, 0)
@@ -341,8 +341,8 @@ fn looks_like_numbers(line: &[u8]) -> bool {
     tokens(line).all(|token| token.iter().all(numeric) && has_digit(token))
 }
 
-/// Refuses numbers that may be a table with the same count on every line: only tabs between them, a line that does not
-/// ascend, or leading numbers that repeat in order. Refuses lines that begin with a number or a count.
+/// Rejects numbers that may be a table with equal counts on every line: only tabs between them, a line that does not
+/// ascend, or leading numbers that repeat in order. Rejects lines that begin with a number or a count.
 fn check_numbers(file: &str, sample: &[u8], whole: bool) -> Result<(), ReadError> {
     let count = sample_lines(sample, 0).count();
     let complete = sample_lines(sample, 0).take(if whole { count } else { count - 1 });
@@ -408,7 +408,8 @@ fn check_numbers(file: &str, sample: &[u8], whole: bool) -> Result<(), ReadError
     ))
 }
 
-/// The records in the lines, and the line number of an incomplete one; `None` if this separator is impossible.
+/// Splits the lines into records, and returns the line number of an incomplete one; `None` if this separator is
+/// impossible.
 #[allow(clippy::type_complexity)]
 fn records(
     file: &str,
@@ -447,7 +448,7 @@ fn records(
     Ok(Some((records, begun)))
 }
 
-/// The character that separates cells; if several occur, the one that gives every record the same number.
+/// Detects the character that separates cells; of several, the one that gives every record as many cells.
 fn separator_of(file: &str, lines: &[String], given: &ReadOptions) -> Result<Separator, ReadError> {
     let mut present = Vec::new();
     let mut regular = Vec::new();
@@ -513,7 +514,7 @@ fn separator_of(file: &str, lines: &[String], given: &ReadOptions) -> Result<Sep
     ))
 }
 
-/// The form that was settled.
+/// Settled form.
 struct Form {
     format: Format,
     header: bool,
@@ -521,7 +522,7 @@ struct Form {
     item_column: Option<String>,
 }
 
-/// The first records of a file.
+/// First records of a file.
 struct Sampled<'g> {
     file: String,
     first_line: Position,
@@ -579,7 +580,7 @@ impl Sampled<'_> {
         Ok(form(Format::CsvBasket, false))
     }
 
-    /// The form of a table with a list of items in each row.
+    /// Settles the form of a table with a list of items in each row.
     #[cfg(feature = "arrow")]
     fn lists(&self) -> Result<Form, ReadError> {
         let header = self.header();
@@ -610,14 +611,14 @@ impl Sampled<'_> {
         doubt(&self.file, Some(self.first_line), what, remedies)
     }
 
-    /// The header, if there is one as far as is known.
+    /// Returns the header, assuming one unless the options exclude it.
     fn header(&self) -> Header {
         let none = Cells::default();
         let first = self.records.first().unwrap_or(&none);
         Header::new(first, self.given.header != Some(false), self.first_line)
     }
 
-    /// The records after the header.
+    /// Returns the records after the header.
     fn rows(&self) -> &[Cells] {
         let header = usize::from(self.given.header != Some(false));
         self.records.get(header..).unwrap_or_default()
@@ -628,7 +629,7 @@ impl Sampled<'_> {
         self.records.iter().all(|record| record.len() == width)
     }
 
-    /// Refuses a row below the header that has only units or types.
+    /// Rejects a row below the header that has only units or types.
     fn check_units(&self) -> Result<(), ReadError> {
         let given = self.given;
         let is_possible = given.header != Some(false)
@@ -647,7 +648,7 @@ impl Sampled<'_> {
         Err(self.doubt(what, remedies))
     }
 
-    /// Refuses a last row with the sums of columns of 0 and 1.
+    /// Rejects a last row with the sums of columns of 0 and 1.
     fn check_sums(&self, whole: bool) -> Result<(), ReadError> {
         if !whole || self.given.skip_last.is_some() || !self.is_rectangular() {
             return Ok(());
@@ -674,7 +675,8 @@ impl Sampled<'_> {
         Ok(())
     }
 
-    /// Whether this is clearly a table of 0 and 1. A doubtful table is refused; anything unlike a table is none.
+    /// Returns true if this is clearly a table of 0 and 1, and false if it is unlike a table. Rejects a doubtful
+    /// table.
     fn table(&self) -> Result<bool, ReadError> {
         let (header, rows) = (self.header(), self.rows());
         if rows.is_empty() || !self.is_rectangular() {
@@ -688,7 +690,7 @@ impl Sampled<'_> {
             .filter(|it| it.counts == 0 && it.bits > 0)
             .count();
         let counted = items.iter().filter(|it| it.counts > 0).count();
-        // Other tables have a column of 0 and 1, or of numbers, too.
+        // Other tables may have one column of 0 and 1, or of numbers, too.
         let enough = match (no_items.len(), counted) {
             (0, 0) => bits > 0 && bits == items.len(),
             (0, _) => true,
@@ -816,12 +818,12 @@ impl Sampled<'_> {
         ))
     }
 
-    /// The columns to drop, as given.
+    /// Returns the columns to drop, as given.
     fn dropped(&self) -> impl Iterator<Item = &str> {
         self.given.drop_columns.iter().map(|it| it.trim())
     }
 
-    /// The kinds of the columns that may hold items.
+    /// Classifies the columns that may hold items.
     fn kinds(&self, header: &Header) -> Vec<Kind> {
         let ids = self.given.transaction_columns.iter().map(|it| it.trim());
         let left_out = self.left_out.iter().map(|it| it.trim());
@@ -832,7 +834,7 @@ impl Sampled<'_> {
             .collect()
     }
 
-    /// The columns of a table with cells that do not have its form.
+    /// Returns the columns of a table with cells that do not fit its form.
     fn no_items(&self, format: Format) -> Vec<String> {
         let is_table = [Format::CsvOneHot, Format::CsvCounts].contains(&format);
         if !is_table || !self.is_rectangular() {
@@ -843,7 +845,7 @@ impl Sampled<'_> {
         kinds.map(|it| it.name).collect()
     }
 
-    /// Refuses a table's first line that may be a transaction.
+    /// Rejects the first line of a table if it may be a transaction.
     fn check_one_hot_header(&self, format: Format) -> Result<(), ReadError> {
         let Some(first) = self.records.first() else {
             return Ok(());
@@ -868,14 +870,14 @@ impl Sampled<'_> {
         ))
     }
 
-    /// Whether the header names an identifier of transactions, and items.
+    /// Returns true if the header names an identifier of transactions, and items.
     fn is_long_header(&self) -> bool {
         let header = self.header();
         let named = |names: fn(&str) -> bool| header.names.iter().any(|it| names(it));
         self.given.header != Some(false) && named(is_transaction_name) && named(is_item_name)
     }
 
-    /// The columns of a file in long form, as given or detected by name.
+    /// Settles the columns of a file in long form, as given or detected by name.
     fn long(&self) -> Result<Form, ReadError> {
         let given = self.given;
         let header = self.header();
@@ -924,7 +926,7 @@ impl Sampled<'_> {
         if let ([transaction], [item]) = (&transactions[..], &items[..]) {
             return Ok(form(transaction, item));
         }
-        // If no name is known, any column may be it.
+        // If no name is recognised, any column is possible.
         let others = |of: Vec<String>| if of.is_empty() { all(|_| true) } else { of };
         let items = others(items);
         let mut transactions = if transactions.is_empty() {
@@ -976,7 +978,7 @@ impl Sampled<'_> {
         ))
     }
 
-    /// Refuses what may be a table rather than baskets, or baskets with more than items.
+    /// Rejects a possible table, and baskets with cells that are not items.
     fn check_baskets(&self) -> Result<(), ReadError> {
         let given = self.given;
         if self.records.is_empty() {
@@ -1033,7 +1035,7 @@ impl Sampled<'_> {
         Ok(())
     }
 
-    /// Refuses a first line of baskets that may be a header.
+    /// Rejects a first line of baskets that may be a header.
     fn check_basket_header(&self) -> Result<(), ReadError> {
         if self.given.header.is_none() && self.is_basket_header() {
             Err(self.doubt("the first line may be a header", header_remedies()))
@@ -1042,8 +1044,8 @@ impl Sampled<'_> {
         }
     }
 
-    /// Whether the first line is a header of baskets: it shares nothing with other lines, and has words that occur in
-    /// headers or column numbers.
+    /// Returns true if the first line is a header of baskets: it shares nothing with other lines, and has column
+    /// numbers or words that occur in headers.
     fn is_basket_header(&self) -> bool {
         if let Some(header) = self.given.header {
             return header;
@@ -1082,8 +1084,8 @@ impl Sampled<'_> {
             || names.len() > 1 && (numbers(0) || numbers(1)) && rest.iter().any(|it| is_name(it))
     }
 
-    /// Whether there are at least three columns, each shares a name with another, and no line has a name twice. This
-    /// holds for sets, not for attributes, whose columns have values of their own.
+    /// Returns true for at least three columns, each of which shares a name with another, without a name twice in a
+    /// line. Sets have this property; attributes do not, since their columns have values of their own.
     fn are_sets(&self) -> bool {
         let width = self.records[0].len();
         let mut places: HashMap<&str, HashSet<usize>> = HashMap::new();
@@ -1107,7 +1109,7 @@ impl Sampled<'_> {
         width > 2 && !shared.is_empty() && (0..width).filter(is_used).all(|it| shared.contains(&it))
     }
 
-    /// For records with the same number of cells: the option to read each as one item of a transaction.
+    /// Suggests reading each record as one item of a transaction, if records have equal numbers of cells.
     fn long_remedies(&self) -> Vec<Remedy> {
         let header = self.header();
         let when = "if each line is one item of a transaction";
@@ -1156,16 +1158,16 @@ impl Sampled<'_> {
     }
 }
 
-/// Whether it can only be a name: no number, no yes or no, not missing.
+/// Returns true if a cell can only be a name: no number, no yes or no, not missing.
 fn is_name(cell: &str) -> bool {
     !is_missing(cell) && cell.parse::<f64>().is_err() && one_hot(cell).is_none()
 }
 
-/// The most columns of a kind that a message lists.
+/// The largest number of columns of a kind that a message lists.
 const MOST_COLUMNS: usize = 4;
 
-/// Whether the first cell of all lines differs in kind from the other cells: a number where those are not, with digits
-/// where those have none, the next number, or the number of the others.
+/// Returns true if the first cell of all lines differs in kind from the other cells. It is a number where those are
+/// not, has digits where those have none, is the next number, or counts the others.
 fn has_numbered_rows(rows: &[Cells]) -> bool {
     let firsts: Vec<&str> = rows.iter().map(|row| row.cell(0)).collect();
     let others = || {
@@ -1186,7 +1188,7 @@ fn has_numbered_rows(rows: &[Cells]) -> bool {
         || is_numbering(&numbers, rows.iter().map(items))
 }
 
-/// Whether the first numbers of lines are consecutive, or equal the number of `others`.
+/// Returns true if the first numbers of lines are consecutive, or equal the number of `others`.
 fn is_numbering(firsts: &[Option<usize>], others: impl Iterator<Item = usize>) -> bool {
     let first = firsts.first().copied().flatten();
     let in_order = first.is_some_and(|first| {
@@ -1196,15 +1198,15 @@ fn is_numbering(firsts: &[Option<usize>], others: impl Iterator<Item = usize>) -
     firsts.len() > 2 && (in_order || firsts.iter().zip(others).all(|it| *it.0 == Some(it.1)))
 }
 
-/// The cells of a column, classified.
+/// Column with its cells classified.
 struct Kind {
     place: usize,
     name: String,
     zeros: usize,
-    /// Whether it numbers rows, by its name or, for a first column of distinct numbers, by its cells.
+    /// `true` if it numbers rows, by its name or, for a first column of distinct numbers, by its cells.
     is_id: bool,
     bits: usize,
-    /// Whole numbers above 1.
+    /// The number of cells with a whole number above 1.
     counts: usize,
     missing: usize,
     others: usize,
@@ -1245,7 +1247,7 @@ impl Kind {
         kind
     }
 
-    /// Whether it seems to hold no items.
+    /// Returns true if the column seems to hold no items.
     fn is_no_item(&self) -> bool {
         self.others > 0 || self.is_id || self.bits + self.counts == 0
     }

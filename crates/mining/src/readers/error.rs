@@ -1,5 +1,5 @@
-//! All errors of reading a file of transactions. Each message says where, what and how to fix it; text from the file is
-//! quoted, escaped and truncated.
+//! Errors of reading a file of transactions. Each message gives the position, the cause and a remedy; text from the
+//! file is quoted, escaped and truncated.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use oboro_format::wording::{
     TRANSACTION_COLUMN,
 };
 
-/// A place in what is read.
+/// Position in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
     /// A line of text, from 1.
@@ -32,7 +32,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// Why transactions could not be read. Lines and columns count from 1.
+/// Error of reading transactions. Lines and columns count from 1.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file cannot be opened or read.
@@ -44,7 +44,7 @@ pub enum ReadError {
         #[source]
         error: io::Error,
     },
-    /// Compressed in an unsupported way.
+    /// Unsupported compression.
     #[error("{file} is {kind} data; unpack it first, or give plain text, gzip or zstd")]
     UnsupportedCompression {
         /// The file.
@@ -57,7 +57,7 @@ pub enum ReadError {
     Truncated {
         /// The file.
         file: String,
-        /// How it is compressed.
+        /// The compression.
         compression: String,
     },
     /// The compressed data is damaged.
@@ -65,7 +65,7 @@ pub enum ReadError {
     Corrupt {
         /// The file.
         file: String,
-        /// How it is compressed.
+        /// The compression.
         compression: String,
         /// The decoder's message.
         reason: String,
@@ -80,7 +80,7 @@ pub enum ReadError {
         file: String,
         /// The line.
         line: u64,
-        /// The most bytes.
+        /// The largest number of bytes.
         limit: usize,
     },
     /// Binary data, or text in a wider encoding.
@@ -114,7 +114,7 @@ pub enum ReadError {
         /// The line.
         line: u64,
     },
-    /// A UTF-8 byte order mark although Latin-1 was given.
+    /// UTF-8 byte order mark although Latin-1 was given.
     #[error("{file} begins with the byte order mark of UTF-8; give `{}`, or none", ENCODING.to("utf-8"))]
     Utf8Mark {
         /// The file.
@@ -132,7 +132,7 @@ pub enum ReadError {
         /// The file.
         file: String,
     },
-    /// Anything but an item number in FIMI text.
+    /// Invalid item number in FIMI text.
     #[error("{file}, line {line}: {token} is {problem}")]
     InvalidItem {
         /// The file.
@@ -141,7 +141,7 @@ pub enum ReadError {
         line: u64,
         /// The token, quoted.
         token: Excerpt,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: ItemProblem,
     },
     /// Several possible readings, or none without further options.
@@ -151,9 +151,9 @@ pub enum ReadError {
         file: String,
         /// The line, if the doubt is about one.
         line: Option<Position>,
-        /// What is unclear.
+        /// The ambiguity.
         what: String,
-        /// The options that settle it; if none does, `what` says what to do.
+        /// The options that settle it; if empty, `what` includes the remedy.
         remedies: Vec<Remedy>,
     },
     /// A file that differs in form from the first of its dataset.
@@ -161,23 +161,23 @@ pub enum ReadError {
         "{error} (the dataset's first file was read as {format}; for another form give `{FORMAT}`)"
     )]
     Remembered {
-        /// What is wrong.
+        /// The error.
         #[source]
         error: Box<ReadError>,
         /// The form of the first file.
         format: String,
     },
-    /// A text file of another program.
+    /// Text file of another program.
     #[error("{file} is {kind}, which is not read; {remedy}")]
     Foreign {
         /// The file.
         file: String,
-        /// What it is.
+        /// The kind of file.
         kind: &'static str,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// A quote that is not closed.
+    /// Quoted cell that is not closed.
     #[error("{file}, line {line}: a quoted cell is not closed; close the quote")]
     UnclosedQuote {
         /// The file.
@@ -185,7 +185,7 @@ pub enum ReadError {
         /// The line.
         line: u64,
     },
-    /// A carriage return within a line.
+    /// Carriage return within a line.
     #[error(
         "{file}, line {line}: there is a carriage return within the line; end lines with a line feed, for instance with `tr '\\r' '\\n'`"
     )]
@@ -205,7 +205,7 @@ pub enum ReadError {
         /// The line.
         line: u64,
     },
-    /// A column that was named but does not exist.
+    /// Column named by an option that does not exist.
     #[error(
         "{file}, {line}: {} columns are called {column}, named by `{setting}`; the columns are {header}",
         if *.several { "several" } else { "no" }
@@ -219,12 +219,12 @@ pub enum ReadError {
         column: Excerpt,
         /// The option that named it.
         setting: Setting,
-        /// Whether several columns have the name, or none.
+        /// `true` if several columns have the name, `false` if none has.
         several: bool,
         /// All column names.
         header: Excerpt,
     },
-    /// Two rows of one transaction in a table with a row for each.
+    /// Two rows of one transaction in a table with one row per transaction.
     #[error(
         "{file}, {line}: the transaction {transaction} has two rows; give `{DROP_COLUMNS}` instead of `{TRANSACTION_COLUMN}` if each row is a transaction"
     )]
@@ -244,7 +244,7 @@ pub enum ReadError {
         /// The line.
         line: Position,
     },
-    /// A name in a taxonomy with an invisible character.
+    /// Name in a taxonomy with an invisible character.
     #[error(
         "{file}, {line}: {name} has {character} in it, which does not show; take it out of the file"
     )]
@@ -258,7 +258,7 @@ pub enum ReadError {
         /// The character's number and kind.
         character: String,
     },
-    /// The header repeated below it.
+    /// Header repeated below it.
     #[error(
         "{file}, {line}: this is the header again; take it out, and check that one file was not put behind another"
     )]
@@ -268,7 +268,7 @@ pub enum ReadError {
         /// The line.
         line: Position,
     },
-    /// A row of a table with more text or cells than one may have.
+    /// Row of a table with more text or cells than allowed.
     #[error(
         "{file} has a row with more than {} MiB of text or {cell_limit} cells; check that it holds one transaction or item a row",
         text_limit >> 20
@@ -276,12 +276,12 @@ pub enum ReadError {
     RowTooLong {
         /// The file.
         file: String,
-        /// The most bytes of text.
+        /// The largest number of bytes of text.
         text_limit: usize,
-        /// The most cells.
+        /// The largest number of cells.
         cell_limit: usize,
     },
-    /// More cells than a record may have.
+    /// Record with more cells than allowed.
     #[error(
         "{file}, line {line}: the line has more than {limit} cells; check that the file holds one transaction or row a line"
     )]
@@ -290,10 +290,10 @@ pub enum ReadError {
         file: String,
         /// The line.
         line: u64,
-        /// The most cells.
+        /// The largest number of cells.
         limit: usize,
     },
-    /// A row with more or fewer cells than the header.
+    /// Row with more or fewer cells than the header.
     #[error(
         "{file}, {line}: the row has {found} cells, but the header has {expected}; quote names that contain the separator, and give every row as many cells as the header"
     )]
@@ -307,14 +307,14 @@ pub enum ReadError {
         /// The header's number of cells.
         expected: usize,
     },
-    /// The items cannot be numbered.
+    /// Items that cannot be numbered.
     #[error("{file}, {line}: {error}")]
     Items {
         /// The file.
         file: String,
         /// The line.
         line: Position,
-        /// What is wrong.
+        /// The error.
         #[source]
         error: TransactionsError,
     },
@@ -326,7 +326,7 @@ pub enum ReadError {
         /// The line.
         line: Position,
     },
-    /// A line of a taxonomy without an item.
+    /// Line of a taxonomy without an item.
     #[error(
         "{file}, {line}: the line begins without an item; write an item, and behind it what it belongs to"
     )]
@@ -336,7 +336,7 @@ pub enum ReadError {
         /// The line.
         line: Position,
     },
-    /// A taxonomy that is not UTF-8, whatever the encoding of the data.
+    /// Taxonomy that is not UTF-8, whatever the encoding of the data.
     #[error(
         "{file}, line {line}: the text is not UTF-8, as a taxonomy must be; convert the file, for instance with `iconv -f LATIN1 -t UTF-8`"
     )]
@@ -346,7 +346,7 @@ pub enum ReadError {
         /// The line.
         line: u64,
     },
-    /// A taxonomy whose separator is unclear.
+    /// Taxonomy whose separator is unclear.
     #[error(
         "{file} has several characters that may separate names; write it with commas, and names that have one in double quotes"
     )]
@@ -354,7 +354,7 @@ pub enum ReadError {
         /// The file.
         file: String,
     },
-    /// A taxonomy in which nothing belongs to anything.
+    /// Taxonomy in which no item has a parent.
     #[error(
         "{file} names nothing that an item belongs to; write an item on each line, and behind it what it belongs to, separated by commas"
     )]
@@ -362,15 +362,15 @@ pub enum ReadError {
         /// The file.
         file: String,
     },
-    /// A taxonomy in which something belongs to itself.
+    /// Taxonomy with a cycle.
     #[error("{file} goes in a circle: {way}; take one of these lines out")]
     Cycle {
         /// The file.
         file: String,
-        /// The circle.
+        /// The cycle.
         way: Excerpt,
     },
-    /// A taxonomy in which an item belongs to more than can be meant.
+    /// Taxonomy in which an item has more ancestors than allowed.
     #[error(
         "{file}: the item {item} belongs to more than {limit} others; check that each line has an item and what it belongs to"
     )]
@@ -379,10 +379,10 @@ pub enum ReadError {
         file: String,
         /// The item.
         item: Excerpt,
-        /// The most.
+        /// The largest number of ancestors.
         limit: usize,
     },
-    /// A taxonomy of other items.
+    /// Taxonomy without an item of the data.
     #[error(
         "{file} says of no item of the data what it belongs to; write items as the data do, where one is {item} and not {named}, or leave out `{TAXONOMY}`"
     )]
@@ -394,7 +394,7 @@ pub enum ReadError {
         /// An item of the data.
         item: Excerpt,
     },
-    /// A further file of a dataset, read with another taxonomy than the first.
+    /// Further file of a dataset, read with another taxonomy than the first.
     #[error(
         "{file} is read with another taxonomy than the dataset's first file, so that supports of what items belong to would not add up; give the same with `{TAXONOMY}`, or encrypt all files anew"
     )]
@@ -402,7 +402,7 @@ pub enum ReadError {
         /// The file.
         file: String,
     },
-    /// An option about text for a table that was stored as one.
+    /// Text option for a typed table.
     #[error(
         "{file} is no text, but a table with names and types of its columns; leave out `{option}`"
     )]
@@ -412,35 +412,35 @@ pub enum ReadError {
         /// The option.
         option: Choice,
     },
-    /// A table's column that is neither text nor numbers nor booleans.
+    /// Column of a table that is neither text nor numbers nor booleans.
     #[error("{file}: the column {column} is of type {kind}, which holds no items; give `{}` if it is not needed, or write it as text", dropping(.column))]
     ColumnType {
         /// The file or table.
         file: String,
         /// The column.
         column: String,
-        /// Its type.
+        /// The type.
         kind: String,
     },
-    /// A table that its decoder does not read.
+    /// Table that its decoder rejects.
     #[error(
         "cannot read {file} as {container}: {reason}; write it again, packed with zstd or not at all, or check that it is whole"
     )]
     Table {
         /// The file or table.
         file: String,
-        /// What it seems to be.
+        /// The apparent format.
         container: String,
         /// The decoder's message.
         reason: String,
     },
-    /// Nothing but blank lines, or a header.
+    /// Only blank lines, or a header.
     #[error("{file} has no transactions; check that it is the right file and is not empty")]
     NoTransactions {
         /// The file.
         file: String,
     },
-    /// Transactions, but all of them empty.
+    /// Only empty transactions.
     #[error("{file} has no items: all its transactions are empty; check that it is the right file")]
     NoItems {
         /// The file.
@@ -449,7 +449,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// What it is about.
+    /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Items { error, .. } => error.class(),
@@ -458,7 +458,7 @@ impl ReadError {
         }
     }
 
-    /// Whether it is only that the file has no transactions.
+    /// Returns true if the only error is that the file has no transactions.
     pub fn is_of_no_transactions(&self) -> bool {
         match self {
             Self::NoTransactions { .. } => true,
@@ -473,7 +473,7 @@ impl ReadError {
 pub struct Remedy {
     /// The options.
     pub settings: Choices,
-    /// When they are right; may be empty.
+    /// The condition under which they are right; may be empty.
     pub when: String,
 }
 
@@ -505,7 +505,7 @@ fn sentence(remedies: &[Remedy]) -> String {
     }
 }
 
-/// What is wrong with a token of FIMI text.
+/// Problem with a token of FIMI text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemProblem {
     /// A negative number.
@@ -516,7 +516,7 @@ pub enum ItemProblem {
     LeadingZero,
     /// Not an integer.
     NotANumber,
-    /// An item that the names above the transactions leave out.
+    /// An item without a name in the list above the transactions.
     WithoutName,
 }
 

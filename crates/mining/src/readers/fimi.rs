@@ -20,7 +20,7 @@ pub(super) fn read(
     let mut builder = options.builder();
     let mut numbers: HashMap<u32, u32> = HashMap::new();
     let mut basket = Vec::new();
-    // Blank lines become transactions once another line follows.
+    // Blank lines count as transactions only if another line follows.
     let mut blank_lines = 0u64;
     while let Some(line) = lines.next()? {
         if line.is_blank() {
@@ -76,12 +76,12 @@ pub(super) fn read(
     Ok((transactions.sorted_by_name(), merged))
 }
 
-/// Whether a line begins a file of numbers whose items have names.
+/// Returns true if a line begins a file of numbers whose items have names.
 pub(super) fn has_names(line: &[u8]) -> bool {
     line.starts_with(b"@CONVERTED_FROM_TEXT") || line.starts_with(b"@ITEM=")
 }
 
-/// The number and the name of an item in a line above the transactions; `None` if it names none.
+/// Parses the number and the name of an item in a line above the transactions; `None` if the line names no item.
 fn named_item(
     file: &str,
     line: Line<'_>,
@@ -117,12 +117,12 @@ fn named_item(
     }
 }
 
-/// Whether a line is a sequence of SPMF, at whose end stands -2.
+/// Returns true if a line is an SPMF sequence, which ends with -2.
 fn is_of_sequence(line: &[u8]) -> bool {
     tokens(line).last() == Some(b"-2")
 }
 
-/// The tokens of a line between spaces and tabs.
+/// Splits a line at spaces and tabs.
 pub(super) fn tokens(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| matches!(byte, b' ' | b'\t'))
         .filter(|token| !token.is_empty())

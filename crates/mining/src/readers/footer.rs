@@ -1,10 +1,10 @@
-//! Rows that are no transactions: totals and notes below the data, units or types below the header.
+//! Rows that are not transactions: totals and notes below the data, units or types below the header.
 
 use super::error::{Position, ReadError, Remedy};
 use super::record::Cells;
 use oboro_format::wording::{SKIP_FIRST, SKIP_LAST};
 
-/// Words at the beginning of a row of totals, in lower case.
+/// First words of a row of totals, in lower case.
 const TOTALS: [&str; 25] = [
     "total",
     "totals",
@@ -33,7 +33,7 @@ const TOTALS: [&str; 25] = [
     "總計",
 ];
 
-/// What a row is, if it is no transaction.
+/// Kind of a last row that is not a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Footer {
     Totals,
@@ -41,13 +41,13 @@ pub(super) enum Footer {
 }
 
 impl Footer {
-    /// What the last row of a file seems to be by its first cell with a text.
+    /// Classifies the last row of a file by its first cell with text.
     pub(super) fn of(cells: &Cells) -> Option<Self> {
         const LONGEST: usize = 64;
         let first = (0..cells.len())
             .map(|it| cells.cell(it))
             .find(|it| !it.is_empty())?;
-        // Ids and codes are told by their first character.
+        // Ids and codes are recognised by their first character.
         if first.as_bytes()[0].is_ascii_digit() && !first.contains(' ') {
             return None;
         }
@@ -64,7 +64,7 @@ impl Footer {
         is_note.then_some(Self::Note)
     }
 
-    /// Refuses the row at `line` of a file.
+    /// Rejects the row at `line` of a file.
     pub(super) fn doubt(self, file: &str, line: Option<Position>) -> ReadError {
         let what = match self {
             Self::Totals => "the row seems to have totals, and not a transaction",
@@ -82,7 +82,7 @@ impl Footer {
     }
 }
 
-/// Whether it is what databases write below rows: `(5 rows)`, `5 rows in set (0.00 sec)`, `5 rows selected.`.
+/// Returns true for row counts of databases: `(5 rows)`, `5 rows in set (0.00 sec)`, `5 rows selected.`.
 fn is_row_count(lower: &str) -> bool {
     let text = lower.strip_prefix('(').unwrap_or(lower);
     let text = text.trim_start_matches(|c: char| c.is_ascii_digit() || " ,.".contains(c));
@@ -119,13 +119,14 @@ fn is_source(text: &str) -> bool {
     .any(|it| begins(it))
 }
 
-/// Whether a row has the sums of the whole numbers above it, of at least three rows and two columns, and one above 1.
+/// Returns true if a row has the sums of the whole numbers above it, of at least three rows and two columns, and one
+/// sum above 1.
 pub(super) fn are_sums(sums: &[u64], row: &[Option<u64>], rows: u64) -> bool {
     let equal = || sums.iter().zip(row).all(|(sum, cell)| *cell == Some(*sum));
     rows > 2 && sums.len() > 1 && sums.iter().any(|&it| it > 1) && equal()
 }
 
-/// Whether a row below the header has only units in brackets or names of types.
+/// Returns true if a row below the header has only units in brackets or names of types.
 pub(super) fn has_units(cells: &Cells) -> bool {
     const TYPES: [&str; 27] = [
         "int",
@@ -166,7 +167,7 @@ pub(super) fn has_units(cells: &Cells) -> bool {
     cells.peek().is_some() && cells.all(is_unit)
 }
 
-/// Refuses lines above the data.
+/// Rejects lines above the data.
 pub(super) fn above(file: &str, line: u64, what: &str, skip: u64) -> ReadError {
     ReadError::Doubtful {
         file: file.to_owned(),

@@ -1,4 +1,4 @@
-//! Recognises text files of other programs that could be read as transactions and mean something else.
+//! Recognises text files of other programs that would be misread as transactions.
 
 use super::error::ReadError;
 use super::footer::above;
@@ -6,10 +6,10 @@ use super::lines::is_blank;
 use super::options::ReadOptions;
 use super::values::Format;
 
-/// The lines that are looked at for a drawing.
+/// The number of lines examined for a drawn table.
 const DRAWN_LINES: usize = 4;
 
-/// A kind of file that is not read, and what to do with one.
+/// Unsupported kind of file, with a remedy.
 struct Foreign {
     kind: &'static str,
     remedy: &'static str,
@@ -74,13 +74,12 @@ impl Foreign {
     }
 }
 
-/// Refuses sequences of SPMF that were found while numbers are read.
+/// Rejects SPMF sequences found in a file of numbers.
 pub(super) fn sequences(file: &str) -> ReadError {
     SEQUENCES.refusal(file)
 }
 
-/// Refuses the text of another program, of which `lines` are the first, beginning after `skipped` ones; `whole` if they
-/// are all.
+/// Rejects the text of another program. `lines` are its first lines, after `skipped` ones.
 pub(super) fn check(
     file: &str,
     lines: &[String],
@@ -146,7 +145,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// The kind of file that lines are the beginning of.
+/// Recognises the kind of file by its first lines.
 fn kind_of(first: &str, lines: &[&str]) -> Option<&'static Foreign> {
     let lower = first.to_ascii_lowercase();
     let begins = |words: &[&str]| words.iter().any(|it| lower.starts_with(it));
@@ -232,7 +231,7 @@ fn kind_of(first: &str, lines: &[&str]) -> Option<&'static Foreign> {
     None
 }
 
-/// Whether a line is the border of a drawn table.
+/// Returns true if a line is the border of a drawn table.
 fn is_drawn(line: &str) -> bool {
     let count = |c: char| line.matches(c).count();
     let dashes = count('-') + count('=');
@@ -251,7 +250,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit())
 }
 
-/// Whether a line is a transaction with amounts, as `3 5 1:9:1 3 5`.
+/// Returns true if a line is a transaction with amounts, as `3 5 1:9:1 3 5`.
 fn is_of_utilities(line: &str) -> bool {
     let parts: Vec<&str> = line.split(':').collect();
     let [items, total, amounts] = parts[..] else {
@@ -264,7 +263,7 @@ fn is_of_utilities(line: &str) -> bool {
         && tokens(amounts).filter(|it| is_amount(it)).count() == items
 }
 
-/// Whether a line has a label and features, as `1 3:1 7:0.5`.
+/// Returns true if a line has a label and features, as `1 3:1 7:0.5`.
 fn is_of_features(line: &str) -> bool {
     let mut parts = tokens(line);
     let is_label = parts.next().is_some_and(|it| it.parse::<f64>().is_ok());
@@ -275,7 +274,8 @@ fn is_of_features(line: &str) -> bool {
         })
 }
 
-/// The columns of spaces that separate cells of fixed width: two or more wide, in every line, and behind no separator.
+/// Returns true if columns of spaces separate cells of fixed width. They are at least two wide, in every line, and
+/// not after a separator.
 pub(super) fn has_fixed_width(lines: &[String], given: &ReadOptions) -> bool {
     if given.separator.is_some()
         || given.format != Format::Auto && given.format != Format::CsvBasket

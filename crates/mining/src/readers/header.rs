@@ -1,4 +1,4 @@
-//! The first line of a file, if it names the columns.
+//! First line of a file, if it names the columns.
 
 use std::collections::BTreeSet;
 
@@ -6,17 +6,17 @@ use super::error::{Excerpt, Position, ReadError, Remedy};
 use super::record::Cells;
 use oboro_format::wording::{FORMAT, HEADER, Setting};
 
-/// The names of columns.
+/// Names of columns.
 pub(super) struct Header {
     pub(super) line: Position,
-    /// As written in the file.
+    /// The names as written in the file.
     pub(super) raw: Vec<String>,
-    /// As used: trimmed, and numbered as in pandas if empty.
+    /// The names as used: trimmed, and numbered as in pandas if empty.
     pub(super) names: Vec<String>,
 }
 
 impl Header {
-    /// The names in a first record, or numbers from 1 if it is no header.
+    /// Reads the names in a first record, or numbers columns from 1 if it is no header.
     pub(super) fn new(cells: &Cells, is_header: bool, line: Position) -> Self {
         let places = 0..cells.len();
         let raw: Vec<String> = if is_header {
@@ -65,7 +65,7 @@ impl Header {
             .collect()
     }
 
-    /// The number of columns used, and the names of the others.
+    /// Returns the number of columns used, and the names of the others.
     pub(super) fn used(&self, is_used: impl Fn(usize) -> bool) -> (usize, Vec<String>) {
         let (used, others): (Vec<usize>, Vec<usize>) =
             (0..self.names.len()).partition(|&it| is_used(it));
@@ -79,7 +79,7 @@ impl Header {
     }
 }
 
-/// The options that say whether the first line of baskets is a header.
+/// Suggests the options that state if the first line of baskets is a header.
 pub(super) fn header_remedies() -> Vec<Remedy> {
     vec![
         Remedy::new(

@@ -1,4 +1,4 @@
-//! The report of how a file was read.
+//! Report of how a file was read.
 
 use std::fmt;
 
@@ -14,40 +14,42 @@ use super::values::{Container, ItemSeparator};
 use crate::transactions::Transactions;
 use oboro_format::wording::UNICODE;
 
-/// How a file was read. Contains names of items and columns: for the owner only.
+/// Report of how a file was read. Contains names of items and columns: for the owner only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HowRead {
-    /// The options given and those detected: the same for the next file of the dataset.
+    /// The options given and those detected, which also apply to the next file of the dataset.
     #[serde(flatten)]
     pub options: ReadOptions,
     /// The options given.
     pub given: ReadOptions,
-    /// What holds its rows.
+    /// The container of the rows.
     #[serde(default, skip_serializing_if = "Container::is_text")]
     pub container: Container,
-    /// Whether items are whole numbers there, and their names the digits.
+    /// `true` if items are whole numbers there, and their names the digits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub numbers: bool,
-    /// The taxonomy, if there is one.
+    /// The taxonomy, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taxonomy_applied: Option<AppliedTaxonomy>,
-    /// How many names in other Unicode forms or with other spaces were merged with the name of the same item.
+    /// The number of names in other Unicode forms or with other spaces that were merged with the name of an equal
+    /// item.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub merged: usize,
-    /// How many items differ from another one only in their compatibility form (NFKC) or in invisible characters.
+    /// The number of items that differ from another one only in their compatibility form (NFKC) or in invisible
+    /// characters.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub alike: usize,
-    /// Its compression.
+    /// The compression.
     pub compression: Compression,
-    /// Whether it began with a byte order mark.
+    /// `true` if it began with a byte order mark.
     pub byte_order_mark: bool,
     /// The number of columns used; 0 in baskets, which have none.
     pub columns_used: usize,
-    /// The columns that were not used.
+    /// The unused columns.
     pub columns_dropped: Vec<String>,
     /// The number of transactions.
     pub transactions: usize,
-    /// How many of them are empty.
+    /// The number of empty transactions.
     pub empty_transactions: usize,
     /// The number of items.
     pub items: usize,
@@ -61,17 +63,17 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// An item and the number of transactions that contain it.
+/// Item and the number of transactions that contain it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemSupport {
-    /// Its name.
+    /// The name.
     pub item: String,
     /// The number of transactions.
     pub transactions: u64,
 }
 
 impl HowRead {
-    /// Without row ids: their column is left out, unless it identifies the transaction.
+    /// Removes the row ids: their column is dropped, unless it identifies the transaction.
     #[must_use]
     pub fn without_row_ids(mut self) -> Self {
         let named = self.options.transaction_columns.clone();
@@ -91,7 +93,7 @@ impl HowRead {
         self
     }
 
-    /// The report of a reading. `transactions` have at least one item.
+    /// Creates the report of a reading. `transactions` have at least one item.
     fn new(
         (options, given): (ReadOptions, ReadOptions),
         (compression, byte_order_mark): (Compression, bool),
@@ -121,7 +123,7 @@ impl HowRead {
         }
     }
 
-    /// The same with the counts of what a dataset has after an erasure.
+    /// Replaces the counts by those of a dataset after an erasure.
     #[must_use]
     pub(crate) fn recounted(self, transactions: u64, names: &[String], supports: &[u64]) -> Self {
         let (sparsest, densest) = extremes(names, supports);
@@ -136,7 +138,7 @@ impl HowRead {
     }
 }
 
-/// The items in the fewest and in the most transactions, the first ones of several.
+/// Returns the items in the fewest and in the most transactions, the first ones of several.
 fn extremes(names: &[String], supports: &[u64]) -> (ItemSupport, ItemSupport) {
     let item = |place: usize| ItemSupport {
         item: names[place].clone(),
@@ -149,7 +151,7 @@ fn extremes(names: &[String], supports: &[u64]) -> (ItemSupport, ItemSupport) {
     )
 }
 
-/// The first few names for a message, quoted.
+/// Quotes the first few names for a message.
 fn few(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let shown: Vec<String> = names
@@ -163,7 +165,7 @@ fn few(names: &[String]) -> String {
     }
 }
 
-/// Two lines of readable text, and one each for a taxonomy and for names that are or look alike.
+/// Two lines of readable text, and one more each for a taxonomy and for names that are or look alike.
 impl fmt::Display for HowRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let options = &self.options;
@@ -259,7 +261,7 @@ impl fmt::Display for HowRead {
     }
 }
 
-/// The transactions with all that their items belong to, and how they were read.
+/// Adds the ancestors of items to the transactions, and reports how they were read.
 pub(super) fn finished(
     file: &str,
     table: Table,
@@ -288,9 +290,9 @@ pub(super) fn finished(
             whole.sorted_by_name()
         };
         applied = Some(how);
-        // Further files of the dataset need it, from wherever they are read.
+        // Further files of the dataset need it, whatever the working directory.
         let path = std::path::absolute(&path).unwrap_or(path);
-        // The record is JSON, which has no other paths.
+        // The record is JSON, which cannot hold other paths.
         options.taxonomy = Some(path.to_string_lossy().into_owned().into());
         given.taxonomy.clone_from(&options.taxonomy);
     }

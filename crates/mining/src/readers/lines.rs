@@ -1,33 +1,32 @@
 //! Numbered lines of bounded length, from decompressed text.
 //!
-//! A byte order mark at the start and carriage returns at line ends are removed here, so that no
-//! other module sees them.
+//! Only this module sees a byte order mark at the start and carriage returns at line ends; it removes them.
 
 use std::io::{BufRead, Cursor, Read};
 
 use super::compression::{Compression, Opened, read_error};
 use super::error::ReadError;
 
-/// The longest line that is read, including its end. The bound keeps a small compressed file from
-/// filling memory with one endless line.
+/// The longest line that is read, including its end. The bound keeps a small compressed file from filling memory with
+/// one endless line.
 pub const MAX_LINE_BYTES: usize = 64 << 20;
 
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads a text line by line.
+/// Reader of a text by lines.
 pub(super) struct Lines<'a> {
     text: Box<dyn BufRead + 'a>,
     compression: Compression,
     file: String,
-    /// The number of the line read last, from 1.
+    /// The number of the last line read, from 1.
     number: u64,
     line: Vec<u8>,
     has_mark: bool,
-    /// The lines that were left out at the beginning.
+    /// The number of lines skipped at the beginning.
     skipped: u64,
 }
 
-/// A line without its end.
+/// Line without its end.
 #[derive(Clone, Copy)]
 pub(super) struct Line<'a> {
     pub(super) number: u64,
@@ -57,22 +56,22 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// How the file is compressed.
+    /// Returns the compression of the file.
     pub(super) fn compression(&self) -> Compression {
         self.compression
     }
 
-    /// Whether the text began with a byte order mark, once a line was read.
+    /// Returns true if the text began with a byte order mark; valid once a line was read.
     pub(super) fn has_mark(&self) -> bool {
         self.has_mark
     }
 
-    /// The file's name for messages.
+    /// Returns the name of the file for messages.
     pub(super) fn file(&self) -> String {
         self.file.clone()
     }
 
-    /// The next line, or `None` at the end of the text.
+    /// Reads the next line; `None` at the end of the text.
     pub(super) fn next(&mut self) -> Result<Option<Line<'_>>, ReadError> {
         self.line.clear();
         let read = read_line(&mut self.text, &mut self.line)
@@ -102,7 +101,7 @@ impl<'a> Lines<'a> {
         }))
     }
 
-    /// Leaves out the first `count` lines.
+    /// Skips the first `count` lines.
     pub(super) fn skip(&mut self, count: u32) -> Result<(), ReadError> {
         for _ in 0..count {
             if self.next()?.is_none() {
@@ -113,14 +112,14 @@ impl<'a> Lines<'a> {
         Ok(())
     }
 
-    /// The number of lines that were left out at the beginning.
+    /// Returns the number of lines skipped at the beginning.
     pub(super) fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// The first `size` bytes of the text, or more if that has fewer than `lines` non-blank lines
-    /// (limited by the end of the text and the longest line allowed); and whether that is all of
-    /// it. They will be read again. Call it only before the first line is read.
+    /// Reads the first `size` bytes of the text, or more if they have fewer than `lines` non-blank lines (limited by
+    /// the end of the text and the longest line allowed). Also returns true if that is the whole text. The bytes will
+    /// be read again. Call it only before the first line is read.
     pub(super) fn sample(
         &mut self,
         size: usize,
@@ -152,7 +151,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The lines of a sample, which follows the `skipped` ones; the last may be cut off.
+/// Splits a sample, which follows the `skipped` lines, into lines; the last may be cut off.
 pub(super) fn sample_lines(sample: &[u8], skipped: u64) -> impl Iterator<Item = Line<'_>> {
     sample
         .split_inclusive(|&byte| byte == b'\n')

@@ -1,8 +1,9 @@
-//! Reading transactions from files and tables: FIMI and four forms of CSV, plain or compressed; Parquet, Arrow and frames
-//! in memory in the same forms.
+//! Readers of transactions from files and tables: FIMI and four forms of CSV, plain or compressed; Parquet, Arrow and
+//! frames in memory in the same forms.
 //!
 //! Readers stream the file and keep only the transactions. Malformed input causes no panic, and nothing is guessed:
-//! ambiguous input is an error with the line, the cause and the options that settle it. `docs/input.md` has the rules.
+//! ambiguous input is an error with the line, the cause and the options that settle it. `docs/input.md` has the
+//! rules.
 
 #[cfg(feature = "arrow")]
 mod arrow;
@@ -51,7 +52,7 @@ use lines::Lines;
 use oboro_format::wording::{FORMAT, HEADER, ITEM_COLUMN, TRANSACTION_COLUMN};
 use record::Records;
 
-/// What messages call a file.
+/// Returns the name of a file in messages.
 fn name_of(path: &Path) -> String {
     if path.as_os_str() == STANDARD_INPUT {
         "standard input".to_owned()
@@ -64,7 +65,7 @@ fn name_of(path: &Path) -> String {
 pub const STANDARD_INPUT: &str = "-";
 
 /// Reads the transactions in the file at `path`, or in standard input if that is `-`, and reports how it was read.
-/// Compression (gzip, zstd) and tables (Parquet, Arrow) are detected by the first bytes, whatever the file's name.
+/// The first bytes determine compression (gzip, zstd) and tables (Parquet, Arrow), whatever the file's name.
 ///
 /// # Errors
 /// The file cannot be read, is damaged, contradicts the options, or is ambiguous.
@@ -99,8 +100,8 @@ pub fn read_path(path: &Path, options: &ReadOptions) -> Result<(Transactions, Ho
     }
 }
 
-/// Reads a further file of a dataset whose first file was read as `before` says. Options given for the first file, and
-/// those detected in it, must apply here too, unless the options give another form.
+/// Reads a further file of a dataset; `before` is the report of the first. Options given for the first file, or
+/// detected in it, must apply here too, unless the options give another form.
 ///
 /// # Errors
 /// As [`read_path`]; a file that differs in form from the first.
@@ -160,7 +161,8 @@ pub fn next_after(
     });
     read.map_err(|error| match error {
         error @ (ReadError::Io { .. } | ReadError::OtherTaxonomy { .. }) => error,
-        // What was said of the first file does not say that this one's only line is a header. In long form its columns do.
+        // An option for the first file does not imply that this file's only line is a header. In long form, its
+        // columns do.
         ReadError::NoTransactions { file }
             if given.header == Some(true)
                 && !is_header_said
@@ -183,7 +185,7 @@ pub fn next_after(
     })
 }
 
-/// Refuses a file whose items belong to other things than those of the dataset's first file.
+/// Rejects a file whose taxonomy differs from that of the dataset's first file.
 fn check_taxonomy(file: &str, how: &HowRead, before: Option<&HowRead>) -> Result<(), ReadError> {
     let digest = |how: &HowRead| how.taxonomy_applied.as_ref().map(|it| it.digest.clone());
     if before.is_none_or(|before| digest(before) == digest(how)) {

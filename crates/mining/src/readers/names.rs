@@ -1,7 +1,8 @@
-//! Rules for names of items and of transactions: which cells say that there is no name, which names a spreadsheet has
-//! destroyed, and how names are written in Unicode.
+//! Rules for names of items and of transactions: cells without a name, names that a spreadsheet has damaged, and
+//! Unicode forms.
 //!
-//! Doubts are about the first cell with a name; [`Missing::Item`] settles all of them, since every cell is a name then.
+//! Doubts are about the first cell with a name. [`Missing::Item`] settles all of them, since it makes every cell a
+//! name.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -14,7 +15,7 @@ use crate::text::{REPLACEMENT, described, invisible_in, is_control, without_invi
 use crate::transactions::{Transactions, TransactionsError};
 use oboro_format::wording::{MISSING, UNICODE};
 
-/// Words for no value: those that pandas knows, of databases, of statistical software and of people, in lower case.
+/// Words for no value, in lower case: those of pandas, databases and statistical software, and of people.
 const WORDS: [&str; 28] = [
     "#n/a",
     "#n/a n/a",
@@ -45,7 +46,7 @@ const WORDS: [&str; 28] = [
     "missing",
     "k.a.",
 ];
-/// Further words for no value if they are in brackets, as `(blank)` in a pivot table.
+/// Words for no value in brackets, as `(blank)` in a pivot table.
 const IN_BRACKETS: [&str; 10] = [
     "blank",
     "empty",
@@ -58,15 +59,15 @@ const IN_BRACKETS: [&str; 10] = [
     "vide",
     "vuoto",
 ];
-/// The longest word with its brackets.
+/// The length of the longest word with its brackets.
 const LONGEST_WORD: usize = 18;
-/// Numbers that stand for no name.
+/// Numbers that stand for a missing name.
 const SENTINELS: [&str; 6] = ["-1", "-2", "-9", "-99", "-999", "-9999"];
 
-/// Whether a cell has no value: blank, a word for it, nothing but punctuation, or an error of a spreadsheet.
+/// Returns true if a cell has no value: it is blank, a word for it, only punctuation, or an error of a spreadsheet.
 pub(super) fn is_missing(cell: &str) -> bool {
     let cell = cell.trim();
-    // Most cells begin as no such cell does.
+    // Decides most cells by their first character.
     match cell.bytes().next() {
         None => return true,
         Some(b'0'..=b'9') => return cell.starts_with("1.#") && is_word(cell),
@@ -90,12 +91,12 @@ fn is_word(cell: &str) -> bool {
     }
 }
 
-/// Whether it is a mark that names nothing by itself, as `?`, `.`, `-` and the ditto mark.
+/// Returns true for characters that name nothing by themselves, as `?`, `.`, `-` and the ditto mark.
 fn is_punctuation(c: char) -> bool {
     c.is_ascii_punctuation() || c == ' ' || "–—―−‐‑…·•¿¡‘’“”„«»〃".contains(c)
 }
 
-/// Whether it is an error value of a spreadsheet: `#REF!`, `#DIV/0!`, `#NAME?`, `#WERT!`, `#N/A`, `Err:502`.
+/// Returns true for error values of a spreadsheet: `#REF!`, `#DIV/0!`, `#NAME?`, `#WERT!`, `#N/A`, `Err:502`.
 fn is_spreadsheet_error(cell: &str) -> bool {
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
     if let Some(code) = cell.strip_prefix("Err:") {
@@ -111,7 +112,7 @@ fn is_spreadsheet_error(cell: &str) -> bool {
         || matches!(error.as_bytes(), [a, b'/', b] if a.is_ascii_uppercase() && b.is_ascii_uppercase())
 }
 
-/// Whether it is a number as a spreadsheet rounds a long one: `1.23E+11`.
+/// Returns true for a long number as a spreadsheet rounds it: `1.23E+11`.
 fn is_rounded(cell: &str) -> bool {
     let Some((mantissa, exponent)) = cell.split_once(['E', 'e']) else {
         return false;
@@ -127,7 +128,7 @@ fn is_rounded(cell: &str) -> bool {
         && digits(decimals)
 }
 
-/// A name that is in doubt.
+/// Doubt about a name, with its remedies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Doubt {
     pub(super) what: String,
@@ -146,7 +147,7 @@ impl Doubt {
 pub struct NameRules {
     /// The meaning of names such as `NA` and `?`.
     pub missing: Option<Missing>,
-    /// Their Unicode form; NFC by default.
+    /// The Unicode form; NFC by default.
     pub unicode: Option<Unicode>,
 }
 
@@ -155,10 +156,10 @@ impl NameRules {
         self.unicode.unwrap_or(Unicode::Nfc)
     }
 
-    /// The name of an item in its Unicode form; `None` if it says that no item is there.
+    /// Returns the name of an item in its Unicode form; `None` if it means that the item is absent.
     ///
     /// # Errors
-    /// The name may not be one. `place` is where it is, for the message.
+    /// The name is in doubt. `place` is its position, for the message.
     pub fn item<'n>(
         self,
         name: &'n str,
@@ -181,7 +182,7 @@ impl NameRules {
         }
     }
 
-    /// Checks an item's name, which is not empty; `false` if it says that no item is there.
+    /// Checks an item's name, which is not empty; `false` if it means that the item is absent.
     pub(super) fn check_item(self, name: &str) -> Result<bool, Doubt> {
         self.check_characters(name)?;
         if self.missing == Some(Missing::Item) {
@@ -203,7 +204,7 @@ impl NameRules {
         self.check_blank(name)
     }
 
-    /// Checks what may stand for no item; `false` if it does.
+    /// Checks a name that may mean that the item is absent; `false` if it does.
     fn check_blank(self, name: &str) -> Result<bool, Doubt> {
         match self.missing {
             Some(Missing::Absent) => return Ok(false),
@@ -225,7 +226,7 @@ impl NameRules {
         ))
     }
 
-    /// Checks what identifies a transaction.
+    /// Checks the identifier of a transaction.
     pub(super) fn check_id(self, id: &str) -> Result<(), Doubt> {
         self.check_characters(id)?;
         if self.missing == Some(Missing::Item) {
@@ -295,7 +296,7 @@ fn is_variation_selector(c: char) -> bool {
     matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
-/// A name in a Unicode form.
+/// Converts a name to a Unicode form.
 pub(super) fn normal(name: &str, form: Unicode) -> Cow<'_, str> {
     if name.is_ascii() || form == Unicode::AsIs {
         return name.into();
@@ -311,7 +312,7 @@ pub(super) fn normal(name: &str, form: Unicode) -> Cow<'_, str> {
     without_invisible(&folded).nfkc().collect::<String>().into()
 }
 
-/// A name with plain spaces for those of other widths and for those that do not break.
+/// Replaces spaces of other widths and non-breaking spaces by plain ones.
 pub(super) fn plain_spaces(name: &str) -> Cow<'_, str> {
     let is_other = |c: char| c.is_whitespace() && !c.is_control() && c != ' ';
     if name.is_ascii() || !name.contains(is_other) {
@@ -320,7 +321,7 @@ pub(super) fn plain_spaces(name: &str) -> Cow<'_, str> {
     name.replace(is_other, " ").into()
 }
 
-/// How many names are, without what does not show and in their compatibility form, the same as another.
+/// Counts names that equal another in their compatibility form without invisible characters.
 pub(super) fn alike(names: &[String], form: Unicode) -> usize {
     if form == Unicode::Nfkc || names.iter().all(|it| it.is_ascii()) {
         return 0;
@@ -330,7 +331,7 @@ pub(super) fn alike(names: &[String], form: Unicode) -> usize {
     names.len() - different.len()
 }
 
-/// Transactions with their items renamed; items whose names become the same become one. Returns how many became part of
+/// Renames the items of transactions and merges those whose names become equal. Returns the number merged into
 /// another.
 pub(super) fn renamed(
     transactions: Transactions,

@@ -1,17 +1,17 @@
-//! What cells say in tables with a column for each item: yes or no, or a count.
+//! Cells of tables with a column for each item: yes or no, or a count.
 
-/// How cells of a one-hot table are written.
+/// Notation of the cells of a one-hot table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Writing {
     /// 1 and 0, true and false.
     Plain,
     YesNo,
-    /// One letter.
+    /// `t` and `f`.
     TrueFalse,
     YN,
 }
 
-/// Whether a one-hot cell is set, or `None` if it is no such cell.
+/// Returns true if a one-hot cell is set, with its notation; `None` for other cells.
 pub(super) fn one_hot(cell: &str) -> Option<(bool, Writing)> {
     match count(cell) {
         Some(count @ (0 | 1)) => return Some((count == 1, Writing::Plain)),
@@ -30,7 +30,7 @@ pub(super) fn one_hot(cell: &str) -> Option<(bool, Writing)> {
     })
 }
 
-/// A non-negative integer, possibly followed by a point or comma and zeros.
+/// Parses a non-negative integer, possibly followed by a point or comma and zeros.
 pub(super) fn count(cell: &str) -> Option<u64> {
     let (whole, decimals) = cell.split_once(['.', ',']).unwrap_or((cell, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());

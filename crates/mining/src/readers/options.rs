@@ -1,4 +1,4 @@
-//! The options that settle how a file is read.
+//! Options that settle how a file is read.
 
 use std::path::PathBuf;
 
@@ -12,14 +12,14 @@ use super::values::{
 };
 use crate::transactions::TransactionsBuilder;
 
-/// Options for reading a file. What is not given is detected from the content, or refused as ambiguous.
+/// Options for reading a file. An absent one is detected from the content, and ambiguous content is rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadOptions {
     /// The format.
     pub format: Format,
     /// The separator of cells.
     pub separator: Option<Separator>,
-    /// Whether the first line names the columns; otherwise their names are 1, 2 and so on.
+    /// `true` if the first line names the columns; otherwise their names are 1, 2 and so on.
     pub header: Option<bool>,
     /// The text encoding; UTF-8 by default.
     pub encoding: Option<Encoding>,
@@ -29,7 +29,7 @@ pub struct ReadOptions {
     pub item_column: Option<String>,
     /// Columns to leave out.
     pub drop_columns: Vec<String>,
-    /// The meaning of spaces around names; if it makes no difference they are trimmed.
+    /// The meaning of spaces around names; if irrelevant, they are trimmed.
     pub spaces: Option<Spaces>,
     /// The meaning of cells without a value.
     pub missing: Option<Missing>,
@@ -45,25 +45,25 @@ pub struct ReadOptions {
     /// The number of rows below the data, such as totals. Concerns one file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_last: Option<u32>,
-    /// The column with a unique id of each transaction. It is not an item.
+    /// The column with a unique id of each transaction. It is no item.
     pub row_ids: Option<String>,
     /// Columns whose numbers become items by ranges.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bins: Vec<Bin>,
-    /// The file that says what items belong to.
+    /// The file of the taxonomy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taxonomy: Option<PathBuf>,
-    /// Whether a file of the same dataset was read before.
+    /// `true` if a file of the same dataset was read before.
     #[serde(skip)]
     pub is_further: bool,
-    /// The memory that reading and [encrypting](crate::Shuffled::within) may take together, in bytes: transactions that take more than half
-    /// of it lie in a file without a name. Names and row ids stay in memory.
+    /// The memory for reading and [encrypting](crate::Shuffled::within) together, in bytes. Transactions that take
+    /// more than half of it are in an unnamed temporary file. Names and row ids stay in memory.
     #[serde(skip)]
     pub memory: Option<u64>,
 }
 
 impl ReadOptions {
-    /// Options with only a format.
+    /// Creates options with only a format.
     pub fn of(format: Format) -> Self {
         Self {
             format,
@@ -71,7 +71,7 @@ impl ReadOptions {
         }
     }
 
-    /// These options, completed by those of an earlier file.
+    /// Completes these options by those of an earlier file.
     #[must_use]
     pub fn or(self, before: &Self) -> Self {
         fn list<T: Clone>(given: Vec<T>, before: &[T]) -> Vec<T> {
@@ -96,7 +96,7 @@ impl ReadOptions {
             missing: self.missing.or(before.missing),
             unicode: self.unicode.or(before.unicode),
             item_separator: self.item_separator.or(before.item_separator),
-            // Totals or a title of one file say nothing of the next.
+            // Totals or a title of one file do not imply such lines in the next.
             skip_first: self.skip_first,
             skip_last: self.skip_last,
             row_ids: self.row_ids.or_else(|| before.row_ids.clone()),
@@ -107,12 +107,12 @@ impl ReadOptions {
         }
     }
 
-    /// The Unicode form of names.
+    /// Returns the Unicode form of names.
     pub(super) fn unicode(&self) -> Unicode {
         self.unicode.unwrap_or(Unicode::Nfc)
     }
 
-    /// The rules for names of items.
+    /// Returns the rules for names of items.
     pub(super) fn name_rules(&self) -> NameRules {
         NameRules {
             missing: self.missing,
@@ -120,12 +120,12 @@ impl ReadOptions {
         }
     }
 
-    /// No transactions yet.
+    /// Creates an empty builder with half of the memory.
     pub(super) fn builder(&self) -> TransactionsBuilder {
         TransactionsBuilder::within(self.memory.map(|it| it / 2))
     }
 
-    /// The columns whose cells are no items: those to be left out, those of numbers, and that of row ids unless it
+    /// Returns the columns whose cells are no items: dropped ones, those of numbers, and that of row ids unless it
     /// identifies transactions.
     pub(super) fn non_item_columns(&self) -> Vec<String> {
         let ids = self.row_ids.iter();
@@ -141,7 +141,7 @@ impl ReadOptions {
             .collect()
     }
 
-    /// Whether an option is given that only CSV has.
+    /// Returns true if an option is set that only CSV has.
     pub(super) fn are_of_csv(&self) -> bool {
         let without = Self {
             format: Format::Auto,
@@ -156,8 +156,8 @@ impl ReadOptions {
     }
 }
 
-/// Parses a list as `--drop-columns` takes it: separated by commas, quoted if necessary. Spaces around a name are left out
-/// unless it is quoted.
+/// Parses a list as `--drop-columns` takes it: separated by commas, quoted if necessary. Spaces around a name are
+/// trimmed unless it is quoted.
 ///
 /// # Errors
 /// A quote that is not closed, or that ends within a name.

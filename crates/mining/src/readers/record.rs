@@ -1,7 +1,7 @@
-//! Records: lines of CSV split into cells, or the rows of a table that was stored as one.
+//! Records: lines of CSV split into cells, or the rows of a typed table.
 //!
-//! A quoted cell may span a few lines. A closing quote must be followed by a separator or the line's end, so that a
-//! stray quote is found instead of swallowing the lines after it.
+//! A quoted cell may span a few lines. A closing quote must be followed by a separator or the line's end; otherwise a
+//! stray quote would swallow the lines after it.
 
 use std::collections::VecDeque;
 
@@ -9,34 +9,34 @@ use super::error::{Position, ReadError};
 use super::lines::{Line, Lines, MAX_LINE_BYTES};
 use super::values::{Encoding, Separator};
 
-/// The most lines of a record.
+/// The largest number of lines of a record.
 const MAX_RECORD_LINES: usize = 100;
 
-/// The most cells of a record: a small compressed file may have a line consisting of separators only.
+/// The largest number of cells of a record: a small compressed file may have a line of separators only.
 pub(super) const MAX_CELLS: usize = 1 << 22;
 
-/// The cells of one record, unquoted; reused without allocating.
+/// Cells of one record, unquoted; reused without allocating.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cells {
     text: String,
-    /// The end of each cell in `text`, and whether it was quoted.
+    /// The end of each cell in `text`, and `true` if it was quoted.
     ends: Vec<(usize, bool)>,
 }
 
-/// The result of splitting a record.
+/// Result of splitting a record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Split {
     Whole,
-    /// A quoted cell is not closed.
+    /// An unclosed quoted cell.
     Open,
-    /// There is text between a closing quote and the end of its cell.
+    /// Text between a closing quote and the end of its cell.
     AfterQuote,
-    /// There are more than [`MAX_CELLS`].
+    /// More than [`MAX_CELLS`].
     TooMany,
 }
 
 impl Cells {
-    /// Sets the cells to those of a record without its line end. Spaces outside the quotes of a cell are left out.
+    /// Splits a record without its line end into the cells. Spaces outside the quotes of a cell are skipped.
     pub(super) fn split(&mut self, record: &str, separator: u8) -> Split {
         self.clear();
         let mut rest = record;
@@ -85,52 +85,52 @@ impl Cells {
         }
     }
 
-    /// Makes this a record without cells.
+    /// Removes all cells.
     pub(super) fn clear(&mut self) {
         self.text.clear();
         self.ends.clear();
     }
 
-    /// Adds a cell, which `write` appends to the text before it.
+    /// Adds a cell; `write` appends its text.
     pub(super) fn push(&mut self, write: impl FnOnce(&mut String)) {
         write(&mut self.text);
         self.ends.push((self.text.len(), false));
     }
 
-    /// The number of cells.
+    /// Returns the number of cells.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The bytes of their text.
+    /// Returns the number of bytes of their text.
     #[cfg(feature = "arrow")]
     pub(super) fn bytes(&self) -> usize {
         self.text.len()
     }
 
-    /// A cell as written. `place` is below [`len`](Self::len).
+    /// Returns a cell as written. `place` is below [`len`](Self::len).
     pub(super) fn raw(&self, place: usize) -> &str {
         let start = place.checked_sub(1).map_or(0, |before| self.ends[before].0);
         &self.text[start..self.ends[place].0]
     }
 
-    /// Whether a cell was quoted.
+    /// Returns true if a cell was quoted.
     pub(super) fn is_quoted(&self, place: usize) -> bool {
         self.ends[place].1
     }
 
-    /// A cell, trimmed.
+    /// Returns a cell, trimmed.
     pub(super) fn cell(&self, place: usize) -> &str {
         self.raw(place).trim()
     }
 
-    /// The cells, trimmed.
+    /// Iterates over the cells, trimmed.
     pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
         (0..self.len()).map(|place| self.cell(place))
     }
 }
 
-/// Where records come from.
+/// Source of records.
 pub(super) enum Source<'l, 'a> {
     /// Lines of text.
     Text {
@@ -140,30 +140,30 @@ pub(super) enum Source<'l, 'a> {
         /// The lines of the current record.
         text: String,
     },
-    /// Rows of a table; its columns' names come first.
+    /// Rows of a table, after the names of its columns.
     Rows(&'l mut dyn Rows),
 }
 
-/// Rows of a table that was stored as one.
+/// Rows of a typed table.
 pub(super) trait Rows {
-    /// The table's name for messages.
+    /// Returns the table's name for messages.
     fn name(&self) -> String;
 
-    /// The names of the columns.
+    /// Returns the names of the columns.
     fn names(&self) -> &Cells;
 
     /// Reads the next row into `cells`; returns its number, from 1.
     fn next(&mut self, cells: &mut Cells) -> Result<Option<u64>, ReadError>;
 }
 
-/// Reads records.
+/// Reader of records.
 pub(super) struct Records<'l, 'a> {
     source: Source<'l, 'a>,
-    /// Whether the names of a table's columns were read.
+    /// `true` once the names of a table's columns were read.
     begun: bool,
-    /// The records at the end that are left out.
+    /// The number of records to skip at the end.
     skip_last: usize,
-    /// Records that were read ahead, to know whether they are among those.
+    /// Records read ahead, which may be among those to skip.
     ahead: VecDeque<(Position, Cells)>,
     blank: BlankLines,
     pub(super) cells: Cells,
@@ -194,7 +194,7 @@ impl<'l, 'a> Records<'l, 'a> {
         }
     }
 
-    /// Leaves out so many records at the end.
+    /// Skips `skip_last` records at the end.
     pub(super) fn without_last(self, skip_last: u32) -> Self {
         Self {
             skip_last: skip_last as usize,
@@ -202,7 +202,8 @@ impl<'l, 'a> Records<'l, 'a> {
         }
     }
 
-    /// Whether blank lines are behind the first record read so far, or before the last, and nowhere else between.
+    /// Returns true for blank lines after the first record read, and true for blank lines before the last. Both are
+    /// false if other records have blank lines between them.
     pub(super) fn set_apart(&self) -> (bool, bool) {
         let blank = &self.blank;
         if blank.records < 4 || blank.all > blank.behind_first + blank.before_last {
@@ -211,7 +212,7 @@ impl<'l, 'a> Records<'l, 'a> {
         (blank.behind_first > 0, blank.before_last > 0)
     }
 
-    /// The name of the file or table for messages.
+    /// Returns the name of the file or table for messages.
     pub(super) fn file(&self) -> String {
         match &self.source {
             Source::Text { lines, .. } => lines.file(),
@@ -219,22 +220,22 @@ impl<'l, 'a> Records<'l, 'a> {
         }
     }
 
-    /// Whether columns have names without an option that says so.
+    /// Returns true if columns have names without an option.
     pub(super) fn have_names(&self) -> bool {
         matches!(self.source, Source::Rows(_))
     }
 
-    /// Reads the next record that is not a blank line into `cells`; returns the place of its beginning.
+    /// Reads the next record that is not a blank line into `cells`; returns its position.
     pub(super) fn next(&mut self) -> Result<Option<Position>, ReadError> {
         self.next_kept(true)
     }
 
-    /// The same, but a blank line is returned as one empty cell.
+    /// As [`next`](Self::next), but returns a blank line as one empty cell.
     pub(super) fn next_or_blank(&mut self) -> Result<Option<Position>, ReadError> {
         self.next_kept(false)
     }
 
-    /// The next record that is not among the last.
+    /// Reads the next record that is not skipped at the end.
     fn next_kept(&mut self, skip_blank: bool) -> Result<Option<Position>, ReadError> {
         if self.skip_last == 0 {
             return self.read(skip_blank);
@@ -253,7 +254,7 @@ impl<'l, 'a> Records<'l, 'a> {
         }))
     }
 
-    /// Reads a record into the cells, and skips blank lines if `skip_blank`. At the end the cells stay as they are.
+    /// Reads a record into the cells, skipping blank lines if `skip_blank`. At the end the cells stay unchanged.
     fn read(&mut self, skip_blank: bool) -> Result<Option<Position>, ReadError> {
         match &mut self.source {
             Source::Text {
@@ -286,7 +287,7 @@ impl<'l, 'a> Records<'l, 'a> {
     }
 }
 
-/// Blank lines between the records that were read.
+/// Counts of blank lines between the records read.
 #[derive(Default)]
 struct BlankLines {
     records: u64,
@@ -296,7 +297,7 @@ struct BlankLines {
 }
 
 impl BlankLines {
-    /// Counts a record with so many blank lines before it.
+    /// Counts a record with `blank` blank lines before it.
     fn count(&mut self, blank: u64) {
         self.records += 1;
         match self.records {
@@ -309,7 +310,7 @@ impl BlankLines {
     }
 }
 
-/// Reads the first line of a record, and returns its number.
+/// Reads the first line of a record; returns its number.
 fn begin_of_text(
     lines: &mut Lines<'_>,
     encoding: Encoding,
@@ -325,7 +326,7 @@ fn begin_of_text(
     Ok(Some(number))
 }
 
-/// Splits the record whose first line is in `text`, and reads its other lines.
+/// Splits the record whose first line is in `text`, reading its other lines.
 fn rest_of_text(
     lines: &mut Lines<'_>,
     (separator, encoding): (u8, Encoding),
@@ -365,7 +366,7 @@ fn rest_of_text(
     })
 }
 
-/// Whether a line consists of spaces that are not separators.
+/// Returns true if a line consists of spaces that are not separators.
 pub(super) fn is_blank(line: &str, separator: u8) -> bool {
     let blank = |byte: u8| byte == b' ' || byte == b'\t' && separator != b'\t';
     line.bytes().all(blank)

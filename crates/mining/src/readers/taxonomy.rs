@@ -1,5 +1,5 @@
-//! A taxonomy: what items belong to, such as codes to chapters. Each line of its file has an item, what it belongs to,
-//! what that belongs to, and so on. A transaction that has an item has all that it belongs to as well.
+//! Taxonomy of items, such as chapters of codes. Each line of its file has an item, its parent, the parent of that,
+//! and so on. A transaction with an item also gets all ancestors of the item.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -18,23 +18,23 @@ use crate::text::{described, invisible_in};
 use crate::transactions::{Transactions, TransactionsBuilder, TransactionsError};
 use oboro_format::Digest;
 
-/// The most that one item may belong to: more is a mistake in the file.
+/// The largest number of ancestors of an item: more are a mistake in the file.
 const MOST_ANCESTORS: usize = 1000;
 
-/// What each name belongs to directly.
+/// Taxonomy: the parents of each name.
 pub(super) struct Taxonomy {
     file: String,
     parents: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// A taxonomy as it was applied.
+/// Taxonomy as applied to data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedTaxonomy {
-    /// The digest of what belongs to what, whatever the order of its lines.
+    /// The digest of all pairs of name and parent, independent of the order of lines.
     pub digest: String,
-    /// The items of the data that belong to something.
+    /// The number of items of the data with ancestors.
     pub items: usize,
-    /// The items that were added: all that those belong to.
+    /// The number of items added: the ancestors of those.
     pub added: usize,
 }
 
@@ -48,7 +48,7 @@ impl Taxonomy {
         Self::of(file, &name, form)
     }
 
-    /// Reads a file, named `file` in messages, whose names become those of a Unicode form.
+    /// Reads a file, named `file` in messages, and converts its names to a Unicode form.
     pub(super) fn of(
         input: impl std::io::Read,
         file: &str,
@@ -89,9 +89,9 @@ impl Taxonomy {
         Ok(taxonomy)
     }
 
-    /// Refuses names that belong to themselves by way of others.
+    /// Rejects names that are their own ancestors.
     fn check_cycles(&self) -> Result<(), ReadError> {
-        // Removes what is above all others, until nothing is left or only cycles and what is below them.
+        // Removes roots until nothing is left or only cycles and their descendants.
         let mut open: HashMap<&str, usize> = HashMap::new();
         let mut children: HashMap<&str, Vec<&str>> = HashMap::new();
         for (name, parents) in &self.parents {
@@ -134,7 +134,7 @@ impl Taxonomy {
         }
     }
 
-    /// All that an item belongs to.
+    /// Returns all ancestors of an item.
     fn ancestors(&self, item: &str) -> Result<BTreeSet<&str>, ReadError> {
         let mut found = BTreeSet::new();
         let mut open = vec![item];
@@ -161,8 +161,8 @@ impl Taxonomy {
         Digest::of(&json).to_string()
     }
 
-    /// The transactions, each with all that its items belong to. Items keep their order, and what is added follows. Only
-    /// those of further files may all belong to nothing.
+    /// Adds the ancestors of its items to each transaction. Items keep their order, and added ones follow. Only the
+    /// items of further files may all lack ancestors.
     pub(super) fn apply(
         &self,
         data: Transactions,
@@ -219,7 +219,7 @@ impl Taxonomy {
     }
 }
 
-/// An error in a taxonomy, whose remedy is none of the options about data.
+/// Converts an error in a taxonomy, which options about data cannot remedy.
 fn in_taxonomy(error: ReadError) -> ReadError {
     match error {
         ReadError::Doubtful { file, .. } => ReadError::UnclearTaxonomy { file },

@@ -1,5 +1,4 @@
-//! Readers: the meaning of each format, the refusals and their messages, and that no input makes
-//! them panic.
+//! Readers: the meaning of each format, rejections and their messages. No input makes them panic.
 
 use std::io::Write as _;
 
@@ -114,7 +113,7 @@ fn what_is_no_item_number_is_named_with_its_line() {
         Format::Fimi,
         &["line 2: the text is not UTF-8"],
     );
-    // Recognised as FIMI despite the error, so that the message fits.
+    // Recognised as FIMI despite the error, for a fitting message.
     assert_refused("-5 3\n", Format::Auto, &["\"-5\" is a negative number"]);
 }
 
@@ -371,7 +370,7 @@ fn each_layout_is_read_or_refused_with_its_options() {
             "1 10\n1 11\n2 10\n2 11\n",
             "--format csv-long --separator space",
         ),
-        // Rows that say that the item is absent.
+        // Rows that mark the item as absent.
         (
             "patient_id,item,value\n1,a,1\n1,b,0\n2,a,1\n",
             "--drop-columns value",
@@ -603,7 +602,7 @@ fn a_line_of_separators_is_refused_before_it_fills_the_memory() {
     }
 }
 
-/// Found by fuzzing: no number follows the largest.
+/// Found by fuzzing: the largest number has no successor.
 #[test]
 fn the_largest_number_numbers_no_lines() {
     let largest = usize::MAX;
@@ -693,7 +692,7 @@ fn compression_is_told_by_the_content() {
     }
 }
 
-/// Text that compresses badly, so that no truncated file can be read completely.
+/// Text that compresses badly: a truncated file cannot be read completely.
 fn some_text() -> Vec<u8> {
     let data = crate::quest::QuestParameters::default().generate().unwrap();
     let mut text = Vec::new();
@@ -775,7 +774,7 @@ fn an_error_of_the_disk_is_no_damage() {
     assert!(matches!(error, Err(ReadError::Io { .. })), "{error:?}");
 }
 
-/// Names with everything that makes CSV difficult, but without line breaks or spaces at the ends.
+/// Names with all difficulties of CSV, except for line breaks and spaces at the ends.
 fn names() -> impl Strategy<Value = String> {
     "[a-c,\"'é0-9]([a-c,\"' é0-9]{0,2}[a-c,\"'é0-9])?"
 }
@@ -969,11 +968,11 @@ fn a_taxonomy_is_that_of_the_first_file_for_all_files_of_a_dataset() {
     assert_eq!(how.taxonomy_applied.as_ref().unwrap().added, 1);
     let again = read_next(&path("first"), ReadOptions::default(), Some(&how)).unwrap();
     assert_eq!(again.0, data);
-    // A further file may have nothing that belongs to anything.
+    // A further file may have only items without ancestors.
     write("later", "visit,code\n3,Y00\n3,Z00\n");
     let (later, _) = read_next(&path("later"), ReadOptions::default(), Some(&how)).unwrap();
     assert_eq!(baskets(&later), [["Y00", "Z00"]]);
-    // Another taxonomy, none at first, and one that is gone.
+    // Another taxonomy, none at first, and a deleted one.
     let refused = |options, before: &HowRead, part: &str| {
         let refusal = read_next(&path("first"), options, Some(before));
         let message = refusal.unwrap_err().to_string();
@@ -1079,7 +1078,7 @@ fn cells_without_a_value_are_items_only_on_request() {
         ..ReadOptions::of(Format::CsvOneHot)
     };
     assert_eq!(read_with(pivot, &kept).unwrap().item_count(), 2);
-    // What a person would read as a name is one.
+    // Names that resemble words for no value.
     assert_baskets(
         "#1 tea,C++\nC++,unknown\nblank\n",
         Format::Auto,
@@ -1150,7 +1149,7 @@ fn names_are_one_item_however_unicode_writes_them() {
     assert_eq!((data.item_count(), how.merged, how.alike), (3, 0, 1));
     let part = "1 items differ from others only in a way that `--unicode nfkc` removes";
     assert!(how.to_string().contains(part), "{how}");
-    // Transactions, too.
+    // Names of transactions, too.
     let ids = "visit,product\nMu\u{308}ller,tea\nM\u{fc}ller,milk\n";
     assert_eq!(read_as(ids, Format::Auto).unwrap().len(), 1);
     assert_refused(
@@ -1302,7 +1301,7 @@ fn rows_that_are_no_transactions_are_left_out_on_request() {
         &skip(Some(1), None),
         &["line 4"],
     );
-    // The next file has what it has.
+    // Skipped rows do not apply to the next file.
     let (_, how) = read(
         &b"v_id,code\n1,a\n1,b\nTotal,2\n"[..],
         "data",

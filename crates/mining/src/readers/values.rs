@@ -1,47 +1,47 @@
-//! The values of options that settle how a file is read.
+//! Values of the options that settle how a file is read.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The form of a file of transactions.
+/// Form of a file of transactions.
 ///
-/// For all formats: a byte order mark and carriage returns at line ends are removed, a line has at most
-/// [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES), a repeated item counts once in its transaction. For all but FIMI: cells
-/// may be quoted, blank lines are skipped.
+/// All formats: a byte order mark and carriage returns at line ends are removed, a line has at most
+/// [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES), a repeated item counts once in its transaction. All but FIMI: cells may
+/// be quoted, blank lines are skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// Detected from the content; ambiguous files are refused.
+    /// Detected from the content; ambiguous files are rejected.
     #[default]
     Auto,
     /// One transaction per line: item numbers below 2^32, separated by spaces and tabs, as in the FIMI repository. An
     /// item's name is its number in decimal; items are numbered by value. A blank line is an empty transaction, as in
-    /// the FIMI repository's own reader, so that fractions of all transactions do not change; but blank lines at the
-    /// end of the file are ignored, since editors add them.
+    /// the FIMI repository's own reader, and counts in fractions of all transactions. Blank lines at the end of the
+    /// file are ignored, since editors add them.
     Fimi,
     /// One transaction per line: item names. Empty cells are padding; a line of empty cells only is an empty
     /// transaction.
     CsvBasket,
     /// One item of one transaction per row. Other columns are ignored. Rows of a transaction need not be adjacent;
-    /// transactions keep the order of their first rows. A row without an item only says that the transaction exists.
+    /// transactions keep the order of their first rows. A row without an item only adds the transaction.
     CsvLong,
     /// One transaction per row, one item per column: 1, true, t, yes or y if the transaction has the item, 0, false, f,
     /// no or n if not. Items keep the header's order.
     #[serde(rename = "csv-onehot")]
     CsvOneHot,
-    /// The same with counts: a transaction has an item if its count is above 0.
+    /// One transaction per row, one count per column: the transaction has the items with a count above 0.
     CsvCounts,
 }
 
 impl Format {
-    /// Whether it has a column for each item.
+    /// Returns true if the form has a column for each item.
     pub(crate) fn is_table(self) -> bool {
         matches!(self, Self::CsvOneHot | Self::CsvCounts)
     }
 
-    /// All formats by their names on a command line.
+    /// The names of all formats on a command line.
     pub const NAMES: [(&'static str, Format); 6] = [
         ("auto", Format::Auto),
         ("fimi", Format::Fimi),
@@ -59,7 +59,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// A text that is none of the allowed values.
+/// Text that is none of the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is not {what}; give {choices}")]
 pub struct UnknownOption {
@@ -92,7 +92,7 @@ impl FromStr for Format {
     }
 }
 
-/// What holds the rows.
+/// Container of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Container {
@@ -124,13 +124,13 @@ impl fmt::Display for Container {
     }
 }
 
-/// The separator of cells: an ASCII character.
+/// Separator of cells: an ASCII character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "char", try_from = "char")]
 pub struct Separator(u8);
 
 impl Separator {
-    /// The supported ones, and their names.
+    /// The supported separators by name.
     const NAMES: [(&'static str, u8); 5] = [
         ("comma", b','),
         ("semicolon", b';'),
@@ -139,7 +139,7 @@ impl Separator {
         ("space", b' '),
     ];
     pub(super) const COMMA: Self = Self(b',');
-    /// Those that are detected.
+    /// The separators that are detected.
     pub(super) const TOLD: [Self; 4] = [Self(b','), Self(b';'), Self(b'\t'), Self(b'|')];
 
     pub(super) fn byte(self) -> u8 {
@@ -227,7 +227,7 @@ macro_rules! choice {
 }
 
 choice!(
-    /// The text encoding.
+    /// Text encoding.
     Encoding, "an encoding that is read", "utf-8 or latin-1, or convert the file with iconv",
     /// UTF-8, with a byte order mark or without.
     Utf8 = "utf-8",
@@ -236,7 +236,7 @@ choice!(
 );
 
 choice!(
-    /// The meaning of spaces around names.
+    /// Meaning of spaces around names.
     Spaces, "a treatment of spaces", "trim or keep",
     /// Not part of the name.
     Trim = "trim",
@@ -245,7 +245,7 @@ choice!(
 );
 
 choice!(
-    /// The meaning of a cell that is blank, NA, NaN, None, null or similar.
+    /// Meaning of a cell that is blank, NA, NaN, None, null or similar.
     Missing, "a meaning of cells without a value", "absent or item",
     /// The item is absent.
     Absent = "absent",
@@ -254,9 +254,9 @@ choice!(
 );
 
 choice!(
-    /// The Unicode form of names.
+    /// Unicode form of names.
     Unicode, "a Unicode form", "nfc, nfkc or as-is",
-    /// Canonical composition (NFC). Names with invisible characters are refused.
+    /// Canonical composition (NFC). Names with invisible characters are rejected.
     Nfc = "nfc",
     /// Compatibility composition (NFKC), without invisible characters.
     Nfkc = "nfkc",
@@ -264,7 +264,7 @@ choice!(
     AsIs = "as-is"
 );
 
-/// The separator of the items in one cell.
+/// Separator of the items in one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum ItemSeparator {

@@ -1,9 +1,9 @@
 //! Errors of releases.
 
-/// Why nothing can be released.
+/// Error of a release.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ReleaseError {
-    /// An itemset is there, but not all its subsets.
+    /// Itemset without some of its subsets.
     #[error(
         "small counts can be suppressed only where all itemsets are there, and some are missing; give all that was found, not the closed or the maximal itemsets only"
     )]
@@ -26,12 +26,12 @@ pub enum ReleaseError {
     /// Supports that were rounded before.
     #[error("the supports are rounded already; suppress and round in one run, from exact ones")]
     Rounded,
-    /// A least count so small that nothing is protected.
+    /// Least count so small that nothing is protected.
     #[error("counts below {below} cannot be suppressed; give at least {least}")]
     Least {
         /// The least count that is shown.
         below: u64,
-        /// The least that may be given.
+        /// The least number allowed.
         least: u64,
     },
 }

@@ -1,18 +1,18 @@
-//! The parts into which the items of an itemset divide the transactions.
+//! Parts into which the items of an itemset divide the transactions.
 
 use super::error::ReleaseError;
 use crate::deduction::exclude_supersets;
 use crate::itemset::FrequentItemset;
 use crate::prefix_tree::PrefixTree;
 
-/// The longest itemsets that are released: one of `k` items divides the transactions into `2^k` parts.
+/// The length of the longest itemsets that are released: one of `k` items divides the transactions into `2^k` parts.
 pub(super) const LONGEST: usize = 16;
 
 pub(super) fn is_small(count: u64, below: u64) -> bool {
     (1..below).contains(&count)
 }
 
-/// The sizes of the parts into which an itemset divides the transactions; `known` has its proper subsets.
+/// Returns the sizes of the parts into which an itemset divides the transactions; `known` has its proper subsets.
 pub(super) fn parts(
     known: &PrefixTree,
     frequent: &FrequentItemset,

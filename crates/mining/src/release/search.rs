@@ -1,13 +1,13 @@
-//! Search for small counts that follow exactly from the supports that are shown.
+//! Search for small counts that follow exactly from the shown supports.
 //!
-//! A *scope* is a set of shown items. Its `s` items divide the transactions into `2^s` cells, one for each set of items
-//! that a transaction has of them. A *table* gives each cell a whole number of at least 0 and *agrees* if it has every
-//! shown support over items of the scope. A count follows exactly if all tables that agree have the same.
+//! A *scope* is a set of shown items. Its `s` items divide the transactions into `2^s` cells, one for each set of
+//! items that a transaction has of them. A *table* gives each cell a non-negative integer and *agrees* if it has
+//! every shown support over items of the scope. A count follows exactly if it is equal in all tables that agree.
 //!
-//! Linear programs only propose tables. A count is taken for hidden once two tables differ in it whose supports were
-//! compared in integers, so rounding errors of the solver can never hide a count that follows. Where no second table is
-//! found, the count is taken to follow: a solver that fails suppresses more, not less. From a table that agrees, a walk
-//! in integers reaches others that agree, and saves most linear programs.
+//! Linear programs only propose tables. A count is considered hidden once two tables differ in it, after their
+//! supports were compared in integers; rounding errors of the solver can never hide a count that follows. Without a
+//! second table, the count is assumed to follow: a failing solver suppresses more, not less. From a table that
+//! agrees, a walk in integers reaches others that agree, and saves most linear programs.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -25,49 +25,49 @@ use crate::deduction::Bounds;
 use crate::itemset::{FrequentItemset, Itemset};
 use crate::prefix_tree::PrefixTree;
 
-/// The most items of a scope. Up to so many shown items form one scope.
+/// The largest number of items of a scope. Up to as many shown items form one scope.
 pub(super) const SCOPE: usize = 8;
 
-/// Items that join a minimal missing itemset in its scope.
+/// The number of items added to a minimal missing itemset in its scope.
 pub(super) const MORE: usize = 2;
 
-/// The most linear programs of a search.
+/// The largest number of linear programs of a search.
 pub(super) const PROGRAMS: usize = 20_000;
 
-/// The most minimal missing itemsets of one length.
+/// The largest number of minimal missing itemsets of one length.
 const CANDIDATES: usize = 1_000_000;
 
-/// The most linear programs for one table.
+/// The largest number of linear programs for one table.
 const BRANCHES: usize = 64;
 
-/// The most moves that are tried from one table.
+/// The largest number of moves tried from one table.
 const STEPS: usize = 1 << 17;
 
-/// After so many of them counts are looked at.
+/// The number of moves between checks of the counts.
 const CHECKED: usize = 1 << 12;
 
-/// The longest that one linear program may take.
+/// The timeout of one linear program.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A small count that follows.
+/// Small count that follows.
 pub(super) struct Disclosure {
-    /// The items that the count is about.
+    /// The items of the count.
     pub(super) itemset: Itemset,
-    /// The counts of the items whose supports it follows from.
+    /// The counts over the items from whose supports it follows.
     pub(super) tables: Tables,
 }
 
-/// The result of a search.
+/// Result of a search.
 pub(super) struct Searched {
     pub(super) found: Vec<Disclosure>,
     /// The number of linear programs solved.
     pub(super) programs: usize,
-    /// Whether every minimal missing itemset was searched.
+    /// `true` if every minimal missing itemset was searched.
     pub(super) complete: bool,
 }
 
-/// Searches for small counts that follow from the `shown` supports, with at most `limit` linear programs. `safe` has scopes
-/// in which none follows from these or more supports, and receives others.
+/// Searches for small counts that follow from the `shown` supports, with at most `limit` linear programs. `safe`
+/// holds scopes in which none follows from these or more supports; the search adds others.
 ///
 /// # Errors
 /// Supports that contradict each other.
@@ -92,11 +92,12 @@ pub(super) fn search(
         vec![items]
     } else {
         let missing = minimal_missing(&mut known, transactions, shown, below, &mut result)?;
-        // What follows from an itemset's own subsets is suppressed first; without it there may be no more.
+        // Counts that follow from an itemset's own subsets are suppressed first; without the itemset, others may not
+        // follow.
         if !result.found.is_empty() {
             return Ok(result);
         }
-        // Each takes a linear program at least.
+        // Each takes at least one linear program.
         result.complete &= missing.len() <= PROGRAMS;
         let scopes = missing.into_iter().take(PROGRAMS);
         let scopes = scopes.map(|itemset| with_companions(itemset, &items, &known));
@@ -129,8 +130,8 @@ pub(super) fn search(
     Ok(result)
 }
 
-/// The items of a small count that still follows from the `shown` supports over the items of a scope, if one is found.
-/// Supports that were shown when `tables` were found may be missing, but none may be new.
+/// Searches the scope of `tables` for a small count that still follows from the `shown` supports; returns its items.
+/// Compared to when `tables` were found, supports may be missing, but none may be new.
 pub(super) fn again(
     transactions: u64,
     shown: &[Vec<FrequentItemset>],
@@ -152,8 +153,8 @@ pub(super) fn again(
     tables.disclosure(below)
 }
 
-/// The minimal missing itemsets, those whose supports have the narrowest bounds first. Puts into `known` what is shown and
-/// supports with only one possible value; where those have a small part they are disclosures.
+/// Returns the minimal missing itemsets, those whose supports have the narrowest bounds first. Adds the shown
+/// supports to `known`, and those with only one possible value, unless they have a small part: these are disclosures.
 fn minimal_missing(
     known: &mut PrefixTree,
     transactions: u64,
@@ -201,13 +202,14 @@ fn minimal_missing(
         known.add_level(&here);
         last = here;
     }
-    // Bounds of longer ones use all subsets already.
+    // Bounds of longer ones already use all subsets.
     missing.retain(|(_, itemset)| itemset.len() < SCOPE);
     missing.sort();
     Ok(missing.into_iter().map(|(_, itemset)| itemset).collect())
 }
 
-/// The itemset with the items that are most often shown together with parts of it; of several the most frequent.
+/// Extends the itemset by the items that are most often shown together with parts of it; of several, the most
+/// frequent.
 fn with_companions(itemset: Itemset, items: &Itemset, known: &PrefixTree) -> Itemset {
     let together = |item: u32| {
         let is_pair = |&other: &u32| known.contains(Itemset::new([item, other]).items());
@@ -232,8 +234,8 @@ fn with_companions(itemset: Itemset, items: &Itemset, known: &PrefixTree) -> Ite
     itemset.items().iter().copied().chain(companions).collect()
 }
 
-/// Whether shown pairs link all items of a scope that is linked at all: tables of parts without links combine freely, and
-/// each part is in a scope of its own.
+/// Returns true if shown pairs link all items of a scope. Tables of parts without links combine freely, and each part
+/// is in a scope of its own.
 fn is_linked(scope: &Itemset, known: &PrefixTree) -> bool {
     let items = scope.items();
     let mut reached = vec![items[0]];
@@ -250,29 +252,29 @@ fn is_linked(scope: &Itemset, known: &PrefixTree) -> bool {
     reached.len() == items.len()
 }
 
-/// The counts of a scope, as far as tables are known.
+/// Counts of a scope, as far as tables are known.
 ///
-/// A count is of the transactions with some items of the scope and without others. Its number has a digit to base 3 for
-/// each item, that of the first the lowest: 0 if the item does not matter, 1 with it, 2 without it.
+/// A count is that of the transactions with some items of the scope and without others. Its number has a digit to
+/// base 3 for each item, that of the first the lowest: 0 if the item does not matter, 1 with it, 2 without it.
 ///
-/// A table that agrees still does when fewer supports are shown. So what is known of counts stays true then.
+/// A table that agrees still does when fewer supports are shown: facts about counts stay true then.
 pub(super) struct Tables {
     scope: Itemset,
-    /// The shown supports by subset of the scope, a bit for each item.
+    /// The shown supports by subset of the scope, one bit per item.
     shown: Vec<Option<i64>>,
     /// The last table found; empty before the first.
     latest: Vec<i64>,
     /// The counts in the first table.
     counts: Vec<i64>,
-    /// Whether all tables so far have the same count.
+    /// `true` for counts that are equal in all tables so far.
     is_fixed: Vec<bool>,
     transactions: i64,
-    /// The most linear programs of the search.
+    /// The largest number of linear programs of the search.
     limit: usize,
     programs: usize,
 }
 
-/// Which table is wanted: one whose count is above or below a number.
+/// Constraint on a wanted table: a count above or below a number.
 #[derive(Clone, Copy)]
 enum Beyond {
     Above(i64),
@@ -293,12 +295,12 @@ impl Tables {
         }
     }
 
-    /// The items that the counts are about.
+    /// Returns the items of the scope.
     pub(super) fn scope(&self) -> &Itemset {
         &self.scope
     }
 
-    /// Sets which supports are shown: the same as before, or fewer.
+    /// Sets the shown supports: as before, or fewer.
     fn show(&mut self, known: impl Fn(&Itemset) -> Option<u64>) {
         let support = |mask| {
             let (subset, _) = self.scope.split(mask);
@@ -307,11 +309,11 @@ impl Tables {
         self.shown = (0..1 << self.scope.len()).map(support).collect();
     }
 
-    /// The items of a small count that is the same in all tables: the fewest there are.
+    /// Returns the items of a small count that is equal in all tables, with the fewest items.
     fn disclosure(&mut self, below: u64) -> Option<Itemset> {
         if self.latest.is_empty() {
             let whole = 3usize.pow(self.scope.len() as u32) / 2;
-            // A table that fills the cell of those with all items; the next ones change what is small in it.
+            // First a table that fills the cell of all items; later tables change its small counts.
             let Some(first) = self.table(whole, Beyond::Above(-1)) else {
                 return Some(self.scope.clone());
             };
@@ -337,11 +339,11 @@ impl Tables {
 
     /// Looks for tables near the latest one without linear programs, and notes the counts in which they differ.
     ///
-    /// A *move* of a set `J` of items, with a set `B` of other items, adds `(−1)^|J∖X|` to the cell `B ∪ X` for each
-    /// `X ⊆ J`. Where no superset of `J` is shown it keeps each shown support, that of `S` say: some item of `J` is not in
-    /// `S`, and cells that differ in it alone are both counted or both not, with opposite signs. So a table that agrees
-    /// and has no negative cell after a move agrees then too. A longer `J` allows nothing more: its move is the
-    /// difference of two moves of a subset that is smaller by an item, and fits only where both fit.
+    /// A *move* of a set `J` of items, with a set `B` of others, adds `(−1)^|J∖X|` to the cell `B ∪ X` for each
+    /// `X ⊆ J`. If no superset of `J` is shown, it keeps each shown support, for example that of `S`. Some item of
+    /// `J` is not in `S`, and cells that differ in it alone are both counted or both not, with opposite signs. So a
+    /// table that agrees and has no negative cell after a move still agrees. A longer `J` adds nothing: its move is
+    /// the difference of two moves of a subset that is smaller by an item, and fits only where both fit.
     fn walk(&mut self, below: u64) {
         let cells = self.shown.len();
         let ternary: Vec<usize> = (0..cells).map(ternary).collect();
@@ -350,7 +352,7 @@ impl Tables {
             .filter(|(items, others)| items & others == 0)
             .collect();
         let mut is_noted = vec![false; moves.len()];
-        // Fixed, so that the same supports give the same walk.
+        // A fixed seed makes the walk reproducible for given supports.
         let mut random = ChaCha20Rng::from_seed([0; 32]);
         for step in 0..STEPS {
             if step.is_multiple_of(CHECKED) && self.suspect(below).is_none() {
@@ -362,7 +364,7 @@ impl Tables {
             let place = place as usize;
             let (items, others) = moves[place];
             let is_added = |cell: usize| (items & !cell).count_ones().is_multiple_of(2);
-            // How often the move fits, and its opposite.
+            // The number of times that the move fits, and its opposite.
             let (mut forth, mut back) = (i64::MAX, i64::MAX);
             for cell in subsets_of(items) {
                 let least = if is_added(cell) {
@@ -376,7 +378,7 @@ impl Tables {
                 continue;
             }
             if !std::mem::replace(&mut is_noted[place], true) {
-                // It changes the counts that divide by all its items and have a part of its cells.
+                // It changes the counts that divide by all its items and include some of its cells.
                 for choice in 0..cells {
                     let with = choice & (items | others);
                     let without = (items & !choice) | (choice & !items & !others);
@@ -393,7 +395,7 @@ impl Tables {
         }
     }
 
-    /// A small count that may follow, of the fewest items.
+    /// Returns a small count that may follow, of the fewest items.
     fn suspect(&self, below: u64) -> Option<usize> {
         let is_suspect = |&count: &usize| {
             let value = u64::try_from(self.counts[count]).unwrap_or(0);
@@ -403,8 +405,8 @@ impl Tables {
         suspects.min_by_key(|&count| self.items(count).count_ones())
     }
 
-    /// The cells that are empty in all tables: those in an empty part of a shown itemset. Shown supports give the count of
-    /// that part, 0, and no cell is negative.
+    /// Marks the cells that are empty in all tables: those in an empty part of a shown itemset. Shown supports give
+    /// the count of that part, 0, and no cell is negative.
     fn empty_cells(&self) -> Vec<bool> {
         let cells = 0..self.shown.len();
         if self.counts.is_empty() {
@@ -418,7 +420,7 @@ impl Tables {
         cells.clone().map(is_empty).collect()
     }
 
-    /// The smallest sets of items no superset of which is shown, a bit for each item.
+    /// Returns the smallest sets of items without a shown superset, one bit per item.
     fn minimal_hidden(&self) -> Vec<usize> {
         let mut is_below: Vec<bool> = self.shown.iter().map(Option::is_some).collect();
         let items = || (0..self.scope.len()).map(|item| 1 << item);
@@ -434,7 +436,7 @@ impl Tables {
         (0..is_below.len()).filter(is_minimal).collect()
     }
 
-    /// The items that a count is about, a bit for each.
+    /// Returns the items of a count, one bit per item.
     fn items(&self, mut count: usize) -> u64 {
         let mut items = 0;
         for place in 0..self.scope.len() {
@@ -444,12 +446,12 @@ impl Tables {
         items
     }
 
-    /// Whether the support of its items is shown: then all parts of them are safe.
+    /// Returns true if the support of its items is shown: then all parts of them are safe.
     fn is_shown(&self, count: usize) -> bool {
         self.shown[self.items(count) as usize].is_some()
     }
 
-    /// A table that agrees and has this count above or below a number, if linear programs find one.
+    /// Searches with linear programs for a table that agrees and has this count above or below a number.
     fn table(&mut self, count: usize, beyond: Beyond) -> Option<Vec<i64>> {
         if self.programs > self.limit {
             return None;
@@ -460,7 +462,7 @@ impl Tables {
         self.branch(count, beyond, &variables, proposed, last)
     }
 
-    /// The same by branch and bound, from a table of real numbers.
+    /// As [`table`](Self::table), by branch and bound from a table of real numbers.
     fn branch(
         &mut self,
         count: usize,
@@ -499,7 +501,7 @@ impl Tables {
                 return None;
             }
             self.programs += 1;
-            // The solver goes on from the solution without the constraint.
+            // The solver continues from the solution without the constraint.
             let half = proposed.clone();
             let half = half.add_constraint([(variable, 1.0)], side, end / all);
             let Some(half) = half.ok().and_then(|it| it.into_solution().ok()) else {
@@ -512,7 +514,8 @@ impl Tables {
         None
     }
 
-    /// The table of real numbers that has most or least of a count, and its cells but those that are empty anyway.
+    /// Solves for the table of real numbers that maximizes or minimizes a count. Returns its cells, without those
+    /// that are always empty, and the solution.
     fn propose(&self, count: usize, beyond: Beyond) -> Option<(Vec<Option<Variable>>, Solution)> {
         let mut problem = Problem::new(match beyond {
             Beyond::Above(_) => OptimizationDirection::Maximize,
@@ -531,7 +534,8 @@ impl Tables {
             if let Some(support) = support {
                 let cells = (0..variables.len()).filter(|cell| cell & subset == subset);
                 let sum: Vec<Variable> = cells.filter_map(|it| variables[it]).collect();
-                // Where cells are empty several supports may be the same sum, and equal, since the first table has it.
+                // With empty cells, several supports may be sums of equal cells; their values are equal, since the
+                // first table has them.
                 if seen.insert(sum.iter().map(Variable::idx).collect::<Vec<_>>()) {
                     let sum: Vec<(Variable, f64)> = sum.into_iter().map(|it| (it, 1.0)).collect();
                     problem.add_constraint(&sum[..], ComparisonOp::Eq, *support as f64 / all);
@@ -541,12 +545,13 @@ impl Tables {
         Some((variables, problem.solve().ok()?.into_solution().ok()?))
     }
 
-    /// The number of transactions. The solver's tolerances are absolute; cells as fractions of all transactions fit them.
+    /// Returns the number of transactions. The solver's tolerances are absolute; cells as fractions of all
+    /// transactions fit them.
     fn all(&self) -> f64 {
         self.transactions.max(1) as f64
     }
 
-    /// Whether a table has the shown supports and no negative cell.
+    /// Returns true if a table has the shown supports and no negative cell.
     fn agrees(&self, table: &[i64]) -> bool {
         let sums = supports(table);
         let same = |(sum, shown): (&i64, &Option<i64>)| shown.is_none_or(|it| it == *sum);
@@ -554,13 +559,13 @@ impl Tables {
     }
 }
 
-/// The subsets of a set of bits.
+/// Iterates over the subsets of a set of bits.
 fn subsets_of(set: usize) -> impl Iterator<Item = usize> {
     let next = move |&subset: &usize| (subset > 0).then(|| (subset - 1) & set);
     std::iter::successors(Some(set), next)
 }
 
-/// The number of the count of all that have certain items, a bit for each.
+/// Returns the number of the count of all transactions with certain items, one bit per item.
 fn ternary(items: usize) -> usize {
     let digits = (0..usize::BITS).take_while(|place| items >> place > 0);
     digits
@@ -568,7 +573,7 @@ fn ternary(items: usize) -> usize {
         .sum()
 }
 
-/// Whether the transactions of a cell belong to a count.
+/// Returns true if the transactions of a cell belong to a count.
 fn is_counted(cell: usize, mut count: usize) -> bool {
     let mut cell = cell;
     while count > 0 {
@@ -580,7 +585,7 @@ fn is_counted(cell: usize, mut count: usize) -> bool {
     true
 }
 
-/// The supports of all subsets in a table.
+/// Sums the supports of all subsets in a table.
 fn supports(table: &[i64]) -> Vec<i64> {
     let mut sums = table.to_vec();
     let mut half = 1;
@@ -596,7 +601,7 @@ fn supports(table: &[i64]) -> Vec<i64> {
     sums
 }
 
-/// All counts in a table.
+/// Sums all counts in a table.
 fn counts(table: &[i64]) -> Vec<i64> {
     let mut counts = table.to_vec();
     let mut block = 1;

@@ -14,17 +14,17 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-/// The strata that an append absorbs: the youngest ones, or none.
+/// Strata that an append absorbs: the youngest ones, or none.
 pub(crate) struct Absorption {
-    /// Their places among the strata.
+    /// The indices of the strata.
     pub(crate) strata: Range<usize>,
-    /// The transactions that they have.
+    /// The number of their transactions.
     pub(crate) transactions: u64,
 }
 
-/// How many of the youngest strata an append of so many rows absorbs: while the result has no more than `most`
-/// transactions, and none of the strata has more blocks than the append and what it absorbed so far. So few strata remain of
-/// a feed, and a row is encrypted again about as often as the rows behind it double.
+/// Counts the youngest strata that an append of `rows` rows absorbs. Stops if the result would have more than
+/// `most` transactions, or at a stratum with more blocks than the append and the strata absorbed before. A feed thus
+/// leaves few strata, and a row is encrypted again about as often as the rows after it double.
 fn count_absorbed(strata: &[StratumRecord], rows: u64, degree: u64, most: u64) -> usize {
     let mut rows = rows;
     let is_absorbed = |it: &&StratumRecord| {
@@ -36,11 +36,11 @@ fn count_absorbed(strata: &[StratumRecord], rows: u64, degree: u64, most: u64) -
 }
 
 impl Dataset {
-    /// The strata that an append of these rows absorbs, if it does: as many as need no sample together with it. Strata of
-    /// which segments are not in the directory are left alone.
+    /// Selects the strata that an append of these rows absorbs, if any: as many as need no sample together with it.
+    /// Strata with segments missing in the directory are skipped.
     ///
     /// # Errors
-    /// A disk that fails.
+    /// A failing disk.
     pub(crate) fn absorption(&self, rows: &Shuffled) -> Result<Absorption, DatasetError> {
         let (manifest, strata) = (self.manifest(), &self.record.strata);
         let most = if rows.absorbs().unwrap_or(self.record.absorbs) {
@@ -55,7 +55,7 @@ impl Dataset {
         for place in (0..strata.len()).rev().take(most_strata) {
             let is_before = |it: &SegmentEntry| it.first_block < blocks[place].start;
             let start = manifest.segments.partition_point(is_before);
-            // A segment that it shares with an older stratum stays.
+            // A segment shared with an older stratum stays.
             let begins = manifest.segments.get(start);
             let begins = begins.is_some_and(|it| it.first_block == blocks[place].start);
             if !begins || !self.has_segments(&[place])? {
@@ -70,7 +70,7 @@ impl Dataset {
         })
     }
 
-    /// Whether all segments of these strata are in the directory.
+    /// Returns true if all segments of these strata are in the directory.
     fn has_segments(&self, strata: &[usize]) -> Result<bool, DatasetError> {
         for (index, _) in self.segments_of(strata) {
             if !self.bundle.has_segment(index)? {
@@ -80,10 +80,11 @@ impl Dataset {
         Ok(true)
     }
 
-    /// The bytes of ciphertext that an append of these rows writes, with those of the transactions that it absorbs.
+    /// Returns the bytes of ciphertext that an append of these rows writes, including the transactions that it
+    /// absorbs.
     ///
     /// # Errors
-    /// A disk that fails.
+    /// A failing disk.
     pub fn appended_bytes(&self, rows: &Shuffled) -> Result<u64, DatasetError> {
         self.appended_with(rows, &self.absorption(rows)?)
     }
@@ -102,16 +103,16 @@ impl Dataset {
         )
     }
 
-    /// The number of transactions that an append of these rows encrypts again together with them.
+    /// Returns the number of transactions that an append of these rows encrypts again together with them.
     ///
     /// # Errors
-    /// A disk that fails.
+    /// A failing disk.
     pub fn absorbed_transactions(&self, rows: &Shuffled) -> Result<u64, DatasetError> {
         Ok(self.absorption(rows)?.transactions)
     }
 
-    /// Encrypts these rows, whose items have these columns, together with the rows of the strata that they absorb.
-    /// `items` are those of the new version.
+    /// Encrypts these rows, whose items have these columns, together with the rows of the absorbed strata. `items`
+    /// are those of the new version.
     pub(crate) fn append_absorbing(
         &self,
         rows: &Shuffled,
@@ -161,7 +162,8 @@ mod tests {
     use super::*;
     use oboro_rlwe::SecretGeneration;
 
-    /// The blocks of the strata after appends of so many rows each, with blocks of ten and exact strata of 28.
+    /// Returns the blocks of the strata after one append per entry of `days`, its number of rows. Blocks have ten
+    /// slots, exact strata at most 28 blocks.
     fn feed(days: impl Iterator<Item = u64>) -> Vec<u64> {
         let mut strata: Vec<StratumRecord> = Vec::new();
         for rows in days {
@@ -179,7 +181,8 @@ mod tests {
         strata.iter().map(|it| it.blocks).collect()
     }
 
-    /// Not many more than full ones would be, and in one that is not full a number that grows with the logarithm.
+    /// Nearly as few blocks as full strata would have; the number of strata that are not full grows with the
+    /// logarithm.
     #[test]
     fn a_feed_leaves_few_strata() {
         assert_eq!(feed((0..15).map(|_| 10)), [8, 4, 2, 1]);

@@ -1,4 +1,4 @@
-//! Compaction: the transactions of many small strata in as few blocks as there can be.
+//! Compaction: moves the transactions of many small strata into as few blocks as possible.
 
 use super::Rewriting;
 use super::gather::{gather, shuffled};
@@ -14,29 +14,30 @@ use oboro_rlwe::{Extent, SecretGeneration};
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 
-/// What a compaction does.
+/// Cost and effect of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compaction {
-    /// The transactions that it moves.
+    /// The number of transactions that it moves.
     pub transactions: u64,
-    /// The strata that become one, or as few as there can be.
+    /// The number of strata that are merged.
     pub strata: usize,
-    /// What becomes of them.
+    /// The number of strata that replace them.
     pub strata_after: usize,
-    /// Their blocks.
+    /// The number of blocks of the merged strata.
     pub blocks: u64,
-    /// The blocks that their transactions fill.
+    /// The number of blocks that their transactions fill.
     pub blocks_after: u64,
     /// The bytes of their segments, which are removed.
     pub bytes: u64,
-    /// The bytes of the new ones, which are to be uploaded.
+    /// The bytes of the new segments, to be uploaded.
     pub bytes_after: u64,
-    /// Whether all strata are among them, so that columns are sorted by support again.
+    /// `true` if all strata are merged, which sorts columns by support again.
     pub sorts: bool,
 }
 
 impl Compaction {
-    /// Whether it saves at least three quarters of what it replaces, eight blocks or more.
+    /// Returns true if it saves at least three quarters of what it replaces, and at least eight blocks or three
+    /// strata.
     pub fn pays(&self) -> bool {
         let saves = |before: u64, after: u64, least| 4 * after <= before && before - after >= least;
         saves(self.blocks, self.blocks_after, 8)
@@ -44,26 +45,26 @@ impl Compaction {
     }
 }
 
-/// Strata that become one, or more if bounds ask for it, and how many transactions they have.
+/// Strata merged into one, or into more if bounds require it, with their number of transactions.
 struct Group {
     strata: Vec<usize>,
     transactions: u64,
 }
 
-/// The strata that a compaction takes, and what becomes of them.
+/// Strata merged by a compaction, with the result.
 struct Plan {
-    /// All that are taken, ascending.
+    /// The merged strata, ascending.
     taken: Vec<usize>,
     groups: Vec<Group>,
-    /// For each group the strata that it becomes.
+    /// The new strata of each group.
     after: Vec<Vec<Extent>>,
 }
 
 impl Dataset {
-    /// What [`compact`](Self::compact) would do; `None` if nothing is to be gained.
+    /// Plans [`compact`](Self::compact); `None` if it would gain nothing.
     ///
     /// # Errors
-    /// None for a dataset that was opened.
+    /// Never for a dataset that was opened.
     pub fn compaction(&self, all: bool) -> Result<Option<Compaction>, DatasetError> {
         let strata = &self.record.strata;
         let plan = self.plan_compaction(all)?;
@@ -89,9 +90,9 @@ impl Dataset {
         Ok(gains.then_some(compaction))
     }
 
-    /// Puts the transactions of small strata, or of `all`, into as few strata and blocks as there can be, shuffled among
-    /// those of their new stratum, one after another: at a time the bits of one are in memory, twice. If it has all strata,
-    /// columns are sorted by support again. Returns the new version, or `None` if nothing is to be gained.
+    /// Merges small strata, or `all`, into as few strata and blocks as possible, and shuffles the transactions within
+    /// each new stratum. New strata are made one at a time: the bits of one are in memory, twice. Merging all strata
+    /// sorts columns by support again. Returns the new version, or `None` if nothing is gained.
     ///
     /// # Errors
     /// Segments that are missing or damaged, too little disk space, an interruption. The bundle is unchanged.
@@ -133,8 +134,8 @@ impl Dataset {
         new.finish(strata, &order, self.record.items()).map(Some)
     }
 
-    /// Which strata a compaction takes, and how it groups them: all, or those whose transactions fill at most half of the
-    /// blocks that a stratum can have, and those that share a segment with one of them.
+    /// Selects and groups the strata of a compaction: all, or those whose transactions fill at most half of a
+    /// stratum's largest number of blocks, and those that share a segment with one of them.
     fn plan_compaction(&self, all: bool) -> Result<Plan, DatasetError> {
         let strata = self.record.strata(self.manifest())?;
         let bounds = strata.bounds();
@@ -170,7 +171,7 @@ impl Dataset {
         })
     }
 
-    /// The strata that are taken, and those that share a segment with one of them.
+    /// Returns the `taken` strata and those that share a segment with one of them.
     pub(super) fn with_sharing(&self, mut taken: Vec<bool>) -> Vec<usize> {
         let blocks = self.strata_blocks();
         loop {
@@ -189,7 +190,7 @@ impl Dataset {
         (0..blocks.len()).filter(|&it| taken[it]).collect()
     }
 
-    /// The segments of these strata, with their indices.
+    /// Returns the segments of these strata, with their indices.
     pub(super) fn segments_of(
         &self,
         strata: &[usize],
@@ -205,7 +206,7 @@ impl Dataset {
 }
 
 impl Rewriting<'_> {
-    /// Removes the segments of these strata of the version before, and moves the others up.
+    /// Removes the segments of these strata of the previous version, and moves the others up.
     pub(super) fn remove_segments_of(&mut self, strata: &[usize]) {
         let removed: BTreeSet<u64> = self
             .old
@@ -217,8 +218,8 @@ impl Rewriting<'_> {
         place(segments);
     }
 
-    /// Encrypts the transactions of these strata but those in `erased` slots, which leaves so many, in random order behind
-    /// the present segments. Returns their new strata, and for each item its support in them.
+    /// Encrypts the transactions of these strata except for `erased` slots, `transactions` in number, in random order
+    /// after the present segments. Returns their new strata, and the support of each item in them.
     pub(super) fn shuffle(
         &mut self,
         strata: &[usize],
@@ -242,7 +243,7 @@ impl Rewriting<'_> {
     }
 }
 
-/// Gives segments their positions.
+/// Sets the positions of segments.
 fn place(segments: &mut [SegmentEntry]) {
     let mut first = 0;
     for segment in segments {
@@ -259,7 +260,7 @@ mod tests {
     use oboro_rlwe::MasterKey;
     use std::ops::{ControlFlow, Range};
 
-    /// A column that has every so many-th row.
+    /// Column that has every n-th row.
     struct Every(usize);
 
     impl Cells for Every {
@@ -301,7 +302,7 @@ mod tests {
             after.pair_reader().unwrap();
             after.bundle().verify().unwrap();
         };
-        // The small ones alone, then everything.
+        // Small strata alone, then everything.
         let small = dataset.compact(false, threads, &go_on).unwrap().unwrap();
         assert_eq!(blocks(&small), blocks(&dataset) - 1);
         check(&small);

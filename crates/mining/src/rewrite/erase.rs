@@ -1,4 +1,4 @@
-//! Erasure: transactions, found by their row ids, become empty in their places.
+//! Erasure: empties the slots of transactions, found by their row ids.
 
 use super::Rewriting;
 use super::gather::empty;
@@ -15,16 +15,16 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-/// A row that was found by its id.
+/// Row found by its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundRow {
-    /// Its slot, counted over all blocks.
+    /// The slot of the row, counted over all blocks.
     pub slot: u64,
-    /// Its id.
+    /// The id of the row.
     pub id: String,
 }
 
-/// Which rows are to be erased.
+/// Selection of rows to erase.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RowSelection {
     ids: HashSet<String>,
@@ -32,7 +32,7 @@ pub struct RowSelection {
 }
 
 impl RowSelection {
-    /// The rows with these ids.
+    /// Selects the rows with these ids.
     #[must_use]
     pub fn of_ids(ids: impl IntoIterator<Item = String>) -> Self {
         Self {
@@ -41,10 +41,11 @@ impl RowSelection {
         }
     }
 
-    /// Also the rows whose ids begin with a date before this one, `YYYY-MM-DD`. All ids must begin with a date then.
+    /// Also selects the rows whose ids begin with a date before this one, `YYYY-MM-DD`. Then all ids must begin with
+    /// a date.
     ///
     /// # Errors
-    /// Something else than a date.
+    /// `date` is not a date.
     pub fn or_before(self, date: &str) -> Result<Self, DatasetError> {
         if !is_date(date.as_bytes()) {
             return Err(DatasetError::NoDate(date.to_owned()));
@@ -72,33 +73,33 @@ fn is_date(text: &[u8]) -> bool {
         && number(&text[8..]).is_some_and(|it| (1..=31).contains(&it))
 }
 
-/// What an erasure takes.
+/// Cost of an erasure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Erasure {
-    /// The transactions that are erased.
+    /// The number of transactions erased.
     pub transactions: u64,
-    /// The bytes of new segments, which are to be uploaded.
+    /// The bytes of new segments, to be uploaded.
     pub new_bytes: u64,
-    /// The transactions that are shuffled again, because too many others of their strata are erased.
+    /// The number of transactions that are shuffled again, because too many others of their strata are erased.
     pub shuffled: u64,
     /// The bytes of their new segments.
     pub shuffled_bytes: u64,
 }
 
-/// What becomes of strata and segments in an erasure.
+/// Strata and segments that an erasure changes.
 struct Plan {
-    /// For each stratum how many transactions it loses.
+    /// The numbers of transactions that each stratum loses.
     erased: Vec<Erased>,
     /// The strata that are shuffled again, ascending.
     shuffled: Vec<usize>,
-    /// The segments of these that have erased rows, with their indices.
+    /// The segments of these with erased rows, with their indices.
     moved: Vec<(u32, SegmentEntry)>,
-    /// The segments of others that have erased rows.
+    /// The segments of others with erased rows.
     replaced: Vec<(u32, SegmentEntry)>,
 }
 
 impl Dataset {
-    /// All rows with their ids, by slot, from the dataset's own segments.
+    /// Reads all rows with their ids, by slot, from the dataset's own segments.
     ///
     /// # Errors
     /// Rows without ids, segments that are missing or damaged.
@@ -125,10 +126,10 @@ impl Dataset {
         Ok(rows)
     }
 
-    /// The slots of the rows that are to be erased, from the dataset's own segments.
+    /// Finds the slots of the rows to erase, from the dataset's own segments.
     ///
     /// # Errors
-    /// An id that no row has, or that has no date where dates are asked for; as [`own_row_ids`](Self::own_row_ids).
+    /// An unknown id, or an id without a date if dates are selected; otherwise as [`own_row_ids`](Self::own_row_ids).
     pub fn select_rows(
         &self,
         rows: &RowSelection,
@@ -161,10 +162,10 @@ impl Dataset {
         Ok(slots)
     }
 
-    /// What erasing these slots takes, all of which must have transactions.
+    /// Computes the cost of erasing these slots, all of which must have transactions.
     ///
     /// # Errors
-    /// None for a dataset that was opened.
+    /// Never for a dataset that was opened.
     pub fn erasure(&self, slots: &BTreeSet<u64>) -> Result<Erasure, DatasetError> {
         let plan = self.plan_erasure(slots)?;
         let manifest = self.manifest();
@@ -222,11 +223,11 @@ impl Dataset {
         })
     }
 
-    /// Empties these slots: returns the new version, in which their transactions are in no cell, no sum and no support.
-    /// Slots that are empty already change nothing. Strata whose totals could not be read any more are shuffled again.
+    /// Empties these slots; returns the new version, whose cells, sums and supports exclude their transactions. Empty
+    /// slots change nothing. Strata whose totals would become unreadable are shuffled again.
     ///
     /// # Errors
-    /// No slot that has a transaction, or all of them; segments that are missing or damaged, too little disk space, an
+    /// No slot with a transaction, or all of them; segments that are missing or damaged, too little disk space, an
     /// interruption. The bundle is unchanged.
     pub fn erase(
         &self,
@@ -297,7 +298,7 @@ impl Dataset {
                     record: record.without(*erased),
                     change: match left {
                         0 => Change::Kept,
-                        // It is summed anew.
+                        // Summed anew.
                         all if all == here.len() => Change::New,
                         _ => Change::Replaced(here.start),
                     },
@@ -315,7 +316,7 @@ impl Dataset {
         new.finish(strata, &self.record.column_order()?, items)
     }
 
-    /// The slots of a segment, counted over all blocks.
+    /// Returns the slots of a segment, counted over all blocks.
     pub(super) fn slots_of(&self, entry: &SegmentEntry) -> Range<u64> {
         let degree = self.manifest().parameters.degree() as u64;
         let blocks = entry.range();
@@ -323,10 +324,10 @@ impl Dataset {
     }
 }
 
-/// The blocks of strata and of their samples.
+/// Blocks of strata and of their samples.
 struct Places {
     strata: Vec<Blocks>,
-    /// For each stratum the blocks of its sample, if it has one.
+    /// The blocks of the sample of each stratum, if it has one.
     samples: Vec<Option<Blocks>>,
 }
 
@@ -370,14 +371,15 @@ mod tests {
         ControlFlow::Continue(())
     }
 
-    /// Transactions with bread, of which all but each fiftieth have milk, too.
+    /// Creates transactions with bread, of which all but each fiftieth have milk, too.
     fn rows(count: u32) -> Shuffled {
         let names = ["bread", "milk"].map(str::to_owned).to_vec();
         let baskets = (0..count).map(|row| 0..=u32::from(row % 50 > 0));
         Shuffled::of(Transactions::from_baskets(names, baskets).unwrap())
     }
 
-    /// The support of both items, counted in the ciphertext as a server does, verified and read with what is kept.
+    /// Counts the support of both items in the ciphertext as a server does, and verifies and reads it with the kept
+    /// data.
     fn support_of_both(dataset: &Dataset) -> u64 {
         let manifest = dataset.manifest();
         let parameters = &manifest.parameters;
@@ -412,8 +414,8 @@ mod tests {
         verified.supports().unwrap()[0]
     }
 
-    /// The rows of a sample are erased by their slots: at first a part of them, then so many that the window would be too
-    /// wide, and that the nearest number with the right residue would be a wrong one.
+    /// Rows of a sample are erased by their slots: first some of them, then so many that the window would be too
+    /// wide. Then the nearest number with the right residue would be wrong.
     #[test]
     fn totals_are_right_whichever_slots_are_erased() {
         let threads = NonZeroUsize::new(2).unwrap();
@@ -447,7 +449,7 @@ mod tests {
             let new = segments.filter(|it| it.number >= dataset.manifest().next_segment);
             assert_eq!(new.map(|it| it.bytes).sum::<u64>(), cost.new_bytes);
             after.bundle().verify().unwrap();
-            // Milk comes with bread.
+            // Milk occurs only with bread.
             let both = after.record().supports.iter().copied().min();
             assert_eq!(support_of_both(&after), both.unwrap());
             dataset = after;

@@ -1,4 +1,4 @@
-//! What encrypts everything again: another key, or columns for new items.
+//! Full re-encryption: for another key, or for columns of new items.
 
 use super::Rewriting;
 use crate::dataset::{Dataset, column_order, stored_bytes};
@@ -11,12 +11,12 @@ use oboro_rlwe::MasterKey;
 use std::num::NonZeroUsize;
 
 impl Dataset {
-    /// Encrypts everything again, under another master key: returns the new version, of which this key opens nothing.
+    /// Encrypts everything again under another master key; returns the new version, which the old key cannot open.
     /// Transactions stay in their slots; columns are sorted by support again.
     ///
     /// # Errors
-    /// A false answer that was not decided about, the same key, segments that are missing or damaged, too little disk
-    /// space, an interruption. The bundle is unchanged.
+    /// A false answer without a decision, an equal key, segments that are missing or damaged, too little disk space,
+    /// an interruption. The bundle is unchanged.
     pub fn rotate(
         &self,
         master: &MasterKey,
@@ -37,7 +37,7 @@ impl Dataset {
         new.manifest.key_check = master.check().0;
         new.manifest.generation = new.key.generation();
         new.manifest.segments.clear();
-        // What was asked because of unverified answers still follows from them: that a decision is due stays noted.
+        // Queries that depended on unverified answers still do: the record keeps the pending decision.
         let generation = new.fresh_secrets(&[])?;
         let columns: Vec<Column> = Column::first(manifest.sealed_columns()).collect();
         for (index, entry) in (0..).zip(&manifest.segments) {
@@ -57,8 +57,8 @@ impl Dataset {
         new.finish(strata, &self.sorted_columns()?, self.record.items())
     }
 
-    /// The bytes of the dataset once everything is encrypted again with columns for so many more items, and `transactions`
-    /// are appended.
+    /// Returns the bytes of the dataset once everything is encrypted again with columns for `items` more items, and
+    /// `transactions` are appended.
     ///
     /// # Errors
     /// Too many columns.
@@ -79,10 +79,11 @@ impl Dataset {
     }
 
     /// Encrypts everything again with columns for more items, which no present transaction has. All columns get other
-    /// numbers. On the disk there must be room for so many more transactions as well.
+    /// numbers. The disk must also have room for `appended` more transactions.
     ///
     /// # Errors
-    /// A dataset of which items were left out: these may be among them. As [`compact`](Self::compact); too many columns.
+    /// A dataset with left-out items, which may include these. Otherwise as [`compact`](Self::compact); too many
+    /// columns.
     pub(crate) fn with_items(
         &self,
         names: &[String],
@@ -101,7 +102,7 @@ impl Dataset {
         let mut new = Rewriting::begin(self, self.key.clone(), needed, threads, progress, total)?;
         new.manifest.columns = columns;
         new.manifest.segments.clear();
-        // Of the present columns, then of the new ones.
+        // The present columns, then the new ones.
         let mut numbers: Vec<Column> = Column::first(columns).collect();
         sample::shuffle(&mut sample::fresh_generator()?, &mut numbers);
         let generation = new.fresh_secrets(&[])?;

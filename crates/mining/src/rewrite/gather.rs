@@ -1,4 +1,4 @@
-//! Rows of strata, and of appends, gathered from their columns without empty slots, and shuffled together.
+//! Rows of strata and of appends, gathered from their columns without empty slots and shuffled together.
 
 use crate::dataset::Dataset;
 use crate::error::{DatasetError, RecordError};
@@ -9,8 +9,8 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use zeroize::Zeroizing;
 
-/// The rows of some strata of a dataset but those in `erased` slots, for each column that has cells, with space for so many
-/// transactions.
+/// Gathers the rows of some strata of a dataset except for `erased` slots, by column that has cells, with space for
+/// `transactions` rows.
 pub(super) fn gather(
     dataset: &Dataset,
     strata: &[usize],
@@ -39,8 +39,8 @@ pub(super) fn gather(
     Ok(rows)
 }
 
-/// Empties those of a segment's slots that are erased. Calls `emptied` for each column and word of which bits are cleared:
-/// with the column's place, the word's place and these bits.
+/// Clears the erased slots of a segment. Calls `emptied` for each column and word with cleared bits: with the indices
+/// of the column and of the word, and these bits.
 pub(super) fn empty(
     bits: &mut [Bits],
     slots: Range<u64>,
@@ -61,7 +61,7 @@ pub(super) fn empty(
     }
 }
 
-/// Adds the rows in these words of columns. Transactions without items are like empty slots.
+/// Appends the rows in these words of columns. Transactions without items count as empty slots.
 pub(super) fn push_words(rows: &mut [Rows], bits: &[&[u64]], words: Range<usize>) {
     for word in words {
         let there = bits.iter().fold(0, |there, it| there | it[word]);
@@ -71,7 +71,7 @@ pub(super) fn push_words(rows: &mut [Rows], bits: &[&[u64]], words: Range<usize>
     }
 }
 
-/// The bits of so many transactions in random order: of these rows, and empty ones.
+/// Shuffles `rows`, filled up with empty ones to `transactions`.
 pub(super) fn shuffled(
     rows: Vec<Rows>,
     transactions: usize,
@@ -85,14 +85,14 @@ pub(super) fn shuffled(
     Ok(shuffle(transactions, &rows, threads)?)
 }
 
-/// A column's bits in rows; rows behind them are empty.
+/// Bits of a column in rows; later rows are empty.
 pub(super) struct Rows {
     bits: Bits,
     count: usize,
 }
 
 impl Rows {
-    /// No rows, with space for so many: growing would leave copies in freed memory.
+    /// Creates an empty list with space for `most` rows: growing would leave copies in freed memory.
     fn new(most: usize) -> Self {
         Self {
             bits: Zeroizing::new(Vec::with_capacity(most / 64 + 2)),
@@ -100,7 +100,7 @@ impl Rows {
         }
     }
 
-    /// Adds a row for each slot that `there` has, with its bit in `word`.
+    /// Appends a row for each slot set in `there`, with its bit in `word`.
     fn push(&mut self, word: u64, there: u64) {
         let (mut packed, mut left, mut count) = (word, there, 0);
         if there != u64::MAX {
@@ -158,7 +158,7 @@ mod tests {
             }
             prop_assert_eq!(rows.count, expected.len());
             prop_assert_eq!(rows.bits.len(), expected.len().div_ceil(64));
-            // More rows than there are: these are empty.
+            // Rows beyond the last one are empty.
             let mut bytes = vec![0; expected.len() + 3];
             rows.mark(0..bytes.len(), 2, &mut bytes);
             let there = bytes.iter().map(|&byte| byte == 4);

@@ -1,16 +1,16 @@
-//! The metrics of association rules: one table, from which everything else derives.
+//! Metrics of association rules: one table, from which everything else derives.
 //!
 //! A row names a metric, defines it and computes it in two ways. From numbers of transactions it is one quotient of
-//! exact integers, so that a confidence of 4/5 passes a threshold of 0.8 for any number of transactions. From supports
-//! in floating point it is mlxtend's formula down to the order of operations, so that results agree to the last bit;
-//! the two differ in the last digits only. The options, help and columns of the command and of the Python package are
-//! generated from it: a new metric is a new row.
+//! exact integers: a confidence of 4/5 passes a threshold of 0.8 for any number of transactions. From supports in
+//! floating point it is mlxtend's formula with the same order of operations, and results agree to the last bit. The
+//! two differ in the last digits only. The options, help and columns of the command and of the Python package are
+//! generated from the table: a new metric is a new row.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The numbers of transactions of a rule `A → C`. Products of two stay below 2^106.
+/// Numbers of transactions of a rule `A → C`. Products of two stay below 2^106.
 #[derive(Clone, Copy)]
 struct Counts {
     antecedent: i128,
@@ -26,9 +26,9 @@ impl Counts {
     }
 }
 
-/// The supports of a rule `A → C` as fractions, and the numbers of transactions in which an item was not recorded:
-/// these are ignored for rules with that item, after Ragel and Cremilleux (Treatment of missing values for association
-/// rules, PAKDD 1998).
+/// Supports of a rule `A → C` as fractions, and numbers of transactions in which an item was not recorded. These are
+/// ignored for rules with that item, after Ragel and Cremilleux (Treatment of missing values for association rules,
+/// PAKDD 1998).
 struct Supports {
     both: f64,
     antecedent: f64,
@@ -36,15 +36,15 @@ struct Supports {
     unknown_both: f64,
     unknown_antecedent: f64,
     unknown_consequent: f64,
-    /// Transactions with A in which an item of C was not recorded.
+    /// The number of transactions with A in which an item of C was not recorded.
     only_consequent_unknown: f64,
-    /// Transactions with C in which an item of A was not recorded.
+    /// The number of transactions with C in which an item of A was not recorded.
     only_antecedent_unknown: f64,
     /// The number of transactions.
     transactions: f64,
 }
 
-/// The supports of many rules `A → C`, in columns of equal length with one entry per rule.
+/// Supports of many rules `A → C`, in columns of equal length with one entry per rule.
 #[derive(Clone, Copy, Debug)]
 pub struct SupportColumns<'a> {
     columns: [&'a [f64]; 8],
@@ -52,9 +52,9 @@ pub struct SupportColumns<'a> {
 }
 
 impl<'a> SupportColumns<'a> {
-    /// The columns, in this order, of rules over `transactions`: supp(A∪C), supp(A) and supp(C) as fractions;
-    /// the numbers of transactions that lack a record of an item of A∪C, of A, and of C; the numbers of those
-    /// with A that lack one of C, and with C that lack one of A. `None` if the lengths differ.
+    /// Takes the columns of rules over `transactions`, in this order: supp(A∪C), supp(A) and supp(C) as fractions;
+    /// the numbers of transactions that lack a record of an item of A∪C, of A, and of C; the numbers of those with A
+    /// that lack one of C, and with C that lack one of A. `None` if the lengths differ.
     pub fn new(columns: [&'a [f64]; 8], transactions: f64) -> Option<Self> {
         let rules = columns[0].len();
         let equal = columns.iter().all(|column| column.len() == rules);
@@ -64,7 +64,7 @@ impl<'a> SupportColumns<'a> {
         })
     }
 
-    /// Computes `formula` for each rule. When inlined, it reads only the columns that `formula` uses.
+    /// Computes `formula` for each rule. If inlined, it reads only the columns that `formula` uses.
     #[inline]
     fn each(&self, formula: impl Fn(&Supports) -> f64) -> Vec<f64> {
         let rules = self.columns[0].len();
@@ -89,13 +89,13 @@ impl Supports {
         self.both * (self.transactions - self.unknown_both)
     }
 
-    /// conf(A → C).
+    /// Returns conf(A → C).
     fn confidence(&self) -> f64 {
         let known = self.antecedent * (self.transactions - self.unknown_antecedent);
         self.known_both() / (known - self.only_consequent_unknown)
     }
 
-    /// conf(C → A).
+    /// Returns conf(C → A).
     fn reverse_confidence(&self) -> f64 {
         let known = self.consequent * (self.transactions - self.unknown_consequent);
         self.known_both() / (known - self.only_antecedent_unknown)
@@ -106,14 +106,14 @@ impl Supports {
     }
 }
 
-/// How a metric is printed as a column of a table of rules.
+/// Format of a metric as a column of a table of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     /// The heading.
     pub title: &'static str,
     /// The width of heading and values in characters.
     pub width: usize,
-    /// The digits after the point.
+    /// The number of digits after the point.
     pub decimals: usize,
 }
 
@@ -125,7 +125,7 @@ const fn column(title: &'static str, width: usize, decimals: usize) -> Option<Co
     })
 }
 
-/// A row of the table.
+/// Row of the table.
 struct Row {
     name: &'static str,
     meaning: &'static str,
@@ -183,8 +183,8 @@ macro_rules! metrics {
         }
 
         impl RuleMetrics {
-            /// The metrics from the numbers of transactions: `antecedent` and
-            /// `consequent` contain `A` and `C`, `both` contain both, of `transactions`.
+            /// Computes the metrics from the numbers of transactions: `antecedent` and `consequent` contain `A` and
+            /// `C`, `both` contain both, of `transactions`.
             ///
             /// The caller has checked 1 ≤ `both` ≤ `antecedent`, `consequent` ≤
             /// `transactions` ≤ 2^53.
@@ -201,7 +201,7 @@ macro_rules! metrics {
                 RuleMetrics { $( $name: from($from_counts), )+ }
             }
 
-            /// The value of `metric`.
+            /// Returns the value of `metric`.
             pub fn get(&self, metric: Metric) -> f64 {
                 match metric {
                     $( Metric::$metric => self.$name, )+
@@ -343,7 +343,7 @@ fn quotient_or_zero(numerator: i128, denominator: i128) -> f64 {
     }
 }
 
-/// The larger one, and NaN if either is.
+/// Returns the larger one, and NaN if either is.
 fn maximum(a: f64, b: f64) -> f64 {
     if a >= b || a.is_nan() { a } else { b }
 }
@@ -353,17 +353,17 @@ impl Metric {
         &TABLE[self as usize]
     }
 
-    /// The name, as in JSON.
+    /// Returns the name, as in JSON.
     pub fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// mlxtend's name for it; `None` if mlxtend lacks it.
+    /// Returns mlxtend's name for it; `None` if mlxtend lacks it.
     pub fn mlxtend(self) -> Option<&'static str> {
         self.row().mlxtend
     }
 
-    /// Formula and range: `supp(A∪C); from 0 to 1`.
+    /// Returns formula and range: `supp(A∪C); from 0 to 1`.
     pub fn meaning(self) -> String {
         let Row { meaning, range, .. } = self.row();
         let bounds = match *range {
@@ -374,23 +374,23 @@ impl Metric {
         format!("{}; {}", meaning.trim(), bounds.replace('-', "−"))
     }
 
-    /// The least and the largest value.
+    /// Returns the least and the largest value.
     pub fn range(self) -> (f64, f64) {
         self.row().range
     }
 
-    /// Its column in tables of rules, if it has one.
+    /// Returns its column in tables of rules, if it has one.
     pub fn column(self) -> Option<Column> {
         self.row().column
     }
 
-    /// The value for each rule, computed as in mlxtend: NaN or infinite after division by 0.
+    /// Computes the value for each rule as mlxtend does: NaN or infinite after division by 0.
     pub fn from_supports(self, supports: &SupportColumns<'_>) -> Vec<f64> {
         (self.row().from_supports)(supports)
     }
 }
 
-/// JSON has no infinity; it is written as the string `"Infinity"`.
+/// Serializes infinity, which JSON lacks, as the string `"Infinity"`.
 mod infinity_as_text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -422,12 +422,12 @@ impl fmt::Display for Metric {
     }
 }
 
-/// A text that is not the name of a [`Metric`].
+/// Text that is not the name of a [`Metric`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not a metric; give one of {known}", name = .0, known = names())]
 pub struct UnknownMetric(pub String);
 
-/// All names, for messages.
+/// Lists all names, for messages.
 fn names() -> String {
     Metric::ALL.map(Metric::name).join(", ")
 }

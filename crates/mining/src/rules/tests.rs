@@ -1,5 +1,4 @@
-//! Rules against mlxtend's values, their identities on random data, and refusals of unsuitable
-//! itemsets.
+//! Rules compared with mlxtend's values, their identities on random data, and rejected itemsets.
 
 use super::metrics::SupportColumns;
 use super::*;
@@ -10,8 +9,8 @@ use crate::testing::{arbitrary_transactions, brute_force_support};
 use crate::transactions::{MinSupport, Transactions};
 use proptest::prelude::*;
 
-/// What mlxtend 0.25 finds in `groceries()` at a minimum support of 2/7 and a
-/// threshold of 0: antecedents, consequents and the metrics in its column order.
+/// Results of mlxtend 0.25 for `groceries()` at a minimum support of 2/7 and a threshold of 0: antecedents,
+/// consequents and the metrics in its column order.
 #[rustfmt::skip]
 const MLXTEND: [(&str, &str, [f64; 12]); 14] = [
     ("eggs", "bread", [0.42857142857142855, 0.5714285714285714, 0.2857142857142857, 0.6666666666666666, 1.1666666666666667, 1.0, 0.04081632653061226, 1.2857142857142856, 0.2500000000000001, 0.39999999999999997, 0.22222222222222218, 0.5833333333333333]),

@@ -1,5 +1,5 @@
-//! Tables in Parquet: the columns of CSV, names as lists, and what the result is of under the key `oboro` of the file's
-//! metadata, as JSON.
+//! Tables in Parquet: the columns of CSV, names as lists, and the provenance of the result as JSON under the key
+//! `oboro` of the file's metadata.
 
 use super::{ITEMSETS, SIDES, UNVERIFIED};
 use crate::itemsets_document::ItemsetsDocument;
@@ -16,16 +16,16 @@ use serde_json::Value;
 use std::io::Write;
 use std::sync::Arc;
 
-/// The key of what the result is of.
+/// The metadata key of the provenance.
 const KEY: &str = "oboro";
 
-/// The rows of rules that are turned into columns at a time.
+/// The number of rows of rules converted at a time.
 const ROWS: usize = 1 << 14;
 
-/// The table of [`itemsets_csv`](super::itemsets_csv).
+/// Writes the table of [`itemsets_csv`](super::itemsets_csv).
 ///
 /// # Errors
-/// The library's, on more than it can write.
+/// Errors of the library, for more than it can write.
 pub fn itemsets_parquet(document: &ItemsetsDocument) -> Result<Vec<u8>, ParquetError> {
     let itemsets = &document.itemsets;
     let columns: [ArrayRef; 4] = [
@@ -43,10 +43,10 @@ pub fn itemsets_parquet(document: &ItemsetsDocument) -> Result<Vec<u8>, ParquetE
     Ok(bytes)
 }
 
-/// Writes the table of [`rules_csv`](super::rules_csv), of which `about` says everything else.
+/// Writes the table of [`rules_csv`](super::rules_csv), with `about` as metadata.
 ///
 /// # Errors
-/// The library's and those of `to`.
+/// Errors of the library and of `to`.
 pub fn rules_parquet(
     mut rules: impl Iterator<Item = NamedRule>,
     unverified: bool,
@@ -108,7 +108,7 @@ fn batch(
     batch.map_err(|error: ArrowError| ParquetError::from(error))
 }
 
-/// A writer of batches like this one.
+/// Creates a writer of batches with the schema of `like`.
 fn writer<W: Write + Send>(
     like: &RecordBatch,
     about: &Value,
@@ -133,7 +133,7 @@ mod tests {
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
     use serde_json::json;
 
-    /// The one batch of a file, and the JSON of its metadata.
+    /// Reads the only batch of a file, and the JSON of its metadata.
     fn read(bytes: Vec<u8>) -> (RecordBatch, Value) {
         let builder = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes)).unwrap();
         let metadata = builder.metadata().file_metadata().key_value_metadata();

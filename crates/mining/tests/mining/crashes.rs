@@ -1,5 +1,5 @@
-//! The owner's dataset on a disk whose power is cut after every operation, or of which one operation fails:
-//! the old version or the new one is there, complete, and the command can be run again.
+//! The owner's dataset on a disk that loses power after each operation, or on which one operation fails. Afterwards
+//! the old version or the new one is complete, and the command can be repeated.
 #![cfg(target_os = "linux")]
 
 use oboro_faults::{Disk, EIO, ENOSPC, Extent, Failure, Image, Loss, replay, scratch};
@@ -10,14 +10,14 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// The transactions of each version, from 1: three encryptions, an erasure, a compaction, a rotation.
+/// The number of transactions of each version, from 1: three encryptions, an erasure, a compaction, a rotation.
 const TRANSACTIONS: [usize; 6] = [5, 8, 12, 11, 11, 11];
-/// In a sample every so-many-th operation fails.
+/// The distance between failing operations in a sample of them.
 const STRIDE: usize = 3;
 
 struct Owner {
     key: MasterKey,
-    /// The key from the last version on.
+    /// The key of the last version.
     next_key: MasterKey,
 }
 
@@ -37,7 +37,7 @@ impl Owner {
         }
     }
 
-    /// Makes the dataset, or changes it: version `version` of it.
+    /// Creates the dataset, or changes it to version `version`.
     fn make(&self, directory: &Path, version: usize) -> Result<Dataset, DatasetError> {
         let path = directory.join("d.oboro");
         let before = version.checked_sub(2).map_or(0, |it| TRANSACTIONS[it]);
@@ -51,7 +51,7 @@ impl Owner {
         let open = || self.open(directory);
         match version {
             1 => Dataset::create(rows, &self.key, target, 2, threads, &go_on),
-            // The first append absorbs what is there; the second leaves a stratum to compact.
+            // The first append absorbs the existing strata; the second leaves a stratum to compact.
             2 | 3 => {
                 let rows = rows.absorbing(Some(version == 2));
                 open()?.append(rows, NewItems::Refuse, threads, &go_on)
@@ -67,7 +67,7 @@ impl Owner {
         }
     }
 
-    /// The version that is there, which must be whole; 0 if there is none.
+    /// Returns the present version, which must be complete; 0 without a dataset.
     fn version(&self, directory: &Path) -> usize {
         if !directory.join("d.oboro").exists() {
             return 0;
@@ -83,7 +83,7 @@ impl Owner {
         version
     }
 
-    /// All further versions can be made, and then nothing else is there.
+    /// Makes all further versions, and checks that no other files remain.
     fn finish(&self, directory: &Path) {
         for version in self.version(directory) + 1..=TRANSACTIONS.len() {
             self.make(directory, version).unwrap();
@@ -93,7 +93,7 @@ impl Owner {
         let paths = image.paths().map(|path| path.to_str().unwrap());
         let (ranges, found): (Vec<_>, Vec<_>) =
             paths.partition(|path| path.starts_with("d.oboro/ranges/"));
-        // That of this version, and those that the next change removes.
+        // The range of this version, and those that the next change removes.
         assert!((1..=3).contains(&ranges.len()), "{ranges:?}");
         assert_eq!(
             found,
@@ -129,7 +129,7 @@ fn a_power_cut_at_any_step_leaves_the_old_version_or_the_new_one() {
     });
 }
 
-/// What is noted of the server: whether it was trusted, and whether an answer of it was false.
+/// Notes about the server: use of unverified answers, and a false answer.
 #[test]
 fn a_power_cut_keeps_what_was_noted_of_the_server() {
     let (owner, disk) = (Owner::new(), Disk::new());
@@ -141,7 +141,7 @@ fn a_power_cut_keeps_what_was_noted_of_the_server() {
     disk.acknowledge();
     dataset.reset_trust().unwrap();
     disk.acknowledge();
-    // After each of these, and before any.
+    // After each operation, and before any.
     let noted = [
         (false, false),
         (false, false),

@@ -1,4 +1,4 @@
-//! The integration tests of this crate, in one program: each links everything.
+//! Integration tests of this crate, in one program: each program links everything.
 
 mod crashes;
 mod real_data;

@@ -1,6 +1,5 @@
-//! Real data with known counts: every row of the data folder's table must come
-//! out of Apriori on bitmaps and out of Eclat, support by support. Where the data
-//! are absent the test says so and passes.
+//! Real data with known counts: Apriori on bitmaps and Eclat must return every row of the data folder's table,
+//! support by support. Without the data, the test reports it and passes.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -45,7 +44,7 @@ fn check(file: &str, min_support: &str, max_len: usize, transactions: usize, cou
 
     assert_eq!(eclat(&data, min_support, max_len), found);
 
-    // Dropping rare items first changes names' numbers, but not the document.
+    // Dropping rare items first changes items' numbers, but not the document.
     let document = found.to_document(data.names()).unwrap();
     let restricted = data.restrict(min_support);
     let again = eclat(&restricted, min_support, max_len);

@@ -1,5 +1,4 @@
-//! Arrow IPC, message by message: each is read whole, as far as there are bytes, and what it says of sizes is checked before
-//! it is decoded.
+//! Reads Arrow IPC message by message. Each is read in full, and its sizes are checked before it is decoded.
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
@@ -10,23 +9,23 @@ use arrow_schema::{ArrowError, SchemaRef};
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-/// What is said of a table that cannot be.
+/// The reason given for a table with impossible sizes or positions.
 pub(super) const CONTRADICTION: &str = "it contradicts itself";
 
-/// What a message begins with, before its length, since 2019.
+/// The marker before a message's length, since 2019.
 const CONTINUATION: &[u8] = &[0xff; 4];
 
-/// The bytes that may lie between the last message of a file and its index: the mark of the end, and what aligns.
+/// The most bytes between the last message of a file and its index: the end marker and alignment.
 const SLACK: u64 = 128;
 
-/// The batches of a stream.
+/// Batches of a stream.
 pub(super) struct Stream<R> {
     input: BufReader<R>,
     decoder: StreamDecoder,
-    /// What is not yet decoded of the current message.
+    /// The bytes of the current message that are not yet decoded.
     message: Buffer,
     ended: bool,
-    /// The first batch, once it was decoded for the sake of the schema.
+    /// The first batch, if it was decoded with the schema.
     ahead: Option<RecordBatch>,
 }
 
@@ -74,7 +73,7 @@ impl<R: Read> Stream<R> {
         }
     }
 
-    /// Reads the next message, or the end's mark.
+    /// Reads the next message, or the end marker.
     fn read(&mut self) -> Result<Vec<u8>, ArrowError> {
         let mut message = Vec::new();
         append(&mut self.input, 4, &mut message)?;
@@ -99,13 +98,13 @@ impl<R: Read> Stream<R> {
     }
 }
 
-/// The batches of a file, by its index.
+/// Batches of a file, by its index.
 pub(super) struct File<R> {
     input: R,
     decoder: FileDecoder,
     schema: SchemaRef,
     batches: std::vec::IntoIter<Block>,
-    /// Where the index begins.
+    /// The offset of the index.
     end: u64,
 }
 
@@ -164,7 +163,7 @@ impl<R: Read + Seek> File<R> {
     }
 }
 
-/// Where a message begins and ends in a file whose index begins at `end`, and the bytes of its description.
+/// Returns the start and end of a message in a file whose index begins at `end`, and the length of its metadata.
 fn place(block: &Block, end: u64) -> Result<(u64, u64, usize), ArrowError> {
     let places = || {
         let start = u64::try_from(block.offset()).ok()?;
@@ -196,7 +195,7 @@ fn read_block(
     Ok(Buffer::from_vec(message))
 }
 
-/// Reads `length` bytes, taking memory for those that are there.
+/// Reads `length` bytes, allocating memory only for bytes that are present.
 fn append(input: &mut impl Read, length: u64, message: &mut Vec<u8>) -> Result<(), ArrowError> {
     let read = input.take(length).read_to_end(message)?;
     if (read as u64) < length {
@@ -205,8 +204,8 @@ fn append(input: &mut impl Read, length: u64, message: &mut Vec<u8>) -> Result<(
     Ok(())
 }
 
-/// Refuses a message whose compressed parts say that they are larger than memory: the decoder takes what they say, and
-/// a program that asks for too much is aborted.
+/// Rejects a message whose compressed buffers claim sizes larger than memory. The decoder would allocate these sizes,
+/// and the process would abort.
 fn check_sizes(described: &[u8], body: &[u8]) -> Result<(), ArrowError> {
     let described = root_as_message(described).map_err(|_| contradicts_itself())?;
     let batch = described.header_as_record_batch();
@@ -217,7 +216,7 @@ fn check_sizes(described: &[u8], body: &[u8]) -> Result<(), ArrowError> {
     for part in batch.buffers().iter().flatten() {
         let start = usize::try_from(part.offset()).ok();
         let size = start.and_then(|start| body.get(start..)?.first_chunk());
-        // The decoder says what is wrong with a size that is none.
+        // The decoder reports an invalid size.
         let size = size.and_then(|size| usize::try_from(i64::from_le_bytes(*size)).ok());
         let mut memory = Vec::<u8>::new();
         if memory.try_reserve_exact(size.unwrap_or(0)).is_err() {

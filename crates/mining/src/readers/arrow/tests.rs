@@ -1,4 +1,4 @@
-//! Tables mean what CSV of the same cells means, in each container; damaged ones are errors.
+//! Tables in each container read as CSV of equal cells; damaged ones are errors.
 
 use std::sync::Arc;
 
@@ -221,7 +221,7 @@ fn columns_of_0_and_1_are_items() {
     let (data, how) = in_memory(&[one_hot], &ReadOptions::default()).unwrap();
     assert_eq!(named(&data), [&["tea"][..], &[], &["tea", "milk"]]);
     assert_eq!(how.options.format, Format::CsvOneHot);
-    // As in CSV, two ways of writing yes need a word.
+    // As in CSV, two ways of writing yes require a format option.
     let mixed = || batch(vec![("tea", tea.clone()), ("salt", salt.clone())]);
     assert_refused(
         mixed(),
@@ -404,7 +404,7 @@ fn what_a_table_cannot_be_is_refused() {
 
 #[test]
 fn a_file_needs_no_schema_but_its_index() {
-    // As polars writes them: what lies before the first batch is no message.
+    // As written by polars: the bytes before the first batch are no message.
     let mut file = ipc_file(&[visits()], None);
     let whole = read_bytes(&file, &ReadOptions::default()).unwrap();
     let is_batch = |at: &usize| {
@@ -430,8 +430,8 @@ fn nothing_is_left_out_of_two_files_in_one() {
     }
 }
 
-/// A few KiB of Parquet that name one text of 4 MiB in many rows: texts of a dictionary, with or without a note of Arrow's
-/// types, over several groups of rows; and texts that begin as the one before.
+/// A few KiB of Parquet with one text of 4 MiB in many rows: texts of a dictionary, with or without Arrow's schema in
+/// the metadata, over several row groups; and delta-encoded texts.
 #[test]
 fn a_long_text_that_many_rows_have_is_held_once() {
     let long = "x".repeat(4 << 20);
@@ -529,7 +529,7 @@ fn damaged_files_are_errors_wherever_the_damage_is() {
         ipc_file(&[visits(), visits()], Some(CompressionType::LZ4_FRAME)),
         ipc_file(&[visits(), visits()], Some(CompressionType::ZSTD)),
     ];
-    // What reading says is as it may be; that it returns is what is asked.
+    // Any error message is accepted; the test is that reading returns.
     let mut refused = 0;
     for file in &whole {
         for at in 0..file.len() {
@@ -544,7 +544,7 @@ fn damaged_files_are_errors_wherever_the_damage_is() {
         }
     }
     assert!(refused > 100, "{refused}");
-    // Cut off before its end, though between two batches.
+    // Truncated between two batches.
     let stream = &whole[2];
     for length in [stream.len() - 8, stream.len() - 4] {
         let message = read_bytes(&stream[..length], &ReadOptions::default())
