@@ -1,97 +1,26 @@
-//! Negacyclic number-theoretic transform on 32-bit residues.
+//! The negacyclic number-theoretic transform on 32-bit residues.
 //!
-//! The forward transform takes coefficients in natural order to *evaluation form*, in which polynomials multiply entry
-//! by entry. Entry `j` is the value at `ψ^(2·rev(j)+1)`: `ψ` is [`Modulus::root_of_unity`] of order `2N`, and `rev`
-//! reverses `log2 N` bits. The loops are Cooley–Tukey forward and Gentleman–Sande back with merged twists (Longa and
-//! Naehrig, 2016). Harvey's lazy butterflies (2014) keep values below `4q < 2^30` forward and `2q` back. The AVX2 and
-//! AVX-512 kernels compute the same canonical result; all are constant-time in the data.
+//! Forward takes coefficients in natural order to *evaluation form*: entry `j` is the value at
+//! `ψ^(2·rev(j)+1)`, where `ψ` is [`Modulus::root_of_unity`](crate::Modulus::root_of_unity) of order `2N` and `rev` reverses
+//! `log2 N` bits. Products of polynomials become products entry by entry. The loops are
+//! Cooley–Tukey forward and Gentleman–Sande back with merged twists (Longa and Naehrig, 2016)
+//! on Harvey's lazy butterflies (2014): values stay below `4q < 2^30` forward, `2q` back.
+//! The AVX2 and AVX-512 kernels compute the same canonical result; all are constant-time in the data.
 
 #![allow(unsafe_code)]
 
-use crate::Modulus;
 use crate::vector::Kernels;
-use thiserror::Error;
+pub use tables::{Ntt, NttError};
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-
-/// Smallest degree: the vector code processes two registers of eight residues, twice.
-const MIN_DEGREE: usize = 32;
-
-/// Error: the ring has no transform.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error(
-    "no transform of degree {degree} modulo {modulus}: the degree must be a power of two from {MIN_DEGREE} and the modulus 1 modulo twice the degree"
-)]
-pub struct NttError {
-    degree: usize,
-    modulus: u32,
-}
-
-/// Tables for one degree and one modulus: 16 bytes per coefficient.
-#[derive(Debug, Clone)]
-pub struct Ntt {
-    modulus: Modulus,
-    degree: usize,
-    /// `ψ^rev(i)`, read in order by the forward transform.
-    roots: Twiddles,
-    /// `ψ^−rev(i)`.
-    inverse_roots: Twiddles,
-    degree_inverse: u32,
-    #[cfg(target_arch = "x86_64")]
-    narrow: avx2::NarrowTwiddles,
-}
-
-/// Factors with their Shoup constants.
-#[derive(Debug, Clone)]
-struct Twiddles {
-    value: Vec<u32>,
-    shoup: Vec<u32>,
-}
+mod tables;
 
 impl Ntt {
-    /// Prepares the tables of `Z_q[X]/(X^degree + 1)`.
-    pub fn new(modulus: Modulus, degree: usize) -> Result<Self, NttError> {
-        let error = NttError {
-            degree,
-            modulus: modulus.value(),
-        };
-        if !degree.is_power_of_two() || !(MIN_DEGREE..=1 << 24).contains(&degree) {
-            return Err(error);
-        }
-        let root = modulus.root_of_unity(2 * degree as u32).ok_or(error)?;
-        let roots = Twiddles::new(&modulus, degree, root);
-        let inverse_roots = Twiddles::new(&modulus, degree, modulus.inverse(root));
-        Ok(Self {
-            #[cfg(target_arch = "x86_64")]
-            narrow: avx2::NarrowTwiddles::new(&roots, &inverse_roots),
-            modulus,
-            degree,
-            roots,
-            inverse_roots,
-            degree_inverse: modulus.inverse(modulus.reduce(degree as u64)),
-        })
-    }
-
-    /// The modulus `q`.
-    pub fn modulus(&self) -> &Modulus {
-        &self.modulus
-    }
-
-    /// The degree `N`.
-    pub fn degree(&self) -> usize {
-        self.degree
-    }
-
-    /// `N^{-1} mod q`; times the sum of the evaluation form it gives the constant coefficient.
-    pub fn degree_inverse(&self) -> u32 {
-        self.degree_inverse
-    }
-
-    /// Transforms coefficients to evaluation form in place. Input: any values below `4q` (canonical residues in
-    /// particular); output canonical.
+    /// Coefficients to evaluation form, in place. Input: any values below `4q`
+    /// (canonical residues in particular); output canonical.
     ///
     /// Panics if the length of `values` is not `N`.
     pub fn forward(&self, values: &mut [u32]) {
@@ -99,14 +28,14 @@ impl Ntt {
         self.forward_by(Kernels::current(), values);
     }
 
-    /// Transforms evaluation form to coefficients in place. Input and output canonical.
+    /// Evaluation form to coefficients, in place. Input and output canonical.
     ///
     /// Panics if the length of `values` is not `N`.
     pub fn inverse(&self, values: &mut [u32]) {
         self.inverse_times(values, 1);
     }
 
-    /// As [`inverse`](Self::inverse), with each coefficient times the residue `factor`, at no extra cost.
+    /// As [`inverse`](Self::inverse), each coefficient times the residue `factor`, at no extra cost.
     ///
     /// Panics if the length of `values` is not `N`.
     pub fn inverse_times(&self, values: &mut [u32], factor: u32) {
@@ -139,7 +68,7 @@ impl Ntt {
         }
     }
 
-    /// Reference implementation of [`forward`](Self::forward).
+    /// The reference implementation of [`forward`](Self::forward).
     #[doc(hidden)]
     pub fn forward_scalar(&self, values: &mut [u32]) {
         let (q, two_q) = (self.modulus.value(), 2 * self.modulus.value());
@@ -164,7 +93,7 @@ impl Ntt {
         }
     }
 
-    /// Reference implementation of [`inverse_times`](Self::inverse_times); `scale` is `N^{-1}` times the factor.
+    /// The reference implementation of [`inverse_times`](Self::inverse_times); `scale` is `N^{-1}` times the factor.
     fn inverse_scalar(&self, values: &mut [u32], scale: u32) {
         let (q, two_q) = (self.modulus.value(), 2 * self.modulus.value());
         let mut stride = 1;
@@ -189,29 +118,16 @@ impl Ntt {
     }
 }
 
-/// Returns `x − bound` unless that is negative, else `x`; branch-free.
+/// `x − bound` if that is not negative, else `x`; branch-free.
 #[inline]
 fn subtract_if_reached(x: u32, bound: u32) -> u32 {
     x.min(x.wrapping_sub(bound))
 }
 
-impl Twiddles {
-    fn new(modulus: &Modulus, degree: usize, root: u32) -> Self {
-        let shift = usize::BITS - degree.trailing_zeros();
-        let mut value = vec![0; degree];
-        let mut power = 1;
-        for i in 0..degree {
-            value[i.reverse_bits() >> shift] = power;
-            power = modulus.mul(power, root);
-        }
-        let shoup = value.iter().map(|&w| modulus.shoup(w)).collect();
-        Self { value, shoup }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Modulus;
     use crate::limb_primes;
     use proptest::prelude::*;
 

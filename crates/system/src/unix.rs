@@ -1,6 +1,6 @@
 //! Linux and macOS implementations.
 
-use crate::{FileId, NotPrivate};
+use crate::identity::{FileId, NotPrivate};
 use rustix::io::Errno;
 use rustix::process::{Resource, geteuid, getrlimit};
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
@@ -187,5 +187,5 @@ pub fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
 /// Makes a file at least `bytes` bytes long by writing zeros.
 #[cfg(not(target_os = "linux"))]
 pub fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
-    crate::extend_with_zeros(file, bytes)
+    crate::zeros::extend_with_zeros(file, bytes, write_all_at)
 }

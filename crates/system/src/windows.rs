@@ -2,7 +2,8 @@
 
 #![allow(missing_docs, clippy::missing_errors_doc)]
 
-use crate::{FileId, NotPrivate, extend_with_zeros};
+use crate::identity::{FileId, NotPrivate};
+use crate::zeros::extend_with_zeros;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, IsTerminal};
 use std::os::windows::fs::{FileExt, MetadataExt};
@@ -127,5 +128,5 @@ pub fn open_direct(_file: &File) -> io::Result<File> {
 }
 
 pub fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
-    extend_with_zeros(file, bytes)
+    extend_with_zeros(file, bytes, write_all_at)
 }

@@ -1,54 +1,12 @@
-//! The transform on AVX2: eight butterflies at a time, with the bounds and results of the scalar reference.
+//! The transform on AVX2: eight butterflies at a time.
 //!
-//! Strides of eight and more use one broadcast factor. Strides four, two and one shuffle the halves of their
-//! butterflies into two registers; the factors are laid out to match.
+//! Strides of eight and more use one broadcast factor; strides four, two and one shuffle the halves
+//! of their butterflies into two registers, with factors laid out to match. Values have the bounds
+//! of the scalar reference, and results are equal.
 
-use super::{Ntt, Twiddles};
+use super::tables::{Ntt, Twiddles};
 use crate::avx2::{load, store};
 use std::arch::x86_64::*;
-
-/// Factors of the three stages narrower than a register: eight per pair of registers, in the order that the shuffles
-/// give the butterflies.
-#[derive(Debug, Clone)]
-pub(super) struct NarrowTwiddles {
-    forward: [Twiddles; 3],
-    inverse: [Twiddles; 3],
-}
-
-/// Factor of each lane for strides 4, 2, 1, relative to the first butterfly block of the register pair.
-const LANE_FACTORS: [[usize; 8]; 3] = [
-    [0, 0, 0, 0, 1, 1, 1, 1],
-    [0, 0, 2, 2, 1, 1, 3, 3],
-    [0, 1, 4, 5, 2, 3, 6, 7],
-];
-
-impl NarrowTwiddles {
-    pub(super) fn new(roots: &Twiddles, inverse_roots: &Twiddles) -> Self {
-        let degree = roots.value.len();
-        let spread = |from: &Twiddles| {
-            [0, 1, 2].map(|stage| {
-                let blocks_a_pair = 2usize << stage;
-                let first = degree >> (3 - stage);
-                let pick = |table: &[u32]| -> Vec<u32> {
-                    (0..degree / 16)
-                        .flat_map(|pair| {
-                            LANE_FACTORS[stage]
-                                .map(|lane| table[first + pair * blocks_a_pair + lane])
-                        })
-                        .collect()
-                };
-                Twiddles {
-                    value: pick(&from.value),
-                    shoup: pick(&from.shoup),
-                }
-            })
-        };
-        Self {
-            forward: spread(roots),
-            inverse: spread(inverse_roots),
-        }
-    }
-}
 
 /// The modulus in every lane.
 #[derive(Clone, Copy)]
@@ -86,7 +44,7 @@ impl Lanes {
         )
     }
 
-    /// Maps two values in `[0, 4q)` to two in `[0, 4q)`.
+    /// From `[0, 4q)` twice to `[0, 4q)` twice.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn forward_butterfly(self, x: __m256i, y: __m256i, w: Factor) -> (__m256i, __m256i) {
@@ -98,7 +56,7 @@ impl Lanes {
         )
     }
 
-    /// Maps two values in `[0, 2q)` to two in `[0, 2q)`.
+    /// From `[0, 2q)` twice to `[0, 2q)` twice.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn inverse_butterfly(self, x: __m256i, y: __m256i, w: Factor) -> (__m256i, __m256i) {
@@ -132,8 +90,8 @@ fn factor(twiddles: &Twiddles, pair: usize) -> Factor {
     }
 }
 
-/// Moves the first halves of butterflies of stride 4, 2 or 1 (`STAGE` 0, 1, 2) into one register, the second halves
-/// into the other.
+/// Two registers hold blocks of butterflies of stride 4, 2 or 1 (`STAGE` 0, 1, 2): moves the
+/// first halves into one register and the second halves into the other.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn part<const STAGE: usize>(a: __m256i, b: __m256i) -> (__m256i, __m256i) {
@@ -179,7 +137,7 @@ pub(super) fn forward(ntt: &Ntt, values: &mut [u32]) {
     forward_from(ntt, values, ntt.degree / 2);
 }
 
-/// Runs the stages of [`forward`] from the given stride (at least 8) on.
+/// The stages of [`forward`] from the given stride (at least 8) on.
 #[target_feature(enable = "avx2")]
 pub(super) fn forward_from(ntt: &Ntt, values: &mut [u32], mut stride: usize) {
     let lanes = Lanes::new(ntt.modulus.value());
@@ -232,7 +190,7 @@ pub(super) fn inverse(ntt: &Ntt, values: &mut [u32], scale: u32) {
     }
 }
 
-/// Runs the stages of [`inverse`] before the given stride (at least 8), without the scale.
+/// The stages of [`inverse`] before the given stride (at least 8), without the scale.
 #[target_feature(enable = "avx2")]
 pub(super) fn inverse_to(ntt: &Ntt, values: &mut [u32], end: usize) {
     let lanes = Lanes::new(ntt.modulus.value());

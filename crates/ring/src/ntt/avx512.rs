@@ -1,7 +1,8 @@
 //! The transform on AVX-512: sixteen butterflies at a time for strides of sixteen and more. The other stages are those
 //! of the AVX2 kernel, with the same bounds and results. Needs AVX-512 F and AVX2.
 
-use super::{Ntt, Twiddles, avx2};
+use super::avx2;
+use super::tables::{Ntt, Twiddles};
 use crate::avx512::{WORDS, load, store};
 use std::arch::x86_64::*;
 
