@@ -8,6 +8,7 @@ mod common;
 mod compatibility;
 mod configuration;
 mod cuts;
+mod cycles;
 mod damage;
 mod deployment;
 mod disks;
