@@ -1,4 +1,4 @@
-//! Encrypted datasets on the owner's side.
+//! Encrypted datasets of the owner.
 
 mod methods;
 
@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
-/// An encrypted dataset with its key; therefore not pickled or printed.
+/// Encrypted dataset with its key; therefore not pickled or printed.
 #[pyclass(frozen, module = "oboro._oboro")]
 pub struct Encrypted(Mutex<Arc<Dataset>>);
 
 impl Encrypted {
-    /// Makes a change, and removes what earlier runs kept of its versions; returns whether there is a new one.
+    /// Makes a change, and removes the caches of earlier versions; returns true if the change made a new one.
     fn change(
         &self,
         py: Python<'_>,
@@ -29,19 +29,19 @@ impl Encrypted {
                 return Ok(false);
             };
             let after = Arc::new(after);
-            // First, since it is so even if something stays of what was kept.
+            // First, since the change holds even if removing the caches fails.
             *self.0.lock() = Arc::clone(&after);
             forget_kept(after.bundle())?;
             Ok(true)
         })
     }
 
-    /// Whether its directory is deleted with it.
+    /// Returns true if its directory is deleted with it.
     pub fn is_temporary(&self) -> bool {
         self.dataset().bundle().is_temporary()
     }
 
-    /// Its newest version, for use on another thread.
+    /// Returns its newest version, for use on another thread.
     pub fn dataset(&self) -> Arc<Dataset> {
         let newest = self.0.lock();
         Arc::clone(&newest)

@@ -1,4 +1,4 @@
-//! The negacyclic number-theoretic transform on 32-bit residues.
+//! Negacyclic number-theoretic transform on 32-bit residues.
 //!
 //! Forward takes coefficients in natural order to *evaluation form*: entry `j` is the value at
 //! `ψ^(2·rev(j)+1)`, where `ψ` is [`Modulus::root_of_unity`](crate::Modulus::root_of_unity) of order `2N` and `rev` reverses
@@ -19,8 +19,8 @@ mod avx512;
 mod tables;
 
 impl Ntt {
-    /// Coefficients to evaluation form, in place. Input: any values below `4q`
-    /// (canonical residues in particular); output canonical.
+    /// Transforms coefficients to evaluation form in place. Input: any values below `4q` (canonical residues in
+    /// particular); output canonical.
     ///
     /// Panics if the length of `values` is not `N`.
     pub fn forward(&self, values: &mut [u32]) {
@@ -28,14 +28,14 @@ impl Ntt {
         self.forward_by(Kernels::current(), values);
     }
 
-    /// Evaluation form to coefficients, in place. Input and output canonical.
+    /// Transforms evaluation form to coefficients in place. Input and output canonical.
     ///
     /// Panics if the length of `values` is not `N`.
     pub fn inverse(&self, values: &mut [u32]) {
         self.inverse_times(values, 1);
     }
 
-    /// As [`inverse`](Self::inverse), each coefficient times the residue `factor`, at no extra cost.
+    /// As [`inverse`](Self::inverse), with each coefficient times the residue `factor`, at no extra cost.
     ///
     /// Panics if the length of `values` is not `N`.
     pub fn inverse_times(&self, values: &mut [u32], factor: u32) {
@@ -68,7 +68,7 @@ impl Ntt {
         }
     }
 
-    /// The reference implementation of [`forward`](Self::forward).
+    /// Reference implementation of [`forward`](Self::forward).
     #[doc(hidden)]
     pub fn forward_scalar(&self, values: &mut [u32]) {
         let (q, two_q) = (self.modulus.value(), 2 * self.modulus.value());
@@ -93,7 +93,7 @@ impl Ntt {
         }
     }
 
-    /// The reference implementation of [`inverse_times`](Self::inverse_times); `scale` is `N^{-1}` times the factor.
+    /// Reference implementation of [`inverse_times`](Self::inverse_times); `scale` is `N^{-1}` times the factor.
     fn inverse_scalar(&self, values: &mut [u32], scale: u32) {
         let (q, two_q) = (self.modulus.value(), 2 * self.modulus.value());
         let mut stride = 1;
@@ -118,7 +118,7 @@ impl Ntt {
     }
 }
 
-/// `x − bound` if that is not negative, else `x`; branch-free.
+/// Returns `x − bound` unless that is negative, else `x`; branch-free.
 #[inline]
 fn subtract_if_reached(x: u32, bound: u32) -> u32 {
     x.min(x.wrapping_sub(bound))

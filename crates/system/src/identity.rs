@@ -1,20 +1,20 @@
 //! Which file one is, and whose.
 
-/// Why a file is not for this process's user alone.
+/// Reason why other users may access a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotPrivate {
-    /// Its mode lets others read or write it.
+    /// Mode that lets others read or write the file.
     Mode(u32),
-    /// It belongs to another user.
+    /// Owner other than this process's user.
     Owner {
-        /// Whose it is.
+        /// User who owns the file.
         owner: u32,
-        /// Whose this process is.
+        /// User of this process.
         user: u32,
     },
 }
 
-/// What a file has while it is the same one, under whatever name.
+/// Identity of a file, independent of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileId {
     pub(crate) volume: u64,

@@ -1,7 +1,8 @@
-//! Files where operating systems differ: permissions, identity, positioned I/O, durability. Owners have Linux, macOS or
-//! Windows; servers have Linux.
+//! File operations that differ between operating systems: permissions, identity, positioned I/O, durability. Owners run
+//! Linux, macOS or Windows; servers run Linux.
 //!
-//! Windows has no modes: a file there is for those whom its directory is for, such as the user whose profile it is in.
+//! Windows has no modes: its files are readable by the users of their directory, such as the owner of the profile it is
+//! in.
 
 mod identity;
 #[cfg(unix)]
@@ -12,7 +13,7 @@ mod windows;
 mod zeros;
 
 pub use identity::{FileId, NotPrivate};
-// Either has the same functions.
+// Both modules export the same functions.
 #[cfg(unix)]
 pub use unix::*;
 #[cfg(windows)]

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 
-/// Extends a file to `bytes` bytes by writing zeros, so that space for them is taken; a longer one is unchanged.
+/// Extends a file to `bytes` bytes by writing zeros, which allocates the space; leaves a longer one unchanged.
 pub(crate) fn extend_with_zeros(
     file: &File,
     bytes: u64,

@@ -49,7 +49,7 @@ impl Encrypted {
         Ok(dataset.into())
     }
 
-    /// Opens a directory that `create` made, with the key that it was encrypted with.
+    /// Opens a directory made by `create`, with the key of its encryption.
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf, keys: &Keys) -> Result<Self, Failure> {
         let master = keys.master();
@@ -92,7 +92,7 @@ impl Encrypted {
                 return Ok(());
             }
             before.check_append(&rows, new_items)?;
-            // Before as well, so that a crash leaves none of it.
+            // Also before, to leave nothing after a crash.
             forget_kept(before.bundle())?;
             let mut after = Arc::new(before.with_new_items(&rows, threads, &advance)?);
             *self.0.lock() = Arc::clone(&after);
@@ -108,7 +108,7 @@ impl Encrypted {
         })
     }
 
-    /// Puts transactions into as few blocks as there can be; returns whether anything was to be gained.
+    /// Moves transactions into as few blocks as possible; returns false if nothing was to be gained.
     #[pyo3(signature = (*, all = false, threads = None, progress = None, interrupt = None))]
     fn compact(
         &self,
@@ -124,8 +124,8 @@ impl Encrypted {
         })
     }
 
-    /// What `erase` would do: the transactions that it erases, the bytes of new segments, and of these the transactions that
-    /// are shuffled again, and their bytes.
+    /// Returns the cost of `erase`: the erased transactions, the bytes of new segments, and of these the transactions
+    /// that are shuffled again, and their bytes.
     #[pyo3(signature = (row_ids, *, before = None, threads = None))]
     fn erasure(
         &self,
@@ -149,7 +149,7 @@ impl Encrypted {
         ))
     }
 
-    /// Erases the rows with these ids, and those whose ids begin with a date before this one; returns how many.
+    /// Erases the rows with these ids, and those whose ids begin with a date before this one; returns their number.
     #[pyo3(signature = (row_ids, *, before = None, threads = None, progress = None, interrupt = None))]
     fn erase(
         &self,
@@ -193,7 +193,7 @@ impl Encrypted {
         Ok(())
     }
 
-    /// The items as the owner names them, in the owner's order.
+    /// Returns the items under the owner's names, in the owner's order.
     #[getter]
     fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let dataset = self.dataset();
@@ -211,7 +211,7 @@ impl Encrypted {
         self.dataset().record().transactions
     }
 
-    /// How its first file was read, in JSON; `None` without a file.
+    /// Returns how its first file was read, in JSON; `None` without a file.
     #[getter]
     fn how_read(&self) -> Option<String> {
         self.dataset().record().read.as_ref().map(json)
@@ -227,7 +227,7 @@ impl Encrypted {
         self.dataset().record().min_item_support
     }
 
-    /// The state of trust in the server, in JSON.
+    /// Returns the state of trust in the server, in JSON.
     fn trust(&self) -> Result<String, Failure> {
         let trust = self.dataset().trust()?;
         let failure = trust

@@ -1,8 +1,7 @@
-//! The transform on AVX2: eight butterflies at a time.
+//! The transform on AVX2: eight butterflies at a time, with the bounds and results of the scalar reference.
 //!
-//! Strides of eight and more use one broadcast factor; strides four, two and one shuffle the halves
-//! of their butterflies into two registers, with factors laid out to match. Values have the bounds
-//! of the scalar reference, and results are equal.
+//! Strides of eight and more use one broadcast factor. Strides four, two and one shuffle the halves of their
+//! butterflies into two registers; the factors are laid out to match.
 
 use super::tables::{Ntt, Twiddles};
 use crate::avx2::{load, store};
@@ -44,7 +43,7 @@ impl Lanes {
         )
     }
 
-    /// From `[0, 4q)` twice to `[0, 4q)` twice.
+    /// Maps two values in `[0, 4q)` to two in `[0, 4q)`.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn forward_butterfly(self, x: __m256i, y: __m256i, w: Factor) -> (__m256i, __m256i) {
@@ -56,7 +55,7 @@ impl Lanes {
         )
     }
 
-    /// From `[0, 2q)` twice to `[0, 2q)` twice.
+    /// Maps two values in `[0, 2q)` to two in `[0, 2q)`.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn inverse_butterfly(self, x: __m256i, y: __m256i, w: Factor) -> (__m256i, __m256i) {
@@ -90,8 +89,8 @@ fn factor(twiddles: &Twiddles, pair: usize) -> Factor {
     }
 }
 
-/// Two registers hold blocks of butterflies of stride 4, 2 or 1 (`STAGE` 0, 1, 2): moves the
-/// first halves into one register and the second halves into the other.
+/// Moves the first halves of butterflies of stride 4, 2 or 1 (`STAGE` 0, 1, 2) into one register, the second halves
+/// into the other.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn part<const STAGE: usize>(a: __m256i, b: __m256i) -> (__m256i, __m256i) {
@@ -137,7 +136,7 @@ pub(super) fn forward(ntt: &Ntt, values: &mut [u32]) {
     forward_from(ntt, values, ntt.degree / 2);
 }
 
-/// The stages of [`forward`] from the given stride (at least 8) on.
+/// Runs the stages of [`forward`] from the given stride (at least 8) on.
 #[target_feature(enable = "avx2")]
 pub(super) fn forward_from(ntt: &Ntt, values: &mut [u32], mut stride: usize) {
     let lanes = Lanes::new(ntt.modulus.value());
@@ -190,7 +189,7 @@ pub(super) fn inverse(ntt: &Ntt, values: &mut [u32], scale: u32) {
     }
 }
 
-/// The stages of [`inverse`] before the given stride (at least 8), without the scale.
+/// Runs the stages of [`inverse`] before the given stride (at least 8), without the scale.
 #[target_feature(enable = "avx2")]
 pub(super) fn inverse_to(ntt: &Ntt, values: &mut [u32], end: usize) {
     let lanes = Lanes::new(ntt.modulus.value());

@@ -3,10 +3,10 @@
 use crate::Modulus;
 use thiserror::Error;
 
-/// The vector code processes two registers of eight residues, twice.
+/// Smallest degree: the vector code processes two registers of eight residues, twice.
 const MIN_DEGREE: usize = 32;
 
-/// A ring for which no transform exists.
+/// Error: the ring has no transform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "no transform of degree {degree} modulo {modulus}: the degree must be a power of two from {MIN_DEGREE} and the modulus 1 modulo twice the degree"
@@ -71,7 +71,7 @@ impl Ntt {
         self.degree
     }
 
-    /// `N^{-1} mod q`: times the sum of the evaluation form, it gives the constant coefficient.
+    /// `N^{-1} mod q`; times the sum of the evaluation form it gives the constant coefficient.
     pub fn degree_inverse(&self) -> u32 {
         self.degree_inverse
     }
@@ -91,8 +91,8 @@ impl Twiddles {
     }
 }
 
-/// Factors of the three stages narrower than a register, eight for each pair of registers, in the
-/// order in which the shuffles leave the butterflies.
+/// Factors of the three stages narrower than a register: eight per pair of registers, in the order that the shuffles
+/// give the butterflies.
 #[cfg(target_arch = "x86_64")]
 #[derive(Debug, Clone)]
 pub(super) struct NarrowTwiddles {
@@ -100,8 +100,7 @@ pub(super) struct NarrowTwiddles {
     pub(super) inverse: [Twiddles; 3],
 }
 
-/// For strides 4, 2, 1: which of the stage's factors belongs to each lane, relative to
-/// the first butterfly block of the register pair.
+/// Factor of each lane for strides 4, 2, 1, relative to the first butterfly block of the register pair.
 #[cfg(target_arch = "x86_64")]
 const LANE_FACTORS: [[usize; 8]; 3] = [
     [0, 0, 0, 0, 1, 1, 1, 1],
