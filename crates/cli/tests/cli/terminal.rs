@@ -166,7 +166,7 @@ print(subprocess.check_output([sys.executable, "-c", shell], preexec_fn=controll
 fn an_answer_is_not_shown_and_a_wrong_one_is_refused_for_what_it_is() {
     let owner = Home::new();
     let each = r#"
-for answers in [(b"\x04",), (b"\n", b"\n"), (b"secret\n", b"secrets\n"), (b"\xff\n", b"\xff\n"), (b"secret\x1a\x1c\r", b"secret\x1a\x1c\r")]:
+for answers in [(b"\x04",), (b"\n", b"\n"), (b"secret\n", b"secrets\n"), (b"\xff\n",), (b"secret\x1a\x1c\r", b"secret\x1a\x1c\r")]:
     print(*run(*answers))
 "#;
     let text = at_a_terminal(&owner, each);
