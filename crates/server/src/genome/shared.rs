@@ -5,6 +5,7 @@ use super::windows::{Collection, WindowRows, Windows};
 use crate::callers::Caller;
 use crate::clients::Client;
 use crate::limits::{Admission, Limits};
+use crate::options::GenomeOptions;
 use crate::pool::Queue;
 use crate::status;
 use crate::writes::Writes;
@@ -29,8 +30,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tonic::Status;
 
-use crate::options::GenomeOptions;
-
+/// What all searches share.
 pub(super) struct Shared {
     pub(super) store: Store,
     pub(super) homes: Mutex<HashMap<PathBuf, Arc<Home>>>,
