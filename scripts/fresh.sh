@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 export RUSTUP_HOME=${RUSTUP_HOME:-$HOME/.rustup}
 export PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
 # Variables by which a caller's make, Cargo or pip would show through.
-unset MAKEFLAGS MAKEOVERRIDES MFLAGS CARGO_HOME CARGO_TARGET_DIR BUILD_PROFILE PIP_CACHE_DIR XDG_CACHE_HOME XDG_CONFIG_HOME
+unset DATA MIN_SUPPORT MAX_LEN VCF PYTEST MAKEFLAGS MAKEOVERRIDES MFLAGS CARGO_HOME CARGO_TARGET_DIR BUILD_PROFILE PIP_CACHE_DIR XDG_CACHE_HOME XDG_CONFIG_HOME
 
 git clone --quiet --no-local . "$work/oboro"
 mkdir "$work/home"

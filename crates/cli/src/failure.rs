@@ -142,7 +142,8 @@ impl Failure {
         })
     }
 
-    fn as_a<E: Error + 'static>(&self) -> Option<&E> {
+    /// Returns the error if it is of this type.
+    pub fn as_a<E: Error + 'static>(&self) -> Option<&E> {
         self.error.downcast_ref()
     }
 }

@@ -311,7 +311,7 @@ fn other_version(
     let remedy = if own.dataset != published.dataset {
         "it is another dataset: give the name under which this one was uploaded".to_owned()
     } else if own.version > published.version {
-        "upload the directory's version first".to_owned()
+        "upload the directory's version first, if it follows that one".to_owned()
     } else {
         format!(
             "the dataset was changed from another copy of the directory: use that copy, or answer from what is kept of the older version with {OFFLINE}"

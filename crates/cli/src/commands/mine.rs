@@ -307,6 +307,19 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
 }
 
 impl Arguments {
+    /// Removes numbers that depend on suppressed counts from a failure of mining.
+    fn without_counts(&self, failure: Failure) -> Failure {
+        let error = failure.as_a::<AprioriError<ClientError>>();
+        if !self.release.are_given() || !matches!(error, Some(AprioriError::TooManyItemsets { .. }))
+        {
+            return failure;
+        }
+        Failure::input(format!(
+            "more than {} itemsets are certain to be frequent, and nothing is reported; how many depends on suppressed counts: raise --min-support, lower --max-len, or set --stop-above 0 to find all of them, which may take very long",
+            self.stop_above
+        ))
+    }
+
     /// Mines once, or repeatedly for `--top`; returns the result of each run, and the itemsets.
     fn search(
         &self,
@@ -325,7 +338,8 @@ impl Arguments {
             let mined = mine(AprioriOptions {
                 min_support,
                 ..options
-            })?;
+            })
+            .map_err(|failure| self.without_counts(failure))?;
             let found = mined.found.itemsets().clone();
             runs.push(mined);
             Ok::<_, Failure>(found)

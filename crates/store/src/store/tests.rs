@@ -14,7 +14,7 @@ use crate::testing::{
 use oboro_format::{Bundle, Corruption, DatasetId, Digest, ErrorKind, FormatError, Roles};
 use oboro_ring::{Column, Factor, Limb};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
 
