@@ -394,7 +394,7 @@ impl Access {
     }
 
     /// Deletes a dataset, published or only being uploaded, and returns its id. A published one can be restored as long
-    /// as the [policy](Policy) permits. Its name is free, its id is never accepted again. Existing snapshots stay
+    /// as the policy permits. Its name is free, its id is never accepted again. Existing snapshots stay
     /// usable.
     ///
     /// # Errors
