@@ -53,7 +53,8 @@ fn check_products() {
             let modulus = Modulus::new(q).expect("limb primes are valid");
             let ntt = Ntt::new(modulus, degree).expect("limb primes allow the transform");
             let peer_modulus = fhe_math::zq::Modulus::new(q.into()).expect("a valid modulus");
-            let peer = fhe_math::ntt::NttOperator::new(&peer_modulus, degree).expect("a valid ring");
+            let peer =
+                fhe_math::ntt::NttOperator::new(&peer_modulus, degree).expect("a valid ring");
             let residue = |i: usize, factor: u32| (i as u32).wrapping_mul(factor) % q;
             let mut a: Vec<u32> = (0..degree).map(|i| residue(i, 0x9e37_79b9)).collect();
             let mut b: Vec<u32> = (0..degree).map(|i| residue(i, 0x85eb_ca6b)).collect();

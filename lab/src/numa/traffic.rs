@@ -209,7 +209,9 @@ pub fn publish(directory: &Path, bundle: &Bundle) -> Result<(), Failure> {
         let path = bundle.segment_path(segment.index);
         let bytes = fs::read(&path)
             .map_err(|error| format!("cannot read {}: {error}; start again", path.display()))?;
-        let mut receiver = store.access().receive_segment(dataset, root, segment.index, 0)?;
+        let mut receiver = store
+            .access()
+            .receive_segment(dataset, root, segment.index, 0)?;
         receiver.write(&bytes)?;
         receiver.finish()?;
     }
