@@ -149,14 +149,7 @@ fn have_candidates(level: &[FrequentItemset]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn found(sets: &[(&[u32], u64)]) -> FrequentItemsets {
-        let found = sets.iter().map(|&(items, support)| FrequentItemset {
-            itemset: Itemset::new(items),
-            support,
-        });
-        FrequentItemsets::collect(10, 2, usize::MAX, found)
-    }
+    use crate::testing::found;
 
     #[test]
     fn itemsets_are_listed_by_length_then_lexicographically() {

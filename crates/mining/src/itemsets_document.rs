@@ -395,14 +395,7 @@ pub enum ItemsetsError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn found(sets: &[(&[u32], u64)]) -> FrequentItemsets {
-        let found = sets.iter().map(|&(items, support)| FrequentItemset {
-            itemset: Itemset::new(items),
-            support,
-        });
-        FrequentItemsets::collect(10, 2, usize::MAX, found)
-    }
+    use crate::testing::found;
 
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(|&name| name.to_owned()).collect()

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use crate::frequent::FrequentItemsets;
 use crate::itemset::{FrequentItemset, Itemset};
 use crate::transactions::Transactions;
 
@@ -44,4 +45,13 @@ pub(crate) fn brute_force(
         .collect();
     found.sort_by_key(|found| (found.itemset.len(), found.itemset.clone()));
     found
+}
+
+/// Itemsets with these supports, of ten transactions.
+pub(crate) fn found(sets: &[(&[u32], u64)]) -> FrequentItemsets {
+    let found = sets.iter().map(|&(items, support)| FrequentItemset {
+        itemset: Itemset::new(items),
+        support,
+    });
+    FrequentItemsets::collect(10, 2, usize::MAX, found)
 }
