@@ -618,27 +618,36 @@ fn random_histories_agree_with_a_model_in_plaintext() {
     let sequences = std::env::var("OBORO_SEQUENCES").ok();
     let sequences = sequences.map_or(SEQUENCES, |it| it.parse().expect("it is a number"));
     let large = (sequences * LARGE_SEQUENCES).div_ceil(100);
-    let mut answered = 0;
-    for seed in 0..sequences {
-        let outcome = std::panic::catch_unwind(|| {
-            let mut world = World::new(seed);
-            if seed < large {
-                let count = world.rng.random_range(82_000..120_000);
-                world.grow(count);
-            }
-            for _ in 0..STEPS {
-                world.step();
-            }
-            world.answered
-        });
-        match outcome {
-            Ok(here) => answered += here,
-            Err(panic) => {
-                println!("sequence {seed}");
-                std::panic::resume_unwind(panic);
-            }
+    let history = |seed| {
+        let mut world = World::new(seed);
+        if seed < large {
+            let count = world.rng.random_range(82_000..120_000);
+            world.grow(count);
         }
-    }
+        for _ in 0..STEPS {
+            world.step();
+        }
+        world.answered
+    };
+    let next = AtomicU64::new(0);
+    let run = || {
+        let seeds = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        let answers = seeds.take_while(|&seed| seed < sequences).map(|seed| {
+            std::panic::catch_unwind(|| history(seed)).unwrap_or_else(|panic| {
+                println!("sequence {seed}");
+                std::panic::resume_unwind(panic)
+            })
+        });
+        answers.sum::<u64>()
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let answered: u64 = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+        workers
+            .into_iter()
+            .map(|it| it.join().expect("every history agrees"))
+            .sum()
+    });
     // Fewer answers would prove little.
     assert!(answered > sequences, "{answered} questions were answered");
 }
