@@ -27,7 +27,7 @@ IN_VENV_PYTHON := VIRTUAL_ENV="$(CURDIR)/.venv-python" PATH="$(CURDIR)/.venv-pyt
 BUILD_PROFILE ?= release
 ifeq ($(BUILD_PROFILE),dev)
 # What tests enable of packages that the product has: else these, and all that needs them, would be compiled twice.
-BUILD_FEATURES := --features tokio/test-util,oboro-format/testing
+BUILD_FEATURES := --features tokio/test-util,oboro-format/testing,oboro-mining/testing
 endif
 OBORO := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/$(if $(filter dev,$(BUILD_PROFILE)),debug,$(BUILD_PROFILE))/oboro
 

@@ -358,7 +358,7 @@ impl Served<'_> {
             .map(|question| question.ask(&self.connection))
             .collect::<Result<Vec<_>, _>>()?;
         let (first, _) = asked[0];
-        let milliseconds = |time: fn(&oboro_client::Outcome) -> Duration| {
+        let milliseconds = |time: fn(&oboro_client::genome::Outcome) -> Duration| {
             let times = asked[1..].iter().map(|(outcome, _)| time(outcome));
             median(times).as_secs_f64() * 1e3
         };

@@ -21,7 +21,7 @@ use crate::output::{Failure, Output};
 use crate::{Outcome, ThreadArguments};
 use library::Library;
 use oboro_arena::Topology;
-use oboro_mining::QuestParameters;
+use oboro_input::QuestParameters;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! Output of results and failures, for people or programs, and result files.
 
 use indicatif::HumanBytes;
-use oboro_mining::{escaped, escaped_lines};
+use oboro_input::{escaped, escaped_lines};
 use serde::Serialize;
 use std::error::Error;
 use std::fmt;

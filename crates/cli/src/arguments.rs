@@ -7,11 +7,12 @@ use crate::secret_command::{MOST, output_of};
 use crate::terminal::{agreed, prompt};
 use clap::{Args, ValueEnum};
 use oboro_client::{Connection, Identity, Options};
+use oboro_dataset::Dataset;
 use oboro_format::ErrorClass;
-use oboro_mining::readers::{
+use oboro_input::readers::{
     Bin, Encoding, ItemSeparator, Missing, Separator, Spaces, Unicode, columns_in,
 };
-use oboro_mining::{Dataset, Format, ReadOptions};
+use oboro_input::{Format, ReadOptions};
 use oboro_rlwe::{KeyFileError, MasterKey, Passphrase, PrivateFileError, open_private};
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -1,11 +1,14 @@
 //! Failures of commands: a sentence for people, a class and an exit code for programs.
 
 use oboro_client::ClientError;
+use oboro_dataset::DatasetError;
 use oboro_format::{ErrorClass, FormatError};
 #[cfg(feature = "serve")]
 use oboro_genome_server::GenomeError;
-use oboro_mining::transactions::TransactionsError;
-use oboro_mining::{AprioriError, DatasetError, ItemsetsError, ReadError, RulesError};
+use oboro_input::ReadError;
+use oboro_input::transactions::TransactionsError;
+use oboro_mining::{AprioriError, RulesError};
+use oboro_results::ItemsetsError;
 use oboro_rlwe::KeyFileError;
 #[cfg(feature = "serve")]
 use oboro_server::{LogLevelError, ServeError, WholeError};

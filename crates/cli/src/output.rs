@@ -5,7 +5,7 @@ use clap::error::ContextKind;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use oboro_client::Wait;
 use oboro_format::Bundle;
-use oboro_mining::{escaped, escaped_lines};
+use oboro_input::{escaped, escaped_lines};
 use oboro_system::{sync_directory, with_mode};
 use serde::Serialize;
 use std::borrow::Cow;

@@ -4,11 +4,12 @@ use crate::failure::Failure;
 use crate::output::{Form, Output, OutputFile};
 use clap::{Args, value_parser};
 use oboro_client::utc;
-use oboro_mining::release::LEAST_SUPPRESSED_BELOW;
-use oboro_mining::tables::{itemsets_csv, rules_csv};
-use oboro_mining::{
-    Dataset, Digested, FileDigest, FrequentItemsets, ItemsetsDocument, Release, ReleaseError,
-    Rules, RunRecord, Source,
+use oboro_dataset::Dataset;
+use oboro_mining::{FrequentItemsets, Rules};
+use oboro_results::release::LEAST_SUPPRESSED_BELOW;
+use oboro_results::tables::{itemsets_csv, rules_csv};
+use oboro_results::{
+    Digested, FileDigest, ItemsetsDocument, Release, ReleaseError, RunRecord, Source,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -104,7 +105,7 @@ impl ResultFile {
             Form::Json => document.to_json().into_bytes(),
             Form::Csv => itemsets_csv(document),
             #[cfg(feature = "arrow")]
-            Form::Parquet => oboro_mining::tables::itemsets_parquet(document)?,
+            Form::Parquet => oboro_results::tables::itemsets_parquet(document)?,
         };
         self.write_with(|file| file.write_all(&content))
     }
@@ -128,7 +129,7 @@ impl ResultFile {
             #[cfg(feature = "arrow")]
             Form::Parquet => {
                 let rules = rules.named();
-                let written = oboro_mining::tables::rules_parquet(rules, unverified, about, file);
+                let written = oboro_results::tables::rules_parquet(rules, unverified, about, file);
                 written.map_err(io::Error::other)
             }
         })

@@ -2,7 +2,7 @@
 
 pub mod file;
 
-use oboro_mining::escaped;
+use oboro_input::escaped;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;

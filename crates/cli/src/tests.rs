@@ -37,7 +37,7 @@ fn page_of_results_has_each_option() {
 
 #[test]
 fn page_of_results_has_each_stored_field() {
-    let record = include_str!("../../mining/tests/golden/owner-record-8.json");
+    let record = include_str!("../../dataset/tests/golden/owner-record-8.json");
     let itemsets = include_str!("../../../fuzz/corpus/itemsets/rules");
     for (heading, json) in [("The owner's record", record), ("A file of", itemsets)] {
         let section = PAGE.split("\n## ").find(|it| it.starts_with(heading));

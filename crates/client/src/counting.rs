@@ -3,7 +3,8 @@
 use crate::error::ClientError;
 use crate::items::Numbered;
 use crate::levels::LevelTrace;
-use oboro_mining::{Bitmap, Dataset, Itemset, SupportCounter};
+use oboro_dataset::Dataset;
+use oboro_mining::{Bitmap, Itemset, SupportCounter};
 use oboro_ring::threads;
 use std::num::NonZeroUsize;
 use std::time::Instant;

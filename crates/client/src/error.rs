@@ -1,5 +1,8 @@
 //! Errors of the owner's calls to a server, with remedies.
 
+use crate::genome::query::PatternError;
+use crate::genome::reading::{EncryptError, ReadError};
+use oboro_dataset::{Dataset, DatasetError, MOST_PAIRED};
 use oboro_format::wording::{
     ANSWERS, CA, CLIENT_CERT, CLIENT_KEY, FOCUS, MAX_LEN, MIN_SUPPORT, OFFLINE, ROW_IDS, SERVE,
     TRUST_RESET, TRUST_SERVER, TRUST_SHOW,
@@ -7,8 +10,7 @@ use oboro_format::wording::{
 use oboro_format::{Corruption, DatasetId, Digest, ErrorClass, FormatError};
 use oboro_genome::wire::WireError;
 use oboro_genome::{PlanError, SearchSpecError};
-use oboro_genome_client::{EncryptError, PatternError, ReadError};
-use oboro_mining::{Dataset, DatasetError, MOST_PAIRED, escaped};
+use oboro_input::escaped;
 use oboro_protocol::{
     FieldError, MalformedAnswer, PROTOCOL, PROTOCOL_KEY, REQUEST_KEY, RETRY_AFTER_KEY, max_itemsets,
 };

@@ -2,8 +2,8 @@
 
 use crate::levels::Route;
 use crate::sums::MOST_BYTES;
+use oboro_dataset::MOST_PAIRED;
 use oboro_format::{BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES};
-use oboro_mining::MOST_PAIRED;
 use oboro_protocol::max_itemsets;
 use oboro_ring::moment::binomial;
 use oboro_ring::{Parameters, pack::moment_packed_len};

@@ -6,7 +6,7 @@
 use crate::connection::Connection;
 use crate::error::{ClientError, NamedVersion};
 
-use oboro_mining::Dataset;
+use oboro_dataset::Dataset;
 use oboro_protocol::{dataset_id, digest, v1};
 use std::cell::Cell;
 use tonic::{Code, Response};

@@ -5,7 +5,6 @@ use crate::error::{ClientError, printable};
 use oboro_format::Digest;
 use oboro_genome::wire::Answer;
 use oboro_genome::{Kind, MAX_SITES, Plan, sites_digest};
-use oboro_genome_client::{Found, OwnQuery, Pattern};
 use oboro_protocol::v1::genome_info::Shape;
 use oboro_protocol::v1::search_reply::Reply;
 use oboro_protocol::v1::search_request::Request as Asked;
@@ -24,6 +23,12 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use zeroize::Zeroizing;
+
+pub(crate) mod query;
+pub(crate) mod reading;
+
+pub use query::{Pattern, PatternError};
+pub use reading::{EncryptError, Found, OwnQuery, ReadError};
 
 const SEARCHING: &str = "searching";
 

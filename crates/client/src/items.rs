@@ -1,6 +1,7 @@
 //! Items of a dataset, numbered for counting.
 
-use oboro_mining::{Dataset, Itemset};
+use oboro_dataset::Dataset;
+use oboro_mining::Itemset;
 use oboro_ring::Column;
 
 /// Items of a dataset by number.

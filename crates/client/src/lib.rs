@@ -12,7 +12,7 @@ mod error;
 mod fetch;
 mod forecast;
 mod gate;
-mod genome;
+pub mod genome;
 mod guard;
 mod items;
 mod kept_moments;
@@ -37,10 +37,6 @@ pub use error::{ClientError, NamedVersion, utc};
 pub use fetch::Fetched;
 pub use forecast::{LevelForecast, Prospect, RouteForecast};
 pub use gate::VersionCheck;
-pub use genome::{
-    Decoys, GenomeInfo, GenomeListing, GenomeSearch, GenomeShape, GenomicPosition, Outcome,
-    Symbols, Where,
-};
 pub use levels::{Level, LevelTrace, Route};
 pub use mine::{Answers, Found, KEPT_BYTES, Mined, Mining, Pairs, Together, Unverified};
 pub use recovery::{Recovery, RecoveryCopy, keep_record};

@@ -16,10 +16,11 @@ use crate::verify::Verified;
 use crate::verify::cells::{Cells, column_bytes};
 use crate::verify::prefixes::Prefix;
 use crate::verify::rows::Row;
-use oboro_mining::transactions::compare_names;
+use oboro_dataset::Dataset;
+use oboro_input::number_of;
+use oboro_input::transactions::compare_names;
 use oboro_mining::{
-    AprioriError, AprioriOptions, Dataset, FrequentItemsets, Itemset, LevelReport, SupportCounter,
-    apriori, number_of,
+    AprioriError, AprioriOptions, FrequentItemsets, Itemset, LevelReport, SupportCounter, apriori,
 };
 use oboro_ring::Column;
 use std::num::NonZeroUsize;

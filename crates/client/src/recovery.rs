@@ -7,11 +7,11 @@
 
 use crate::connection::Connection;
 use crate::error::ClientError;
+use oboro_dataset::Dataset;
 use oboro_format::{
     Bundle, Corruption, Digest, MAX_RECOVERY_BYTES, RecoveryContent, RecoveryHead, decode_recovery,
     encode_recovery,
 };
-use oboro_mining::Dataset;
 use oboro_protocol::{RECOVERY_CHUNK_BYTES, dataset_id, digest, v1};
 use oboro_rlwe::{
     MasterKey, PASSPHRASE_SEAL_BYTES, Passphrase, open_under_passphrase, seal_under_passphrase,

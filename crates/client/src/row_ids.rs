@@ -6,7 +6,7 @@ use crate::error::ClientError;
 use crate::fetch::CellSource;
 use crate::gate::{Gate, VersionCheck};
 use crate::verify::Verified;
-use oboro_mining::Dataset;
+use oboro_dataset::Dataset;
 use oboro_ring::Column;
 use std::num::NonZeroUsize;
 

@@ -15,7 +15,7 @@ use crate::deduction::{Bounds, Contradiction, subsets_used};
 use crate::frequent::FrequentItemsets;
 use crate::itemset::{FrequentItemset, Itemset};
 use crate::prefix_tree::PrefixTree;
-use crate::transactions::MinSupport;
+use oboro_input::transactions::MinSupport;
 
 /// Counts the transactions that contain an itemset: in plaintext bitmaps
 /// ([`PlaintextCounter`](crate::bitmap::PlaintextCounter)) or in an encrypted dataset.
@@ -461,7 +461,7 @@ mod tests {
     use super::*;
     use crate::bitmap::PlaintextCounter;
     use crate::testing::{arbitrary_transactions, brute_force};
-    use crate::transactions::Transactions;
+    use oboro_input::transactions::Transactions;
     use proptest::prelude::*;
     use std::convert::Infallible;
 

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use crate::apriori::SupportCounter;
 use crate::itemset::Itemset;
-use crate::transactions::Transactions;
+use oboro_input::transactions::Transactions;
 
 /// Bit columns of some of the items.
 #[derive(Clone, Debug)]
@@ -128,7 +128,7 @@ impl Bitmap {
 }
 
 /// Counts the set bits.
-pub fn count_ones(column: &[u64]) -> u64 {
+pub(crate) fn count_ones(column: &[u64]) -> u64 {
     column.iter().map(|word| u64::from(word.count_ones())).sum()
 }
 

@@ -10,7 +10,7 @@ use crate::itemset::{FrequentItemset, Itemset};
 ///
 /// # Errors
 /// Errors of `go_on`, which is called for each of `frequent`.
-pub(crate) fn candidates_from<E>(
+pub fn candidates_from<E>(
     frequent: &[FrequentItemset],
     is_frequent: impl Fn(&[u32]) -> bool,
     limit: usize,

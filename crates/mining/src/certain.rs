@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::eclat::eclat;
     use crate::testing::arbitrary_transactions;
-    use crate::transactions::{MinSupport, Transactions};
+    use oboro_input::transactions::{MinSupport, Transactions};
     use proptest::prelude::*;
 
     /// Returns, after each level, the certain number of longer itemsets and the true one.

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::eclat::eclat;
     use crate::testing::arbitrary_transactions;
-    use crate::transactions::MinSupport;
+    use oboro_input::transactions::MinSupport;
     use proptest::prelude::*;
     use std::convert::Infallible;
 
@@ -134,7 +134,7 @@ mod tests {
     fn at_the_limit_of_the_length_itemsets_stay() {
         let baskets = vec![vec![0, 1, 2]; 4];
         let names = ["a", "b", "c"].map(str::to_owned).to_vec();
-        let data = crate::Transactions::from_baskets(names, baskets).unwrap();
+        let data = oboro_input::Transactions::from_baskets(names, baskets).unwrap();
         let pairs = eclat(&data, MinSupport::Count(1), NonZeroUsize::new(2));
         for kept in [Kept::Closed, Kept::Maximal] {
             let kept = kept.of(&pairs);

@@ -60,7 +60,7 @@ impl Bounds {
     ///
     /// # Panics
     /// If the number of supports is not `2^m`, or one does not fit into 64 bits.
-    pub(crate) fn from_subsets(supports: &mut [i128]) -> Result<Self, Contradiction> {
+    pub fn from_subsets(supports: &mut [i128]) -> Result<Self, Contradiction> {
         assert!(supports.len() >= 2 && supports.len().is_power_of_two());
         let whole = supports.len() - 1;
         supports[whole] = 0;
@@ -102,7 +102,7 @@ impl fmt::Display for Bounds {
 }
 
 /// Möbius transform over supersets: entry `X` becomes `Σ_{J⊇X} (−1)^{|J∖X|} supports[J]`.
-pub(crate) fn exclude_supersets(supports: &mut [i128]) {
+pub fn exclude_supersets(supports: &mut [i128]) {
     let mut half = 1;
     while half < supports.len() {
         for pair in supports.chunks_exact_mut(2 * half) {

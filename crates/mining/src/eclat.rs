@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use crate::bitmap::{Bitmap, count_ones, intersection};
 use crate::frequent::FrequentItemsets;
 use crate::itemset::{FrequentItemset, Itemset};
-use crate::transactions::{MinSupport, Transactions};
+use oboro_input::transactions::{MinSupport, Transactions};
 
 /// Finds all itemsets of at most `max_len` items (`None`: of any length) that
 /// have at least `min_support` among `transactions`.

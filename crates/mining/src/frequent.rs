@@ -22,7 +22,7 @@ pub struct FrequentItemsets {
 impl FrequentItemsets {
     /// Collects itemsets found in any order by a search up to the length `longest`. No itemset may be empty or occur
     /// twice.
-    pub(crate) fn collect(
+    pub fn collect(
         transactions: u64,
         min_support_count: u64,
         longest: usize,
@@ -103,7 +103,7 @@ impl FrequentItemsets {
     }
 
     /// Builds the result of the search reduced to `some` of these itemsets, in their order.
-    pub(crate) fn with(&self, some: Vec<FrequentItemset>) -> Self {
+    pub fn with(&self, some: Vec<FrequentItemset>) -> Self {
         let levels = some.chunk_by(|a, b| a.itemset.len() == b.itemset.len());
         let mut of_each = vec![Vec::new(); self.levels.len()];
         for level in levels {
@@ -116,7 +116,7 @@ impl FrequentItemsets {
     }
 
     /// Sets the length limit of the search.
-    pub(crate) fn with_max_len(self, max_len: Option<usize>) -> Self {
+    pub fn with_max_len(self, max_len: Option<usize>) -> Self {
         Self { max_len, ..self }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! The constructors establish the order. Equality, hashing, prefixes and subset tests are those of the sorted list.
 
+use oboro_input::transactions::compare_names;
 use std::borrow::Borrow;
 use std::fmt;
 
@@ -86,7 +87,7 @@ impl Itemset {
     }
 
     /// Splits into the items at the set bits of `mask` and those at the clear ones.
-    pub(crate) fn split(&self, mask: u64) -> (Itemset, Itemset) {
+    pub fn split(&self, mask: u64) -> (Itemset, Itemset) {
         let mut chosen = Vec::with_capacity(mask.count_ones() as usize);
         let mut others = Vec::with_capacity(self.len().saturating_sub(chosen.capacity()));
         for (position, &item) in self.0.iter().enumerate() {
@@ -98,6 +99,35 @@ impl Itemset {
         }
         (Itemset(chosen), Itemset(others))
     }
+}
+
+/// Item number beyond the names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "item {item} has no name: there are {items} names; use the names of the dataset that was mined"
+)]
+pub struct UnnamedItem {
+    /// The item number.
+    pub item: u32,
+    /// The number of names.
+    pub items: usize,
+}
+
+/// Returns the names of `itemset`'s items, in name order.
+///
+/// # Errors
+/// An item without a name.
+pub fn name_items(itemset: &Itemset, names: &[String]) -> Result<Vec<String>, UnnamedItem> {
+    let items = names.len();
+    let name = |&item: &u32| {
+        let name = names.get(item as usize).cloned();
+        name.ok_or(UnnamedItem { item, items })
+    };
+    let mut named = (itemset.items().iter())
+        .map(name)
+        .collect::<Result<Vec<String>, _>>()?;
+    named.sort_by(|a, b| compare_names(a, b));
+    Ok(named)
 }
 
 impl From<Vec<u32>> for Itemset {

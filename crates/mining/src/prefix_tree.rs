@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// Supports of the empty itemset and of every itemset added before.
 #[derive(Debug)]
-pub(crate) struct PrefixTree {
+pub struct PrefixTree {
     /// The root (the empty itemset), then level after level.
     nodes: Vec<Node>,
 }
@@ -30,7 +30,7 @@ const NO_CHILDREN: Range<usize> = ROOT..ROOT;
 
 impl PrefixTree {
     /// Creates a tree with the support of the empty itemset only: the number of `transactions`.
-    pub(crate) fn new(transactions: u64) -> Self {
+    pub fn new(transactions: u64) -> Self {
         let root = Node {
             item: 0,
             support: transactions,
@@ -41,7 +41,7 @@ impl PrefixTree {
 
     /// Adds the next level: itemsets of one length, ascending, whose prefixes are
     /// all in the tree.
-    pub(crate) fn add_level(&mut self, level: &[FrequentItemset]) {
+    pub fn add_level(&mut self, level: &[FrequentItemset]) {
         let mut before: (&[u32], usize) = (&[], ROOT);
         for FrequentItemset { itemset, support } in level {
             let (&item, prefix) = itemset.items().split_last().expect("the root is there");
@@ -68,19 +68,19 @@ impl PrefixTree {
     }
 
     /// Returns the support of the itemset of `items`, strictly ascending, if it is in the tree.
-    pub(crate) fn support(&self, items: &[u32]) -> Option<u64> {
+    pub fn support(&self, items: &[u32]) -> Option<u64> {
         self.find(items).map(|node| self.nodes[node].support)
     }
 
     /// Returns true if the itemset of `items`, strictly ascending, is in the tree.
-    pub(crate) fn contains(&self, items: &[u32]) -> bool {
+    pub fn contains(&self, items: &[u32]) -> bool {
         self.find(items).is_some()
     }
 
     /// Writes the supports of the subsets of `items` that contain all but the last `m` of them to `supports`, of
     /// length `2^m`. A subset's index has a bit set for each of the `m` items that it contains, the highest for the
     /// first. Itemsets that are not in the tree, possibly `items` itself, have support 0.
-    pub(crate) fn subset_supports(&self, items: &[u32], supports: &mut [i128]) {
+    pub fn subset_supports(&self, items: &[u32], supports: &mut [i128]) {
         let (fixed, free) = items.split_at(items.len() - supports.len().ilog2() as usize);
         match self.find(fixed) {
             Some(node) => self.descend(node, free, supports),

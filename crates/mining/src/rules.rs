@@ -7,13 +7,16 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
 use crate::frequent::FrequentItemsets;
-use crate::itemset::{FrequentItemset, Itemset};
-use crate::itemsets_document::{ItemsetsError, MAX_TRANSACTIONS, name_items};
-use crate::text::Names;
+use crate::itemset::{FrequentItemset, Itemset, UnnamedItem, name_items};
+use oboro_input::text::Names;
 
 pub use metrics::{Metric, RuleMetrics, UnknownMetric};
 
 pub mod metrics;
+
+/// The largest number of transactions that rules and documents may have. JSON readers commonly keep numbers in 64-bit
+/// floating point, which is exact up to 2^53.
+pub const MAX_TRANSACTIONS: u64 = 1 << 53;
 
 /// Selection of the rules to generate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -118,7 +121,7 @@ pub enum RulesError {
     },
     /// Itemsets that do not match the names.
     #[error(transparent)]
-    Itemsets(#[from] ItemsetsError),
+    UnnamedItem(#[from] UnnamedItem),
 }
 
 /// Rules in order, each in 16 bytes; sides and metrics are computed when a rule is read.
@@ -327,7 +330,7 @@ fn check_complete(itemsets: &FrequentItemsets, names: &[String]) -> Result<(), R
 ///  "zhangs_metric": 0.0, "jaccard": 0.97, "certainty": 0.0, "kulczynski": 0.985}
 /// ```
 ///
-/// The items of a side are in [name order](crate::transactions::compare_names).
+/// The items of a side are in [name order](oboro_input::transactions::compare_names).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NamedRule {
     /// The names of the antecedent's items.

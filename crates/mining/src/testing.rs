@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use crate::frequent::FrequentItemsets;
 use crate::itemset::{FrequentItemset, Itemset};
-use crate::transactions::Transactions;
+use oboro_input::transactions::Transactions;
 
 /// Generates up to `transactions` baskets over exactly `items` items, dense and sparse.
-pub(crate) fn arbitrary_transactions(
+pub fn arbitrary_transactions(
     items: u32,
     transactions: usize,
 ) -> impl Strategy<Value = Transactions> {
@@ -18,17 +18,13 @@ pub(crate) fn arbitrary_transactions(
 }
 
 /// Counts the transactions that contain `itemset`, by checking each.
-pub(crate) fn brute_force_support(data: &Transactions, itemset: &Itemset) -> u64 {
+pub fn brute_force_support(data: &Transactions, itemset: &Itemset) -> u64 {
     let contains = |basket: &[u32]| itemset.items().iter().all(|item| basket.contains(item));
     data.iter().filter(|basket| contains(basket)).count() as u64
 }
 
 /// Finds all frequent itemsets by trying every subset of the items, in result order.
-pub(crate) fn brute_force(
-    data: &Transactions,
-    threshold: u64,
-    max_len: usize,
-) -> Vec<FrequentItemset> {
+pub fn brute_force(data: &Transactions, threshold: u64, max_len: usize) -> Vec<FrequentItemset> {
     let items = data.item_count();
     let mut found: Vec<FrequentItemset> = (1u32..1 << items)
         .filter(|mask| mask.count_ones() as usize <= max_len)
@@ -48,7 +44,7 @@ pub(crate) fn brute_force(
 }
 
 /// Itemsets with these supports, of ten transactions.
-pub(crate) fn found(sets: &[(&[u32], u64)]) -> FrequentItemsets {
+pub fn found(sets: &[(&[u32], u64)]) -> FrequentItemsets {
     let found = sets.iter().map(|&(items, support)| FrequentItemset {
         itemset: Itemset::new(items),
         support,

@@ -15,8 +15,8 @@ use arrow_array::{
 };
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 use numpy::PyReadonlyArray1;
-use oboro_mining::readers::are_of_long_form;
-use oboro_mining::{Cells, Shuffled, Shuffling};
+use oboro_dataset::{Cells, Shuffled, Shuffling};
+use oboro_input::readers::are_of_long_form;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use std::fmt::Display;

@@ -5,7 +5,7 @@ mod methods;
 use crate::call::{self, Call, Interrupt};
 use crate::errors::Failure;
 use oboro_client::forget_kept;
-use oboro_mining::{Dataset, DatasetError};
+use oboro_dataset::{Dataset, DatasetError};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use std::sync::Arc;

@@ -1,10 +1,13 @@
 //! Exceptions of `oboro.errors`, with the messages of the underlying crates.
 
 use oboro_client::ClientError;
+use oboro_dataset::DatasetError;
 use oboro_format::{ErrorClass, ErrorKind, FormatError};
 use oboro_genome_server::GenomeError;
-use oboro_mining::transactions::TransactionsError;
-use oboro_mining::{AprioriError, DatasetError, ItemsetsError, ReadError};
+use oboro_input::ReadError;
+use oboro_input::transactions::TransactionsError;
+use oboro_mining::AprioriError;
+use oboro_results::ItemsetsError;
 use oboro_rlwe::KeyFileError;
 use oboro_server::ServeError;
 use oboro_store::StoreError;

@@ -3,10 +3,11 @@
 use crate::call::{Interrupt, run};
 use crate::errors::Failure;
 use crate::server::Server;
-use oboro_client::{Decoys, GenomeSearch, GenomeShape, GenomicPosition, Outcome, Symbols, Where};
+use oboro_client::genome::{
+    Decoys, Found, GenomeSearch, GenomeShape, GenomicPosition, Outcome, Pattern, Symbols, Where,
+};
 use oboro_format::Digest;
 use oboro_genome::Kind;
-use oboro_genome_client::{Found, Pattern};
 use oboro_genome_server::{
     Collections, Duplicates, Existing, Imported, LeftOut, PanelOptions, import_panel,
     import_reference,

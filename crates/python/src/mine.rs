@@ -9,7 +9,9 @@ use numpy::{IntoPyArray, PyArray1};
 use oboro_client::{
     Answers, ClientError, Connection, KEPT_BYTES, Level, Mining, Pairs, VersionCheck, utc,
 };
-use oboro_mining::{AprioriOptions, DatasetError, FrequentItemsets, MinSupport};
+use oboro_dataset::DatasetError;
+use oboro_input::MinSupport;
+use oboro_mining::{AprioriOptions, FrequentItemsets};
 use oboro_rlwe::KeyCheck;
 use parking_lot::Mutex;
 use pyo3::prelude::*;

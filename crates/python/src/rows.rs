@@ -5,11 +5,11 @@ use crate::encrypted::Encrypted;
 use crate::errors::Failure;
 use numpy::PyReadonlyArray1;
 use numpy::ndarray::{ArrayView1, s};
-use oboro_mining::readers::{Bin, NameRules, UnknownOption, next_after, read_batches};
-use oboro_mining::transactions::TransactionsError;
-use oboro_mining::{
-    Cells, HowRead, MinSupport, ReadError, ReadOptions, Shuffled, Shuffling, Transactions,
-    TransactionsBuilder, read_next,
+use oboro_dataset::{Cells, Shuffled, Shuffling};
+use oboro_input::readers::{Bin, NameRules, UnknownOption, next_after, read_batches};
+use oboro_input::transactions::TransactionsError;
+use oboro_input::{
+    HowRead, MinSupport, ReadError, ReadOptions, Transactions, TransactionsBuilder, read_next,
 };
 use parking_lot::{Mutex, MutexGuard};
 use pyo3::exceptions::PyTypeError;
@@ -343,7 +343,7 @@ impl Rows {
     /// Returns true if columns of these names may have a transaction and an item in each row.
     #[staticmethod]
     fn are_of_long_form(names: Vec<String>) -> bool {
-        oboro_mining::readers::are_of_long_form(names.iter().map(String::as_str))
+        oboro_input::readers::are_of_long_form(names.iter().map(String::as_str))
     }
 
     /// Returns how their file was read, in JSON.

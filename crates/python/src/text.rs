@@ -2,13 +2,13 @@
 
 use crate::errors::Failure;
 use bytesize::ByteSize;
-use oboro_mining::Names;
+use oboro_input::Names;
 use pyo3::prelude::*;
 
 /// Returns `text` on one line, with control sequences escaped.
 #[pyfunction]
 pub fn escaped(text: &str) -> String {
-    oboro_mining::escaped(text).into_owned()
+    oboro_input::escaped(text).into_owned()
 }
 
 /// Formats an itemset of these names as `oboro mine` does.

@@ -1,9 +1,8 @@
 //! Search of the plaintext: the reference for encrypted answers.
 
 use crate::output::Failure;
-use oboro_client::{GenomeSearch, Where};
+use oboro_client::genome::{Found, GenomeSearch, Where};
 use oboro_genome::Kind;
-use oboro_genome_client::Found;
 use oboro_genome_server::Collections;
 
 /// The result of a search of the plaintext.

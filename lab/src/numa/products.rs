@@ -7,10 +7,8 @@
 use super::paper;
 use crate::itemsets::Combinations;
 use crate::output::{Failure, Output};
-use oboro_mining::{
-    AprioriOptions, Itemset, MinSupport, PlaintextCounter, ReadOptions, SupportCounter,
-    Transactions, apriori, read_path,
-};
+use oboro_input::{MinSupport, ReadOptions, Transactions, read_path};
+use oboro_mining::{AprioriOptions, Itemset, PlaintextCounter, SupportCounter, apriori};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;

@@ -1,8 +1,9 @@
 //! Supports from the moments of an in-process count, with the owner's secrets.
 
 use crate::output::Failure;
+use oboro_dataset::Dataset;
 use oboro_engine::{Moments, shards};
-use oboro_mining::{Dataset, Itemset};
+use oboro_mining::Itemset;
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::pack::{moment_packed_len, pack};
 use oboro_ring::{Blocks, Column, Parameters, vector};

@@ -5,7 +5,7 @@ use crate::failure::Outcome;
 use crate::output::Output;
 use oboro_client::Grant;
 use oboro_format::Roles;
-use oboro_mining::escaped;
+use oboro_input::escaped;
 use serde_json::{Value, json};
 use std::fmt::Write;
 

@@ -10,8 +10,9 @@ use crate::results::{
 };
 use bytesize::ByteSize;
 use oboro_client::{KEPT_BYTES, Mining, VersionCheck};
-use oboro_mining::release::{Counted, subsets};
-use oboro_mining::{Names, Release, RunRecord};
+use oboro_input::Names;
+use oboro_results::release::{Counted, subsets};
+use oboro_results::{Release, RunRecord};
 use serde_json::{Value, json};
 use std::fmt::Write;
 

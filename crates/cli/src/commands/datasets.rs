@@ -4,7 +4,7 @@ use crate::arguments::ServerArguments;
 use crate::failure::Outcome;
 use crate::output::{Output, bytes};
 use oboro_client::{Deleted, Listing, Unfinished, utc};
-use oboro_mining::escaped;
+use oboro_input::escaped;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};

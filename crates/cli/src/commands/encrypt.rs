@@ -6,11 +6,11 @@ use crate::interrupt::{unless, watched};
 use crate::output::{Output, Unit, bytes, seconds};
 use bytesize::ByteSize;
 use oboro_client::forget_kept;
+use oboro_dataset::{Dataset, DatasetPlan, MOST_PAIRED, NewItems, Shuffled, Target};
 use oboro_format::files::free_bytes;
-use oboro_mining::readers::STANDARD_INPUT;
-use oboro_mining::{
-    Dataset, DatasetPlan, HowRead, MOST_PAIRED, MinSupport, Name, NewItems, ReadOptions, Shuffled,
-    Target, TransactionsBuilder, escaped, read_next,
+use oboro_input::readers::STANDARD_INPUT;
+use oboro_input::{
+    HowRead, MinSupport, Name, ReadOptions, TransactionsBuilder, escaped, read_next,
 };
 use serde_json::json;
 use std::path::PathBuf;

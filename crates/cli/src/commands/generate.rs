@@ -2,7 +2,7 @@
 
 use crate::failure::Outcome;
 use crate::output::{Output, OutputFile};
-use oboro_mining::{QuestParameters, writers::write_fimi};
+use oboro_input::{QuestParameters, writers::write_fimi};
 use serde_json::json;
 use std::path::PathBuf;
 

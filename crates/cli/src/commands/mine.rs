@@ -11,11 +11,11 @@ use bytesize::ByteSize;
 use oboro_client::{
     Answers, ClientError, Found, KEPT_BYTES, Level, LevelTrace, Mined, Mining, Route, VersionCheck,
 };
+use oboro_dataset::Dataset;
 use oboro_format::ErrorClass;
-use oboro_mining::{
-    AprioriError, AprioriOptions, Dataset, FrequentItemsets, HowRead, ItemsetsDocument, Kept,
-    MinSupport, Name, Names, RunRecord, Source, Transactions, eclat, most_frequent, read_next,
-};
+use oboro_input::{HowRead, MinSupport, Name, Names, Transactions, read_next};
+use oboro_mining::{AprioriError, AprioriOptions, FrequentItemsets, Kept, eclat, most_frequent};
+use oboro_results::{ItemsetsDocument, RunRecord, Source};
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::fmt::Write;
@@ -433,7 +433,7 @@ fn containing_all(
 fn document(mined: &Mined, found: &FrequentItemsets) -> Result<ItemsetsDocument, Failure> {
     Ok(ItemsetsDocument {
         unverified: matches!(mined.found, Found::Unverified(_)),
-        ..found.to_document(&mined.names)?
+        ..ItemsetsDocument::new(found, &mined.names)?
     })
 }
 
@@ -456,8 +456,10 @@ fn verify(
 ) -> Result<Duration, Failure> {
     let begun = Instant::now();
     let min_support = MinSupport::Count(encrypted.min_support);
-    let plaintext =
-        eclat(transactions, min_support, Some(max_len)).to_document(transactions.names())?;
+    let plaintext = ItemsetsDocument::new(
+        &eclat(transactions, min_support, Some(max_len)),
+        transactions.names(),
+    )?;
     let elapsed = begun.elapsed();
     let plaintext = ItemsetsDocument {
         unverified: encrypted.unverified,

@@ -4,7 +4,7 @@ use crate::arguments::ServerArguments;
 use crate::failure::Outcome;
 use crate::output::Output;
 use oboro_client::Query;
-use oboro_mining::escaped;
+use oboro_input::escaped;
 use serde_json::json;
 use std::fmt::Write;
 

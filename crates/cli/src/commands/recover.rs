@@ -5,7 +5,7 @@ use crate::failure::Outcome;
 use crate::output::Output;
 use oboro_client::{Recovery, RecoveryCopy};
 use oboro_format::Digest;
-use oboro_mining::escaped;
+use oboro_input::escaped;
 use serde_json::json;
 use std::path::PathBuf;
 

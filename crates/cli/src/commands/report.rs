@@ -3,8 +3,9 @@
 use crate::arguments::read;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, OutputFile};
-use oboro_mining::report::report;
-use oboro_mining::{ItemsetsDocument, Metric, RuleOptions};
+use oboro_mining::{Metric, RuleOptions};
+use oboro_results::ItemsetsDocument;
+use oboro_results::report::report;
 use serde_json::json;
 use std::path::PathBuf;
 

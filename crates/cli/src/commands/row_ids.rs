@@ -5,7 +5,7 @@ use crate::failure::Outcome;
 use crate::interrupt::connect;
 use crate::output::{Output, OutputFile, Unit};
 use oboro_client::{StoredRow, row_ids};
-use oboro_mining::escaped;
+use oboro_input::escaped;
 use serde_json::json;
 use std::collections::HashMap;
 use std::fmt::Write;

@@ -5,11 +5,12 @@ use crate::commands::mine::{beyond, unverified};
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::results::{RecordArguments, ReleaseArguments, ResultFile, say_release};
+use oboro_input::{Name, Names, number_of};
 use oboro_mining::rules::metrics::Column;
 use oboro_mining::{
-    FileDigest, FrequentItemsets, Itemset, ItemsetsDocument, Metric, Name, Names, Release, Rule,
-    RuleOptions, Rules, RunRecord, Source, association_rules, number_of,
+    FrequentItemsets, Itemset, Metric, Rule, RuleOptions, Rules, association_rules,
 };
+use oboro_results::{FileDigest, ItemsetsDocument, Release, RunRecord, Source};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 use std::fmt::Write;

@@ -6,7 +6,7 @@ use crate::output::{Bar, Output, Unit, bytes};
 use bytesize::ByteSize;
 use oboro_client::Scrubbing;
 use oboro_format::{Damage, ErrorClass, Scrubbed};
-use oboro_mining::escaped;
+use oboro_input::escaped;
 #[cfg(feature = "serve")]
 use oboro_server::WholeScrub;
 #[cfg(feature = "serve")]

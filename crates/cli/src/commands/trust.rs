@@ -4,7 +4,7 @@ use crate::arguments::KeyArguments;
 use crate::failure::Outcome;
 use crate::output::Output;
 use oboro_client::utc;
-use oboro_mining::{Dataset, Trust};
+use oboro_dataset::{Dataset, Trust};
 use serde_json::json;
 use std::path::PathBuf;
 

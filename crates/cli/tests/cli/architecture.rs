@@ -25,8 +25,9 @@ const LAYERS: &[&[&str]] = &[
     &["oboro-rlwe", "oboro-genome", "oboro-format"],
     &["oboro-store"],
     &["oboro-engine", "oboro-genome-server"],
-    &["oboro-genome-client"],
+    &["oboro-input"],
     &["oboro-mining"],
+    &["oboro-dataset", "oboro-results"],
     &["oboro-protocol"],
     &["oboro-server", "oboro-client"],
     &["oboro", "oboro-python", "oboro-fuzz"],
@@ -72,8 +73,10 @@ const WITHOUT_SECRETS: &[&str] = &[
 
 /// Crates of the owner's side, which need secrets.
 const WITH_SECRETS: &[&str] = &[
+    "oboro-input",
     "oboro-mining",
-    "oboro-genome-client",
+    "oboro-dataset",
+    "oboro-results",
     "oboro-client",
     "oboro",
     "oboro-python",
@@ -82,10 +85,12 @@ const WITH_SECRETS: &[&str] = &[
 /// Crates of the owner's side, which must not depend on the server's storage.
 const WITHOUT_A_STORE: &[&str] = &[
     "oboro-format",
+    "oboro-input",
     "oboro-mining",
+    "oboro-dataset",
+    "oboro-results",
     "oboro-protocol",
     "oboro-client",
-    "oboro-genome-client",
 ];
 
 /// The server's storage.

@@ -4,10 +4,10 @@
 use crate::common::calls::{endpoint, request};
 use crate::common::proxy::Proxy;
 use crate::common::{Home, Server, flip, says, until};
+use oboro_client::genome::{OwnQuery, Pattern};
 use oboro_format::Digest;
 use oboro_genome::wire::{Answer, EncryptedQuery};
 use oboro_genome::{Plan, SearchSpec};
-use oboro_genome_client::{OwnQuery, Pattern};
 use oboro_protocol::v1::genome_client::GenomeClient;
 use oboro_protocol::v1::genome_server::{Genome, GenomeServer};
 use oboro_protocol::v1::search_reply::Reply;

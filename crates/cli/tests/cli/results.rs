@@ -5,7 +5,7 @@ use crate::common::{Home, says};
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
-use oboro_mining::FileDigest;
+use oboro_results::FileDigest;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

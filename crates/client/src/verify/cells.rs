@@ -7,8 +7,9 @@
 use super::Verified;
 use super::reading::Part as Brought;
 use crate::workers::{Pieces, with_workers};
+use oboro_dataset::{Dataset, unpack_row_ids};
 use oboro_format::{CELL_SEAL_BYTES, Manifest, SegmentEntry};
-use oboro_mining::{Bitmap, Dataset, unpack_row_ids};
+use oboro_mining::Bitmap;
 use oboro_ring::Column;
 use oboro_rlwe::CellsOf;
 use parking_lot::Mutex;

@@ -9,7 +9,7 @@ use super::arriving::{Arriving, Content, SumsQuery, column_moments};
 use super::reading::Verdict;
 use crate::error::ClientError;
 use crate::kept_moments::KeptMoments;
-use oboro_mining::Dataset;
+use oboro_dataset::Dataset;
 use oboro_protocol::max_itemsets;
 use oboro_ring::moment::binomial;
 use oboro_ring::{Blocks, Column, pack};
@@ -118,7 +118,7 @@ impl<'a> Prefix<'a> {
             level => {
                 let (key, record) = (self.dataset.key(), self.dataset.record());
                 let strata = record.strata(self.dataset.manifest());
-                let strata = strata.map_err(oboro_mining::DatasetError::from)?;
+                let strata = strata.map_err(oboro_dataset::DatasetError::from)?;
                 let columns = &self.columns.ordered;
                 let query = PrefixQuery::new(key, strata, columns, level)?;
                 Content::Moments(Box::new(query))

@@ -6,7 +6,7 @@
 
 use crate::connection::{Client, Connection};
 use crate::error::ClientError;
-use oboro_mining::Dataset;
+use oboro_dataset::Dataset;
 use oboro_protocol::{MAX_IDLE_MESSAGES, v1};
 use tonic::{Response, Status, Streaming};
 

@@ -5,7 +5,7 @@ use super::Verified;
 use super::arriving::{Arriving, Content, SumsQuery};
 use super::reading::Verdict;
 use crate::error::ClientError;
-use oboro_mining::Dataset;
+use oboro_dataset::Dataset;
 use oboro_ring::Column;
 use oboro_rlwe::PairsError;
 

@@ -4,11 +4,12 @@
 
 use crate::common::{connect, serve, two};
 use oboro_client::{Answers, ClientError, Connection, Mining, Scrubbing, upload};
+use oboro_dataset::{Dataset, Shuffled, Target};
 use oboro_faults::{Disk, EIO, Failure, Wear};
 use oboro_format::Damage;
-use oboro_mining::{
-    AprioriError, AprioriOptions, Dataset, MinSupport, Shuffled, Target, Transactions, eclat,
-};
+use oboro_input::{MinSupport, Transactions};
+use oboro_mining::{AprioriError, AprioriOptions, eclat};
+use oboro_results::ItemsetsDocument;
 use oboro_rlwe::MasterKey;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -63,8 +64,8 @@ fn mine(
     let all = transactions();
     let plaintext = eclat(&all, options().min_support, options().max_len);
     assert_eq!(
-        mined.found.itemsets().to_document(&mined.names).unwrap(),
-        plaintext.to_document(all.names()).unwrap()
+        ItemsetsDocument::new(mined.found.itemsets(), &mined.names).unwrap(),
+        ItemsetsDocument::new(&plaintext, all.names()).unwrap()
     );
     if trust_server {
         dataset.reset_trust().unwrap();

@@ -1,11 +1,9 @@
 //! Searches on a server that alters the answers of one window.
 
-use oboro_client::{
-    ClientError, Connection, Decoys, GenomeSearch, GenomicPosition, Symbols, Where,
-};
+use oboro_client::genome::{Decoys, Found, GenomeSearch, GenomicPosition, Pattern, Symbols, Where};
+use oboro_client::{ClientError, Connection};
 use oboro_genome::wire::Answer;
 use oboro_genome::{Kind, Plan, SearchSpec};
-use oboro_genome_client::{Found, Pattern};
 use oboro_protocol::v1::genome_server::{Genome, GenomeServer};
 use oboro_protocol::v1::search_request::Request as Asked;
 use oboro_protocol::v1::{self, open_search};

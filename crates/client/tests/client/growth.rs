@@ -11,12 +11,12 @@
 
 use crate::common::two;
 use oboro_client::{Answers, ClientError, Connection, Mining, forget_kept, upload};
+use oboro_dataset::{Dataset, DatasetError, FoundRow, NewItems, Shuffled, Target};
 use oboro_faults::{Image, scratch};
 use oboro_format::{Digest, ErrorClass, FormatError, RecoveryHead};
-use oboro_mining::{
-    AprioriError, AprioriOptions, Dataset, DatasetError, FoundRow, MinSupport, NewItems, Shuffled,
-    Target, Transactions, eclat,
-};
+use oboro_input::{MinSupport, Transactions};
+use oboro_mining::{AprioriError, AprioriOptions, eclat};
+use oboro_results::ItemsetsDocument;
 use oboro_ring::Blocks;
 use oboro_rlwe::{MasterKey, SecretGeneration};
 use oboro_server::{GenomeOptions, Limits, Local, Options, Policy};
@@ -513,8 +513,8 @@ impl World {
                 let all = transactions(&self.rows);
                 let expected = eclat(&all, options.min_support, options.max_len);
                 assert_eq!(
-                    mined.found.itemsets().to_document(&mined.names).unwrap(),
-                    expected.to_document(all.names()).unwrap()
+                    ItemsetsDocument::new(mined.found.itemsets(), &mined.names).unwrap(),
+                    ItemsetsDocument::new(&expected, all.names()).unwrap()
                 );
                 self.answered += 1;
             }

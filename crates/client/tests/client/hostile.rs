@@ -3,9 +3,9 @@
 
 use crate::common::{Running, connect_to, serve, two};
 use oboro_client::{Answers, ClientError, Connection, Mining, RecoveryCopy, upload};
-use oboro_mining::{
-    AprioriError, AprioriOptions, Dataset, MinSupport, Shuffled, Target, Transactions,
-};
+use oboro_dataset::{Dataset, Shuffled, Target};
+use oboro_input::{MinSupport, Transactions};
+use oboro_mining::{AprioriError, AprioriOptions};
 use oboro_protocol::v1::{self, count_reply::Reply};
 use oboro_rlwe::MasterKey;
 use prost::Message;

@@ -1,14 +1,12 @@
 //! Server within the process, and interrupted calls.
 
-use oboro_client::{
-    ClientError, Connection, GenomeSearch, GenomicPosition, Mining, Symbols, Where, upload,
-};
+use oboro_client::genome::{GenomeSearch, GenomicPosition, Pattern, Symbols, Where};
+use oboro_client::{ClientError, Connection, Mining, upload};
+use oboro_dataset::{Dataset, Shuffled, Target};
 use oboro_genome::Kind;
-use oboro_genome_client::Pattern;
-use oboro_mining::{
-    AprioriError, AprioriOptions, Dataset, ItemsetsDocument, MinSupport, Shuffled, Target,
-    Transactions, eclat,
-};
+use oboro_input::{MinSupport, Transactions};
+use oboro_mining::{AprioriError, AprioriOptions, eclat};
+use oboro_results::ItemsetsDocument;
 use oboro_rlwe::MasterKey;
 use oboro_server::{GenomeOptions, Limits, Local, Options, Policy};
 use std::io;
@@ -83,7 +81,7 @@ fn mine(
         Ok(mined) => {
             assert_eq!(mined.found.standing(), "local");
             let itemsets = mined.found.itemsets();
-            Ok(itemsets.to_document(&mined.names).unwrap())
+            Ok(ItemsetsDocument::new(itemsets, &mined.names).unwrap())
         }
         Err(AprioriError::Counter(error)) => Err(error),
         Err(other) => panic!("{other}"),
@@ -93,7 +91,7 @@ fn mine(
 fn plaintext() -> ItemsetsDocument {
     let all = transactions();
     let found = eclat(&all, MinSupport::Fraction(0.3), Some(two()));
-    found.to_document(all.names()).unwrap()
+    ItemsetsDocument::new(&found, all.names()).unwrap()
 }
 
 #[test]
@@ -173,7 +171,7 @@ fn no_call_waits_for_a_silent_server_longer_than_its_caller_does() {
             r#where: Where::Panel {
                 name,
                 place,
-                decoys: oboro_client::Decoys(0),
+                decoys: oboro_client::genome::Decoys(0),
                 symbols: Symbols::Bases,
                 sites_digest: None,
             },

@@ -3,6 +3,8 @@
 mod common;
 mod device;
 mod genome;
+mod genome_blinding;
+mod genome_query;
 mod growth;
 mod hostile;
 mod local;

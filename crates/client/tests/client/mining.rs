@@ -2,10 +2,10 @@
 
 use crate::common::{connect, serve, two};
 use oboro_client::{Answers, Connection, Mining, Route, upload};
-use oboro_mining::{
-    AprioriOptions, Dataset, FrequentItemsets, MinSupport, NewItems, Shuffled, Target,
-    Transactions, eclat,
-};
+use oboro_dataset::{Dataset, NewItems, Shuffled, Target};
+use oboro_input::{MinSupport, Transactions};
+use oboro_mining::{AprioriOptions, FrequentItemsets, eclat};
+use oboro_results::ItemsetsDocument;
 use oboro_rlwe::MasterKey;
 use proptest::prelude::*;
 use std::io;
@@ -157,8 +157,8 @@ fn agrees_with_plaintext() {
         let all = repeated(&transactions, parts.len());
         let plaintext = eclat(&all, min_support, options.max_len);
         prop_assert_eq!(
-            encrypted.to_document(&names).unwrap(),
-            plaintext.to_document(all.names()).unwrap()
+            ItemsetsDocument::new(&encrypted, &names).unwrap(),
+            ItemsetsDocument::new(&plaintext, all.names()).unwrap()
         );
     });
 }
@@ -262,7 +262,7 @@ fn what_the_cache_had_and_what_is_counted_make_one_answer() {
                 .trusting_server(true)
                 .run(options, || Ok(connection.clone()))
                 .unwrap();
-            let document = mined.found.itemsets().to_document(&mined.names).unwrap();
+            let document = ItemsetsDocument::new(mined.found.itemsets(), &mined.names).unwrap();
             (document, mined.traces[0])
         };
         let (first, computed) = mine();

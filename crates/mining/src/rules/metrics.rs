@@ -188,7 +188,7 @@ macro_rules! metrics {
             ///
             /// The caller has checked 1 ≤ `both` ≤ `antecedent`, `consequent` ≤
             /// `transactions` ≤ 2^53.
-            pub(crate) fn from_counts(
+            pub fn from_counts(
                 antecedent: u64,
                 consequent: u64,
                 both: u64,

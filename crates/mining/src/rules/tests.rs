@@ -4,9 +4,8 @@ use super::metrics::SupportColumns;
 use super::*;
 use crate::eclat::eclat;
 use crate::itemset::FrequentItemset;
-use crate::itemsets_document::ItemsetsDocument;
-use crate::testing::{arbitrary_transactions, brute_force_support};
-use crate::transactions::{MinSupport, Transactions};
+use crate::testing::{arbitrary_transactions, brute_force_support, found};
+use oboro_input::transactions::{MinSupport, Transactions};
 use proptest::prelude::*;
 
 /// Results of mlxtend 0.25 for `groceries()` at a minimum support of 2/7 and a threshold of 0: antecedents,
@@ -167,10 +166,8 @@ fn metrics_of_supports_are_undefined_where_they_divide_by_0() {
 
 #[test]
 fn a_missing_subset_is_named() {
-    let json = r#"{"transactions":9,"min_support":2,"max_len":null,"itemsets":[
-        {"items":["tea"],"support":4},{"items":["tea","milk"],"support":3}]}"#;
-    let document = ItemsetsDocument::from_json(json.as_bytes()).unwrap();
-    let (names, itemsets) = document.into_itemsets().unwrap();
+    let names = ["milk", "tea"].map(str::to_owned);
+    let itemsets = found(&[(&[1], 4), (&[0, 1], 3)]);
     let error = association_rules(&itemsets, &names, RuleOptions::default()).unwrap_err();
     let text = error.to_string();
     assert!(

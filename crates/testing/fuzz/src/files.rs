@@ -2,11 +2,11 @@
 
 use crate::decoded;
 use oboro_client::decode_kept;
+use oboro_dataset::OwnerRecord;
 use oboro_format::{
     Bundle, Digest, Manifest, RecoveryContent, Segment, check_recovery, decode_recovery,
     encode_recovery,
 };
-use oboro_mining::OwnerRecord;
 use oboro_ring::{Column, Limb, Parameters};
 use oboro_rlwe::{DatasetKey, MasterKey};
 use oboro_store::Store;

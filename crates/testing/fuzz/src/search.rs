@@ -2,9 +2,9 @@
 
 use crate::decoded;
 use crate::wire::message;
+use oboro_client::genome::{Found, OwnQuery, Pattern};
 use oboro_genome::wire::{Answer, EncryptedQuery};
 use oboro_genome::{Kind, Plan, SearchSpec};
-use oboro_genome_client::{Found, OwnQuery, Pattern};
 use oboro_genome_server::{Evaluation, ExpandedQuery, Multiplicity, Rows, Window, Workspace};
 use oboro_protocol::{kind, nonce, v1};
 use oboro_ring::Nonce;

@@ -2,12 +2,11 @@
 
 use crate::decoded;
 use oboro_format::{DatasetId, Digest};
-use oboro_mining::readers::{Bin, Missing, Unicode};
-use oboro_mining::writers::write_fimi;
-use oboro_mining::{
-    Format, ItemsetsDocument, Metric, MinSupport, ReadOptions, RuleOptions, Transactions,
-    association_rules, read,
-};
+use oboro_input::readers::{Bin, Missing, Unicode};
+use oboro_input::writers::write_fimi;
+use oboro_input::{Format, MinSupport, ReadOptions, Transactions, read};
+use oboro_mining::{Metric, RuleOptions, association_rules};
+use oboro_results::ItemsetsDocument;
 use oboro_server::Token;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
@@ -66,7 +65,7 @@ pub fn itemsets(json: &[u8]) -> Option<()> {
     let (names, itemsets) = decoded(document.into_itemsets())?;
     let document = ItemsetsDocument {
         kept,
-        ..itemsets.to_document(&names).expect("names are distinct")
+        ..ItemsetsDocument::new(&itemsets, &names).expect("names are distinct")
     };
     let again = document.into_itemsets().expect("it was checked before");
     assert_eq!(again, (names.clone(), itemsets.clone()));

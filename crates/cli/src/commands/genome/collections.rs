@@ -5,7 +5,7 @@ use super::search::{GenomicPosition, place};
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use clap::Subcommand;
-use oboro_client::{GenomeInfo, GenomeListing, GenomeShape};
+use oboro_client::genome::{GenomeInfo, GenomeListing, GenomeShape};
 use oboro_genome_server::{
     Alphabet, Budgets, Collections, Duplicates, Existing, Generated, GenomeError, Imported, Info,
     Kind, LeftOut, PanelOptions, Region, Shape, generate_panel, import_panel, import_reference,

@@ -1,7 +1,7 @@
 //! Descriptions of panels and references, in words and in JSON.
 
 use crate::output::bytes;
-use oboro_client::{GenomeInfo, GenomeShape};
+use oboro_client::genome::{GenomeInfo, GenomeShape};
 use serde_json::{Value, json};
 
 pub fn json_of(info: &GenomeInfo) -> Value {

@@ -4,7 +4,7 @@ use super::description::{json_of, sentence};
 use crate::arguments::ServerArguments;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
-use oboro_client::GenomeListing;
+use oboro_client::genome::GenomeListing;
 use serde_json::{Value, json};
 use std::fmt::Write;
 #[cfg(feature = "serve")]

@@ -1,8 +1,7 @@
 //! Searches of plaintext, for comparison.
 
-use oboro_client::{GenomeSearch, Where};
+use oboro_client::genome::{Found, GenomeSearch, Where};
 use oboro_genome::Kind;
-use oboro_genome_client::Found;
 use oboro_genome_server::{Collections, GenomeError};
 use std::path::Path;
 

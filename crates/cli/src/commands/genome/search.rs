@@ -4,11 +4,10 @@ use crate::arguments::ServerArguments;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, Unit, bytes, seconds};
 use clap::value_parser;
-pub use oboro_client::GenomicPosition;
-use oboro_client::{Decoys, GenomeSearch, Symbols, Where};
+pub use oboro_client::genome::{Decoys, GenomeSearch, GenomicPosition, Symbols, Where};
+use oboro_client::genome::{Found, Pattern};
 use oboro_format::Digest;
 use oboro_genome::Kind;
-use oboro_genome_client::{Found, Pattern};
 use serde_json::{Value, json};
 use std::io::{self, BufRead};
 #[cfg(feature = "serve")]

@@ -4,8 +4,9 @@
 use crate::failure::Failure;
 use crate::output::{bytes, seconds};
 use oboro_client::{Prospect, Route};
-use oboro_mining::transactions::TransactionsBuilder;
-use oboro_mining::{Dataset, DatasetPlan, MinSupport, Shuffled, Target};
+use oboro_dataset::{Dataset, DatasetPlan, Shuffled, Target};
+use oboro_input::MinSupport;
+use oboro_input::transactions::TransactionsBuilder;
 use oboro_rlwe::MasterKey;
 use serde_json::{Value, json};
 use std::env;

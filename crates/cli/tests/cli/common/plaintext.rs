@@ -1,7 +1,7 @@
 //! The reference: supports counted here, on bitmaps, by code that shares nothing with the product but the reader of
 //! files.
 
-use oboro_mining::{ReadOptions, Transactions, read_path};
+use oboro_input::{ReadOptions, Transactions, read_path};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

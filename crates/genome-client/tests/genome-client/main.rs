@@ -1,4 +1,0 @@
-//! Integration tests of this crate, in one program to link once.
-
-mod blinding;
-mod search;
