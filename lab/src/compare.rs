@@ -22,7 +22,7 @@ const UPPER: f64 = 0.975;
 /// Prints the ratio of B to A for each measure that both have. Where both have several runs (make papers
 /// PAPERS='--repeat 5'), a 95 % confidence interval stands beside it: Welch's, on logarithms. If it does not hold 1, the
 /// measure is called better or worse; of twenty measures that are the same, one is so by chance. Runs of one file were made
-/// on one occasion, so that an interval tells of the noise within the occasions and not between them.
+/// on one occasion, and an interval covers noise within occasions, not between them.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The results to compare with.
@@ -86,7 +86,7 @@ enum Judgement {
     /// It differs, and neither is better.
     Differs,
     /// The interval holds 1.
-    NotTold,
+    Undecided,
     /// There is no interval.
     SingleRuns,
 }
@@ -219,7 +219,7 @@ impl Judgement {
             return Self::SingleRuns;
         };
         match (low > 1.0, high < 1.0, better) {
-            (false, false, _) => Self::NotTold,
+            (false, false, _) => Self::Undecided,
             (_, is_less, "less") => [Self::Worse, Self::Better][usize::from(is_less)],
             (is_more, _, "more") => [Self::Worse, Self::Better][usize::from(is_more)],
             _ => Self::Differs,
@@ -231,7 +231,7 @@ impl Judgement {
             Self::Better => "better",
             Self::Worse => "worse",
             Self::Differs => "differs",
-            Self::NotTold => "",
+            Self::Undecided => "",
             Self::SingleRuns => "single runs",
         }
     }
@@ -302,7 +302,7 @@ mod tests {
             (Some([0.5, 0.9]), "more", Worse),
             (Some([1.1, 1.2]), "more", Better),
             (Some([1.1, 1.2]), "", Differs),
-            (Some([0.9, 1.1]), "less", NotTold),
+            (Some([0.9, 1.1]), "less", Undecided),
             (None, "less", SingleRuns),
         ] {
             assert_eq!(Judgement::of(interval, better), expected);

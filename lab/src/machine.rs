@@ -21,14 +21,14 @@ pub fn peak_bytes(process: u32) -> io::Result<u64> {
 /// A byte count of a running process from `/proc/PID/status`, such as `VmRSS`.
 pub fn process_bytes(process: u32, name: &str) -> io::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
-    memory(&status, name).ok_or_else(|| io::Error::other(format!("/proc tells no {name} of it")))
+    memory(&status, name).ok_or_else(|| io::Error::other(format!("/proc has no {name} of it")))
 }
 
 /// The bytes that a running process has read from disks, swapped pages included.
 pub fn read_bytes(process: u32) -> io::Result<u64> {
     let account = fs::read_to_string(format!("/proc/{process}/io"))?;
     let bytes = field(&account, "read_bytes").and_then(|bytes| bytes.parse().ok());
-    bytes.ok_or_else(|| io::Error::other("/proc tells not what it has read"))
+    bytes.ok_or_else(|| io::Error::other("/proc has no count of bytes read"))
 }
 
 /// The bytes of a NUMA node that are free or reclaimable page cache; `None` if the kernel reports neither those of the

@@ -111,7 +111,7 @@ impl Server {
         });
         match ended {
             Ok(status) if status.success() => Ok(took),
-            Ok(status) => Err(format!("the server ended with {status}; its log tells why").into()),
+            Ok(status) => Err(format!("the server ended with {status}; its log says why").into()),
             Err(error) => Err(format!("cannot stop the server: {error}; end it by hand").into()),
         }
     }
@@ -141,7 +141,7 @@ fn pass_on(log: ChildStderr) -> Vec<u8> {
     let mut lines = BufReader::new(log).split(b'\n');
     while let Some(Ok(line)) = lines.next() {
         last = line;
-        // Nobody can be told that standard error is closed.
+        // A closed standard error cannot be reported.
         let _ = io::stderr().write_all(&[&last[..], b"\n"].concat());
     }
     last

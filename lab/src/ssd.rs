@@ -789,18 +789,18 @@ mod tests {
     }
 
     #[test]
-    fn servers_without_figures_are_told_apart() {
+    fn servers_without_figures_are_distinguished() {
         let setting = Setting {
             mode: Mode::Swap,
             limit_bytes: Some(5),
             ..Setting::memory()
         };
-        let told = |failure: Failure| {
+        let row_of = |failure: Failure| {
             let note = serde_json::to_value(LeftOut::server(setting.clone(), &failure)).unwrap();
             ["mode", "limit_bytes", "killed"].map(|field| note[field].to_string())
         };
-        assert_eq!(told(Killed.into()), ["\"swap\"", "5", "true"]);
-        assert_eq!(told("full".into()), ["\"swap\"", "5", "false"]);
+        assert_eq!(row_of(Killed.into()), ["\"swap\"", "5", "true"]);
+        assert_eq!(row_of("full".into()), ["\"swap\"", "5", "false"]);
         let note = LeftOut::new("profile".to_owned(), "no perf".to_owned());
         let note = serde_json::to_value(note).unwrap();
         assert_eq!(note.as_object().unwrap().len(), 3, "{note}");

@@ -298,7 +298,7 @@ fn numa_counts_with_every_placement_in_turn() {
 }
 
 #[test]
-fn numa_tells_which_node_reads_from_which() {
+fn numa_counts_reads_by_node() {
     let (rows, summary) = numa("--nodes 3 --part traffic");
     let traffic: Vec<&Value> = rows
         .iter()
@@ -699,7 +699,7 @@ fn ssd_speaks_to_people() {
 }
 
 #[test]
-fn read_tells_what_a_disk_gives() {
+fn read_measures_a_disk() {
     let home = home();
     home.write("small", [0; 1000]);
     says(&home.refused("read small"), &["mebibyte"]);
@@ -757,7 +757,7 @@ fn compare_sets_two_results_beside_each_other() {
         .map(|line| (line["measure"].as_str(), line["judgement"].as_str()))
         .collect();
     let expected = [
-        ("noisy", "not_told"),
+        ("noisy", "undecided"),
         ("once", "single_runs"),
         ("time", "worse"),
     ];

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_told_from_damage() {
+    fn transient_errors_are_distinguished_from_damage() {
         let kind = |errno: Errno| {
             let error = io::Error::from_raw_os_error(errno.raw_os_error());
             let error = io_error("open", Path::new("/srv/store/3.seg"))(error);

@@ -70,15 +70,15 @@ fn peak_of(read: impl FnOnce() -> Result<Rows, GenomeError>) -> u64 {
     (PEAK.get() - before) as u64
 }
 
-fn is_foretold(foretold: u64, peak: u64) {
+fn assert_predicted(predicted: u64, peak: u64) {
     assert!(
-        peak <= foretold && peak >= foretold * 2 / 3,
-        "{peak} bytes where {foretold} were foretold"
+        peak <= predicted && peak >= predicted * 2 / 3,
+        "{peak} bytes where {predicted} were predicted"
     );
 }
 
 #[test]
-fn a_window_of_a_panel_takes_what_was_foretold() {
+fn a_window_of_a_panel_takes_what_was_predicted() {
     let directory = tempfile::tempdir().unwrap();
     let collections = Collections::open(directory.path());
     let shape = Generated {
@@ -90,12 +90,12 @@ fn a_window_of_a_panel_takes_what_was_foretold() {
     let panel = collections.panel("p").unwrap();
     for length in [1, 16, 64, 65, 256] {
         let peak = peak_of(|| panel.window(7..7 + length));
-        is_foretold(panel.preparation_bytes(length), peak);
+        assert_predicted(panel.preparation_bytes(length), peak);
     }
 }
 
 #[test]
-fn a_window_of_a_reference_takes_what_was_foretold() {
+fn a_window_of_a_reference_takes_what_was_predicted() {
     let directory = tempfile::tempdir().unwrap();
     let collections = Collections::open(directory.path());
     let fasta = directory.path().join("r.fa");
@@ -104,6 +104,6 @@ fn a_window_of_a_reference_takes_what_was_foretold() {
     let reference = collections.reference("r").unwrap();
     for length in [16, 100] {
         let peak = peak_of(|| Ok(reference.windows(length)));
-        is_foretold(reference.preparation_bytes(length), peak);
+        assert_predicted(reference.preparation_bytes(length), peak);
     }
 }

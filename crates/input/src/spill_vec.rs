@@ -171,9 +171,9 @@ pub(crate) fn directory() -> PathBuf {
 }
 
 /// Returns the value of `TMPDIR`, or else not `/tmp`, which is in memory on many systems.
-fn directory_for(told: Option<OsString>) -> PathBuf {
-    match told {
-        Some(told) if !told.is_empty() => told.into(),
+fn directory_for(configured: Option<OsString>) -> PathBuf {
+    match configured {
+        Some(configured) if !configured.is_empty() => configured.into(),
         _ if cfg!(unix) => "/var/tmp".into(),
         _ => env::temp_dir(),
     }
@@ -290,7 +290,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn its_file_is_in_var_tmp_unless_told_otherwise() {
+    fn its_file_is_in_var_tmp_by_default() {
         assert_eq!(directory_for(Some("there".into())), PathBuf::from("there"));
         for nothing in [None, Some(OsString::new())] {
             assert_eq!(directory_for(nothing), PathBuf::from("/var/tmp"));

@@ -227,11 +227,17 @@ pub fn row_ids(
     let threads = crate::rows::threads(None);
     let rows = call::run(py, progress, interrupt, |call| {
         let connection = connection.interrupted_by(call.interrupt());
-        let told = |done, expected| {
+        let on_progress = |done, expected| {
             // The connection observes the interrupt itself.
             let _ = call.advance(done, expected);
         };
-        let rows = oboro_client::row_ids(&dataset, name, threads, || Ok(connection.clone()), told)?;
+        let rows = oboro_client::row_ids(
+            &dataset,
+            name,
+            threads,
+            || Ok(connection.clone()),
+            on_progress,
+        )?;
         Ok::<_, Failure>(rows.into_inner())
     })?;
     Ok(rows.into_iter().map(|row| (row.slot, row.id)).collect())

@@ -117,9 +117,9 @@ impl Work {
         py.detach(|| self.0.deliver(worker, given, partial.to_vec().into()));
     }
 
-    /// Fails the query: `told` is for the owner, `detail` for the log.
-    fn fail(&self, told: &str, detail: &str) {
-        self.0.fail(told, detail);
+    /// Fails the query: `message` is for the owner, `detail` for the log.
+    fn fail(&self, message: &str, detail: &str) {
+        self.0.fail(message, detail);
     }
 
     /// Returns true if shards are missing and the caller still waits.

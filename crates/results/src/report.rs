@@ -362,13 +362,13 @@ fn points(rules: &[NamedRule], colours: &Colours) -> Vec<Point> {
         x: SCATTER.x(rule.metrics.support / most),
         y: SCATTER.y(rule.metrics.confidence),
         bin: colours.bin(rule.metrics.lift),
-        what: told(rule),
+        what: description(rule),
     };
     // The strongest come last, on top.
     rules.iter().take(POINTS).rev().map(point).collect()
 }
 
-fn told(rule: &NamedRule) -> String {
+fn description(rule: &NamedRule) -> String {
     format!(
         "{} ⇒ {}: support {}, confidence {}, lift {:.2}",
         Names(&rule.antecedents),
@@ -504,7 +504,7 @@ fn network(rules: &[NamedRule], colours: &Colours) -> (Vec<Node>, Vec<Link>) {
             y: between(start.1, end.1, CENTRE.1, turn.sin()),
             bin: colours.bin(rule.metrics.lift),
             radius: tenth(3.5 + 4.5 * (rule.metrics.support / most).sqrt()),
-            what: told(rule),
+            what: description(rule),
             from,
             to,
         }

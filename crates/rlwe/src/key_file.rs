@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_foreign_newer_and_altered_files_are_told_apart() {
+    fn wrong_foreign_newer_and_altered_files_have_errors_of_their_own() {
         let plain = key().encode(None, [0; 16], [0; 24]);
         let sealed = key().encode(Some(&passphrase("moon")), [1; 16], [2; 24]);
         assert!(matches!(

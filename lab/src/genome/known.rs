@@ -3,7 +3,9 @@
 use super::plaintext;
 use crate::output::Failure;
 use oboro_client::Connection;
-use oboro_client::genome::{Decoys, Found, GenomeSearch, GenomicPosition, Outcome, Pattern, Symbols, Where};
+use oboro_client::genome::{
+    Decoys, Found, GenomeSearch, GenomicPosition, Outcome, Pattern, Symbols, Where,
+};
 use oboro_genome::Kind;
 use oboro_genome_server::{Collections, HaplotypePanel, Rows};
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! `oboro-lab fault`: what a page costs that was swapped out, on the swap in use.
 //!
-//! The unit of every figure with swap: a device whose latency is below this floor of the machine cannot be told apart.
+//! The unit of every figure with swap: a device whose latency is below this floor of the machine cannot be distinguished.
 
 use super::device::Device;
 use super::limit::Limits;
@@ -52,7 +52,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let faults = || -> Result<u64, Failure> {
         let counters = ProcessCounters::of(std::process::id());
         Ok(counters
-            .ok_or("/proc tells no faults; run on Linux")?
+            .ok_or("/proc has no faults; run on Linux")?
             .major_faults)
     };
     let before = faults()?;

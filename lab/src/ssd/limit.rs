@@ -37,8 +37,8 @@ impl Limits {
             (None, Some(_)) => vec![Controller::Disk],
             (Some(_), Some(_)) => vec![Controller::Memory, Controller::Disk],
         };
-        let told = |file| fs::read_to_string(file).unwrap_or_default();
-        let hierarchy = Hierarchy::find(&told("/proc/self/mounts"), &told("/proc/self/cgroup"))
+        let read = |file| fs::read_to_string(file).unwrap_or_default();
+        let hierarchy = Hierarchy::find(&read("/proc/self/mounts"), &read("/proc/self/cgroup"))
             .ok_or("no control groups are mounted below /sys/fs/cgroup")?;
         hierarchy.make(&needed).and_then(|groups| {
             for (group, file, value) in self.settings(hierarchy.version, &groups) {
@@ -96,12 +96,12 @@ impl Groups {
 impl Groups {
     /// The number of their processes that the kernel's OOM killer ended.
     pub fn kills(&self) -> u64 {
-        let told = |group: &Group| {
+        let kills_of = |group: &Group| {
             let events = ["memory.oom_control", "memory.events"];
             let events = events.map(|file| fs::read_to_string(group.directory.join(file)));
             events.iter().flatten().find_map(|text| kills(text))
         };
-        self.0.iter().filter_map(told).sum()
+        self.0.iter().filter_map(kills_of).sum()
     }
 }
 

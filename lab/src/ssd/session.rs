@@ -412,7 +412,7 @@ fn forget(files: &[PathBuf]) -> io::Result<()> {
 }
 
 fn counters(process: u32) -> Result<ProcessCounters, Failure> {
-    ProcessCounters::of(process).ok_or_else(|| "the server has ended; its log tells why".into())
+    ProcessCounters::of(process).ok_or_else(|| "the server has ended; its log says why".into())
 }
 
 fn read_bytes(process: u32) -> Result<u64, Failure> {

@@ -188,12 +188,12 @@ mod tests {
     #[test]
     fn programs_started_meanwhile_have_small_pages() {
         let huge_pages = || {
-            let told = Command::new("cat")
+            let output = Command::new("cat")
                 .arg("/proc/self/status")
                 .output()
                 .unwrap();
-            let told = String::from_utf8(told.stdout).unwrap();
-            let line = told.lines().find(|line| line.starts_with("THP_enabled"));
+            let output = String::from_utf8(output.stdout).unwrap();
+            let line = output.lines().find(|line| line.starts_with("THP_enabled"));
             line.and_then(|line| line.split_whitespace().last().map(str::to_owned))
         };
         let before = huge_pages();

@@ -87,7 +87,7 @@ impl Report {
 }
 
 /// Executes the tasks of `schedule` on one thread per CPU assignment, until all are done or the schedule is stopped,
-/// which the schedule tells. `worker` is called once on each thread after pinning, and returns the function that
+/// which the schedule gives. `worker` is called once on each thread after pinning, and returns the function that
 /// executes that thread's tasks, with any memory it needs.
 ///
 /// If an input never arrives, the run never ends: whoever fails to provide it must stop the schedule.

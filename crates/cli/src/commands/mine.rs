@@ -224,9 +224,9 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     }
     say_release(release.as_ref(), output);
     // Details of reading reveal supports of items.
-    let is_told = |_: &HowRead| release.is_none();
-    let how = how.filter(is_told);
-    let read = dataset.record().read.clone().filter(is_told);
+    let is_reported = |_: &HowRead| release.is_none();
+    let how = how.filter(is_reported);
+    let read = dataset.record().read.clone().filter(is_reported);
     let kept = arguments.kept();
     let found = containing_all(&found, &containing, &mined.names);
     let traces = || runs.iter().flat_map(|run| &run.traces);

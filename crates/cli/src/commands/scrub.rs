@@ -57,11 +57,11 @@ fn rate(given: &str) -> Result<NonZero<u64>, String> {
 pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let bar = output.bar("checking", Unit::Bytes);
     let mut damaged = Vec::new();
-    let told = |event| note(&bar, &mut damaged, event);
+    let on_event = |event| note(&bar, &mut damaged, event);
     let what = arguments.what.as_deref();
     let scrubbed = match &arguments.server {
-        Some(url) => scrub_server(arguments, url, what, told),
-        None => scrub_directory(what.unwrap_or_default(), arguments.rate, told),
+        Some(url) => scrub_server(arguments, url, what, on_event),
+        None => scrub_directory(what.unwrap_or_default(), arguments.rate, on_event),
     };
     bar.finish();
     let scrubbed = scrubbed?;
@@ -80,7 +80,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         1 => "one part is".to_owned(),
         parts => format!("{parts} parts are"),
     };
-    let sentence = format!("{what} damaged, as told on standard output");
+    let sentence = format!("{what} damaged, see standard output");
     Err(Failure::of(ErrorClass::Damaged, sentence))
 }
 

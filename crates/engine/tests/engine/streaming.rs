@@ -323,7 +323,7 @@ fn a_damaged_panel_stops_the_count_and_is_named() {
 }
 
 #[test]
-fn whoever_waits_is_told_and_whoever_stops_gives_all_back() {
+fn waiting_is_reported_and_cancelling_returns_everything() {
     let directory = TempDir::new().unwrap();
     let blocks = [8, 8, 8];
     upload(directory.path(), &blocks);

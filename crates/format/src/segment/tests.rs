@@ -519,7 +519,7 @@ proptest! {
 }
 
 #[test]
-fn a_header_alone_tells_true_parts_from_others() {
+fn a_header_alone_verifies_parts() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("a.seg");
     let parameters = two_limbs();

@@ -87,11 +87,11 @@ fn a_copy_is_whole_or_refused() {
     // Leftovers of an interrupted attempt.
     fs::create_dir_all(to.join("genome")).unwrap();
     fs::write(to.join("genome/old.panel"), "half").unwrap();
-    let told = std::cell::Cell::new(0);
-    let copied = copy_collections(data, &to, &|bytes| told.set(bytes)).unwrap();
+    let reported = std::cell::Cell::new(0);
+    let copied = copy_collections(data, &to, &|bytes| reported.set(bytes)).unwrap();
     assert_eq!(copied.collections, 2);
     assert_eq!(copied.bytes, collection_bytes(data).unwrap());
-    assert_eq!(told.get(), copied.bytes);
+    assert_eq!(reported.get(), copied.bytes);
     let (found, scrubbed) = check(&to);
     assert_eq!((found, scrubbed), check(data));
     for (name, kind) in [("p", Kind::Panel), ("r", Kind::Reference)] {

@@ -87,10 +87,10 @@ impl Reader<'_, '_, '_> {
         let (transactions, merged) = self.named(builder.finish())?;
         let transactions = row_ids.attach_to(transactions, &self.file)?;
         self.check_lists(&transactions)?;
-        if self.settled.told_header {
+        if self.settled.detected_header {
             self.check_first(&transactions, header.line)?;
         }
-        if self.settled.told_format {
+        if self.settled.detected_format {
             self.check_pairs(&transactions, "if each line is a transaction nevertheless")?;
         }
         Ok(Table {
@@ -202,7 +202,7 @@ impl Reader<'_, '_, '_> {
         let (transactions, merged) = self.named(builder.finish())?;
         let transactions = row_ids.attach_to(transactions, &self.file)?;
         self.check_lists(&transactions)?;
-        if self.settled.told_format {
+        if self.settled.detected_format {
             self.check_pairs(
                 &transactions,
                 "if each line is one item of a transaction nevertheless",
@@ -299,7 +299,9 @@ impl Reader<'_, '_, '_> {
                         count.map(|count| count > 0)
                     }
                     _ => one_hot(cell).map(|(set, writing)| {
-                        if *written.get_or_insert(writing) != writing && self.settled.told_format {
+                        if *written.get_or_insert(writing) != writing
+                            && self.settled.detected_format
+                        {
                             mixed = true;
                         }
                         set
@@ -419,9 +421,9 @@ impl Reader<'_, '_, '_> {
             it == own || it == Separator::COMMA && self.options.format == Format::CsvLong
         };
         let rival = |it: &&Separator| !settled(**it) && name.as_bytes().contains(&it.byte());
-        if self.settled.told_separator
+        if self.settled.detected_separator
             && !self.records.cells.is_quoted(place)
-            && let Some(rival) = Separator::TOLD.iter().find(rival)
+            && let Some(rival) = Separator::CANDIDATES.iter().find(rival)
         {
             let mut remedies = [own, *rival]
                 .map(|it| Remedy::new(SEPARATOR.to(it.to_string()), ""))
@@ -585,7 +587,9 @@ impl Reader<'_, '_, '_> {
             let Some(example) = example else {
                 continue;
             };
-            let separator = Separator::TOLD.iter().find(|it| char::from(**it) == mark);
+            let separator = Separator::CANDIDATES
+                .iter()
+                .find(|it| char::from(**it) == mark);
             let separator = separator.map_or_else(String::new, ToString::to_string);
             return Err(self.doubt(
                 None,

@@ -29,9 +29,9 @@ const SAMPLE_LINES: usize = 4;
 /// Settled reading options of a file, and which of them were detected rather than given.
 pub(super) struct Settled {
     pub(super) options: ReadOptions,
-    pub(super) told_format: bool,
-    pub(super) told_separator: bool,
-    pub(super) told_header: bool,
+    pub(super) detected_format: bool,
+    pub(super) detected_separator: bool,
+    pub(super) detected_header: bool,
     /// The columns of a table that have values other than 0 and 1 in the sample.
     pub(super) no_items: Vec<String>,
 }
@@ -49,7 +49,7 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
     if encoding == Encoding::Latin1 && sample.starts_with(BYTE_ORDER_MARK) {
         return Err(ReadError::Utf8Mark { file });
     }
-    let of_fimi = |told_format| Settled {
+    let of_fimi = |detected_format| Settled {
         options: ReadOptions {
             missing: given.missing,
             unicode: given.unicode,
@@ -57,9 +57,9 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
             taxonomy: given.taxonomy.clone(),
             ..ReadOptions::of(Format::Fimi)
         },
-        told_format,
-        told_separator: false,
-        told_header: false,
+        detected_format,
+        detected_separator: false,
+        detected_header: false,
         no_items: Vec::new(),
     };
     check_options(&file, given)?;
@@ -125,7 +125,7 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
         )];
         return Err(doubt(&file, None, what, remedies));
     }
-    let told_separator = given.separator.is_none();
+    let detected_separator = given.separator.is_none();
     let separator = match given.separator {
         Some(separator) => separator,
         None => separator_of(&file, &text, given)?,
@@ -167,9 +167,9 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
     }
     Ok(Settled {
         no_items: sampled.no_items(form.format),
-        told_format: given.format == Format::Auto,
-        told_separator,
-        told_header: given.header.is_none(),
+        detected_format: given.format == Format::Auto,
+        detected_separator,
+        detected_header: given.header.is_none(),
         options: ReadOptions {
             format: form.format,
             separator: Some(separator),
@@ -313,9 +313,9 @@ pub(super) fn settle_table(
     };
     Ok(Settled {
         no_items: sampled.no_items(form.format),
-        told_format: given.format == Format::Auto,
-        told_separator: false,
-        told_header: false,
+        detected_format: given.format == Format::Auto,
+        detected_separator: false,
+        detected_header: false,
         options: ReadOptions {
             format: form.format,
             transaction_columns: form.transaction_columns,
@@ -452,7 +452,7 @@ fn records(
 fn separator_of(file: &str, lines: &[String], given: &ReadOptions) -> Result<Separator, ReadError> {
     let mut present = Vec::new();
     let mut regular = Vec::new();
-    for separator in Separator::TOLD {
+    for separator in Separator::CANDIDATES {
         let Some((records, _)) = records(file, lines, separator.byte())? else {
             continue;
         };

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn totals_and_notes_are_told_by_their_first_cell() {
+    fn totals_and_notes_are_detected_by_their_first_cell() {
         let of = |line: &str| {
             let mut cells = Cells::default();
             cells.split(line, b',');

@@ -109,7 +109,7 @@ pub(super) fn check(
         .strip_prefix("sep=")
         .is_some_and(|it| it.chars().count() <= 1)
     {
-        let what = "the line tells a spreadsheet the separator, and is no row";
+        let what = "the line names the separator for a spreadsheet and is no row";
         return Err(above(file, number(place), what, number(place)));
     }
     let is_comment = |line: &str| {

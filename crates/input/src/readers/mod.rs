@@ -225,7 +225,7 @@ pub fn read(
         Format::Fimi => {
             let (transactions, merged) = fimi::read(&mut lines, options)?;
             let singles = transactions.len() > 1 && transactions.iter().all(|it| it.len() < 2);
-            if settled.told_format && singles && transactions.item_count() > 0 {
+            if settled.detected_format && singles && transactions.item_count() > 0 {
                 return Err(ReadError::Doubtful {
                     file: file.to_owned(),
                     line: None,

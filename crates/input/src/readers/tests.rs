@@ -460,7 +460,7 @@ fn text_in_latin_1_is_read_when_that_is_said() {
 }
 
 #[test]
-fn how_a_file_was_read_is_told_and_reads_another_the_same_way() {
+fn a_report_of_reading_reads_another_file_alike() {
     let text = "\u{feff}id;a;b;c\r\n1;1;0;0\r\n2;0;0;0\r\n3;1;1;0\r\n";
     let options = ReadOptions {
         drop_columns: vec!["id".to_owned()],
@@ -501,7 +501,7 @@ fn how_a_file_was_read_is_told_and_reads_another_the_same_way() {
 }
 
 #[test]
-fn a_file_is_not_read_in_a_form_that_was_only_told() {
+fn a_detected_form_that_does_not_fit_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("next");
     let refused = |first: &str, next: &str, flags: &str| {
@@ -537,7 +537,7 @@ fn a_file_is_not_read_in_a_form_that_was_only_told() {
 }
 
 #[test]
-fn columns_of_a_transaction_are_told_apart_whatever_is_in_them() {
+fn transaction_columns_are_joined_without_ambiguity() {
     let text = "a,b,item\nx,y z,tea\nx y,z,milk\n";
     let options = ReadOptions {
         transaction_columns: vec!["a".to_owned(), "b".to_owned()],
@@ -671,7 +671,7 @@ fn format_names_read_back() {
 }
 
 #[test]
-fn compression_is_told_by_the_content() {
+fn compression_is_detected_from_content() {
     let expected: &[&[&str]] = &[&["1", "2"], &["3"]];
     assert_baskets(gzip(b"1 2\n3\n"), Format::Auto, expected);
     assert_baskets(zstd(b"1 2\n3\n"), Format::Auto, expected);

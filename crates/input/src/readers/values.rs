@@ -140,7 +140,7 @@ impl Separator {
     ];
     pub(super) const COMMA: Self = Self(b',');
     /// The separators that are detected.
-    pub(super) const TOLD: [Self; 4] = [Self(b','), Self(b';'), Self(b'\t'), Self(b'|')];
+    pub(super) const CANDIDATES: [Self; 4] = [Self(b','), Self(b';'), Self(b'\t'), Self(b'|')];
 
     pub(super) fn byte(self) -> u8 {
         self.0

@@ -19,9 +19,7 @@ pub enum ReleaseError {
         below: u64,
     },
     /// Supports that no transactions could give.
-    #[error(
-        "no transactions have these supports, so what follows from them cannot be told; mine again"
-    )]
+    #[error("no transactions have these supports; mine again")]
     Impossible,
     /// Supports that were rounded before.
     #[error("the supports are rounded already; suppress and round in one run, from exact ones")]

@@ -144,7 +144,7 @@ fn acknowledgements_divide_the_record() {
 }
 
 #[test]
-fn an_operation_fails_when_it_is_told_to() {
+fn an_operation_fails_as_planned() {
     let disk = Disk::new();
     let write = || -> std::io::Result<()> {
         let mut file = File::create(disk.path().join("file"))?;

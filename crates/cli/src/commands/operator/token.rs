@@ -88,16 +88,16 @@ fn new(arguments: &NewArguments, output: Output) -> Outcome {
         .transpose()?;
     let file = TokenFile::at(tokens);
     let (token, secret) = file.add(&arguments.name, arguments.roles(), until)?;
-    let told = tell(arguments, out, &token, &secret, output);
-    if told.is_err() {
+    let printed = print_token(arguments, out, &token, &secret, output);
+    if printed.is_err() {
         // A token that was not delivered must not stay valid.
         file.revoke(&token.id())?;
     }
-    told
+    printed
 }
 
 /// Writes the token to a file, or prints it.
-fn tell(
+fn print_token(
     arguments: &NewArguments,
     out: Option<OutputFile>,
     token: &Token,
