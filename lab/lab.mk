@@ -16,7 +16,7 @@ SSD_FIGURES ?= $(or $(CARGO_TARGET_DIR),target)/bench-ssd
 SSD_PRICES =
 # Of the needed memory, what make bench-ssd-budgets gives a server; the summary is about the last.
 SSD_BUDGETS ?= 12.5% 37.5% 50% 62.5% 75% 87.5% 100% 125% 25%
-# Options of make papers: --quick, --only STEP, --repeat N, --again, --list; see docs/performance.md.
+# Options of make papers: --quick, --only STEP, --repeat N, --again, --list; see lab/README.md.
 PAPERS =
 LAB := $(OBORO)-lab
 FCMALLOC := fcmalloc/build/libfcmalloc.so

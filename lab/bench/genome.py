@@ -2,7 +2,7 @@
 
 Run by `make bench-genome`. Prints the lines of `oboro-lab genome`, one for SEAL (see
 genome_library.py), and a summary with the ratio, the aims and the paper's finding of its section
-3.1 last. docs/performance.md explains the fields.
+3.1 last. lab/FIELDS.md explains the fields.
 """
 
 import argparse

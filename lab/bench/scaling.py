@@ -1,6 +1,6 @@
 """Counts on one and on two nodes of one core each, and projects to a hundred.
 
-Run by `make bench-ray`. Prints a JSON object for each run and the summary last; docs/ray.md
+Run by `make bench-ray`. Prints a JSON object for each run and the summary last; lab/FIELDS.md
 explains the fields. Nodes are processes of this machine, pinned to one core each. The owner and
 the coordinator run on the same cores, so figures are a lower bound of what two machines reach.
 """

@@ -16,7 +16,7 @@ adds to each.
 Prints one JSON object a line:
 
     ssd point       a server on a device with a limit: the fields of `ssd mode`
-                    (docs/performance.md), and
+                    (lab/FIELDS.md), and
     device, latency_us
                     "zram", or the latency as in "100us"; null for zram. None in memory
     clock           "real" or "counted"

@@ -3,7 +3,7 @@
 Run by `make bench-support`. Prints a JSON object for each part and the whole with its ratios and
 aims last. The peers: NumPy and mlxtend on plaintext, AND and popcount in `oboro` itself on
 plaintext, and Microsoft SEAL on ciphertext (see fhe_library.py) on a part of the blocks, scaled.
-docs/performance.md explains the fields.
+lab/FIELDS.md explains the fields.
 """
 
 import argparse

@@ -79,7 +79,7 @@ const ASKINGS: [(&str, Asking); 4] = [
 /// Without files the collections are synthetic, in the shape of those of the published figures. Files are in the
 /// system's temporary directory, which TMPDIR changes.
 ///
-/// With --json every kind of search is one line and the summary the last; docs/performance.md explains the fields.
+/// With --json every kind of search is one line and the summary the last; lab/FIELDS.md explains the fields.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The panel: VCF with phased genotypes [default: 2,752 synthetic haplotypes of 38 sites].

@@ -43,7 +43,7 @@ use std::time::Duration;
 /// counts; what the paper's caching and pruning save; its rules for tasks, on and off, in a program that multiplies
 /// ciphertexts; and genome search, with windows and queries placed on nodes.
 ///
-/// With --json every row is one line and the summary the last; docs/performance.md explains the fields.
+/// With --json every row is one line and the summary the last; lab/FIELDS.md explains the fields.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Small arrays and data and three runs of everything: seconds instead of minutes.

@@ -59,7 +59,7 @@ const LEAST_SWAP: u64 = 128 << 20;
 /// first. Files are in the system's temporary directory, which TMPDIR changes, and in --device: twice the ciphertext,
 /// and on each device, in turn, two and a half times as much for swap and once more for data.
 ///
-/// With --json every sample and figure is one line and the summary the last; docs/performance.md explains the fields.
+/// With --json every sample and figure is one line and the summary the last; lab/FIELDS.md explains the fields.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The computation.

@@ -25,7 +25,7 @@ use std::time::Duration;
 /// Files are in the system's temporary directory, which TMPDIR changes: a little more than twice the encrypted data,
 /// once for the owner and once for the server.
 ///
-/// With --json every run is one line and the summary the last; docs/performance.md explains the fields.
+/// With --json every run is one line and the summary the last; lab/FIELDS.md explains the fields.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
