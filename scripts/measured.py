@@ -28,7 +28,7 @@ ROWS = [
         "{pairs:2} s",
         "Microsoft SEAL {seal_pairs:2} s, scaled from {seal_percent:2} % of the data",
     ),
-    ("The same in plaintext", "", "NumPy {numpy_pairs:2} s, mlxtend {mlxtend_pairs:2} s"),
+    ("Counting them in plaintext", "", "NumPy {numpy_pairs:2} s, mlxtend {mlxtend_pairs:2} s"),
     (
         "Encrypting these transactions, to disk",
         "{encrypt:2} s",
