@@ -40,7 +40,7 @@ test-numa: | setup-test ## Run the tests about NUMA on four nodes, emulated by Q
 .PHONY: on-four-nodes
 on-four-nodes:
 	$(on_four_nodes) -p oboro-arena --lib
-	$(on_four_nodes) -p oboro-store --lib placement
+	$(on_four_nodes) -p oboro-residency --lib placement
 	$(on_four_nodes) -p oboro-engine --test engine moments::
 	cd lab && $(on_four_nodes) -p oboro-tasks --test dag
 	cargo build --locked -p oboro

@@ -6,7 +6,7 @@ use oboro_engine::{Count, Plan, Source};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::vector::{self, Kernels, LEAVES, PREFIXES};
 use oboro_ring::{Blocks, Column, Factor, Limb, Parameters};
-use oboro_store::{Panel, StoreError};
+use oboro_residency::{Panel, ResidencyError};
 use serde_json::json;
 use std::error::Error;
 use std::num::NonZero;
@@ -27,7 +27,7 @@ struct Memory {
 }
 
 impl Memory {
-    fn new(parameters: Parameters, columns: u32, blocks: u64) -> Result<Self, StoreError> {
+    fn new(parameters: Parameters, columns: u32, blocks: u64) -> Result<Self, ResidencyError> {
         let segments = Vec::from_iter(Blocks::from(0..blocks).runs(SEGMENT_BLOCKS));
         let mut panels = Vec::new();
         let mut state = 1u64;
@@ -44,7 +44,7 @@ impl Memory {
                                 .wrapping_add(1_442_695_040_888_963_407);
                             *residue = (((state >> 36) * u64::from(q.value())) >> 28) as u32;
                         }
-                        Ok::<_, StoreError>(())
+                        Ok::<_, ResidencyError>(())
                     });
                     panels.push(Arc::new(panel?));
                 }
@@ -72,7 +72,7 @@ impl Source for Memory {
         self.segments.clone()
     }
 
-    fn panel(&self, segment: usize, limb: Limb, factor: Factor) -> Result<Arc<Panel>, StoreError> {
+    fn panel(&self, segment: usize, limb: Limb, factor: Factor) -> Result<Arc<Panel>, ResidencyError> {
         let column = match factor {
             Factor::Mask => self.columns,
             Factor::Column(column) => column.0,

@@ -9,8 +9,8 @@ pub(crate) mod cpu;
 use crate::plan::Plan;
 use crate::source::{Source, segments_of};
 use oboro_format::wording::MEMORY;
+use oboro_residency::{Panel, Reads, ResidencyError};
 use oboro_ring::{Blocks, Factor, Limb};
-use oboro_store::{Panel, Reads, StoreError};
 use std::error::Error;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -116,7 +116,7 @@ impl Moments<'_> {
 #[allow(missing_docs)]
 pub enum EngineError {
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Residency(#[from] ResidencyError),
     #[error(
         "{wanted} limbs were asked for, but the dataset has {limbs}; ask for no more than that"
     )]
@@ -156,7 +156,7 @@ impl Batch {
         shard: Blocks,
         limb: Limb,
         factors: &[Factor],
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), ResidencyError> {
         self.clear();
         self.factors = factors.len();
         for segment in segments_of(segments, shard) {

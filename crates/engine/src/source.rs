@@ -1,8 +1,8 @@
 //! Sources of panels.
 
 use oboro_format::SegmentEntry;
+use oboro_residency::{Listener, Panel, PanelKey, ResidencyError, Snapshot, Stream, WorkUnit};
 use oboro_ring::{Blocks, Factor, Limb, Parameters};
-use oboro_store::{Listener, Panel, PanelKey, Snapshot, StoreError, Stream, WorkUnit};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -43,7 +43,12 @@ pub trait Source: Send + Sync {
 
     /// Returns the residues of one factor, modulo one limb, of all blocks of a segment: evaluation form, block after
     /// block, below 2^28.
-    fn panel(&self, segment: usize, limb: Limb, factor: Factor) -> Result<Arc<Panel>, StoreError>;
+    fn panel(
+        &self,
+        segment: usize,
+        limb: Limb,
+        factor: Factor,
+    ) -> Result<Arc<Panel>, ResidencyError>;
 
     /// Number of bytes of panels that may be in memory at a time, which are those that [streams](Self::stream) hold.
     /// `u64::MAX` if nothing is ever evicted.
@@ -84,7 +89,7 @@ pub trait Source: Send + Sync {
         _limbs: usize,
         _wanted: Wanted,
         _listener: Listener,
-    ) -> Result<Stream, StoreError> {
+    ) -> Result<Stream, ResidencyError> {
         unreachable!("what is in memory is not streamed")
     }
 
@@ -109,7 +114,12 @@ impl Source for Snapshot {
         segments.map(SegmentEntry::range).collect()
     }
 
-    fn panel(&self, segment: usize, limb: Limb, factor: Factor) -> Result<Arc<Panel>, StoreError> {
+    fn panel(
+        &self,
+        segment: usize,
+        limb: Limb,
+        factor: Factor,
+    ) -> Result<Arc<Panel>, ResidencyError> {
         Snapshot::panel(self, segment, limb, factor)
     }
 
@@ -129,7 +139,7 @@ impl Source for Snapshot {
         limbs: usize,
         wanted: Wanted,
         listener: Listener,
-    ) -> Result<Stream, StoreError> {
+    ) -> Result<Stream, ResidencyError> {
         Snapshot::stream(self, wanted.parts(limbs), wanted.units, listener)
     }
 

@@ -10,9 +10,10 @@ use crate::counting::{Counting, watch};
 use crate::outbox::Outbox;
 use crate::status;
 use oboro_protocol::{COLUMNS_CHUNK_BYTES, columns, digest, v1};
+use oboro_residency::Snapshot;
 use oboro_ring::Column;
 use oboro_ring::moment::Itemsets;
-use oboro_store::{Access, Snapshot};
+use oboro_store::Access;
 use prost::bytes::Bytes;
 use std::future::pending;
 use std::pin::Pin;
@@ -124,7 +125,7 @@ async fn send(wanted: Wanted, outbox: Arc<Parts>, space: Arc<Notify>) {
         let snapshot = Arc::clone(&wanted.snapshot);
         let read = move || {
             let cells = snapshot.segment(segment).read_cells(column);
-            cells.map_err(|error| status::of_store(&error))
+            cells.map_err(|error| status::of_store(&error.into()))
         };
         match blocking(read).await {
             Ok(bytes) => {

@@ -23,9 +23,10 @@ use oboro_format::Digest;
 use oboro_format::wording::{ANSWERS, MAX_ITEMSETS, MAX_LEN, MIN_SUPPORT, QUERY_TIMEOUT};
 use oboro_protocol::v1::count_reply::Reply as Part;
 use oboro_protocol::{MOMENTS_CHUNK_BYTES, block_ranges, columns, digest, max_itemsets, v1};
+use oboro_residency::Snapshot;
 use oboro_ring::Blocks;
 use oboro_ring::moment::{Itemsets, MomentIndex};
-use oboro_store::{Access, Snapshot, Store};
+use oboro_store::{Access, Store};
 use parking_lot::{Mutex, MutexGuard};
 use prost::Message;
 use prost::bytes::Bytes;
@@ -506,8 +507,7 @@ impl CountQuery {
             let taken = memory.take(bytes as u64);
             taken.map_err(|status| EngineError::Backend(Box::new(status)))
         };
-        let of_engine = |error| status::of_engine(&error);
-        reserve(size_of_val(&unknown[..])).map_err(of_engine)?;
+        reserve(size_of_val(&unknown[..])).map_err(status::of_engine)?;
         let queue = Weak::clone(&self.queue);
         let job = CountJob {
             source: Arc::clone(&spec.snapshot),
@@ -519,7 +519,9 @@ impl CountQuery {
                 }
             }),
         };
-        self.backend.start(job, &mut reserve).map_err(of_engine)
+        self.backend
+            .start(job, &mut reserve)
+            .map_err(status::of_engine)
     }
 
     /// Runs a task after planning: sends cached moments, else takes a step of the count.
@@ -552,8 +554,7 @@ impl CountQuery {
             return Ok(Step::Exhausted);
         };
         let mut add = |moments: Moments<'_>| answer.add(totals, &self.outbox, &self.cache, moments);
-        run.step(node, &mut add)
-            .map_err(|error| status::of_engine(&error))
+        run.step(node, &mut add).map_err(status::of_engine)
     }
 
     /// Ends the stream and leaves the pool.

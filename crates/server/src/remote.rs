@@ -10,8 +10,8 @@ use oboro_engine::{
     Backend, EngineError, Job, Moments, Plan, Reserve, RunningJob, Sink, Step, Wake,
 };
 use oboro_protocol::{moments_range, v1};
+use oboro_residency::Snapshot;
 use oboro_ring::{Modulus, vector};
-use oboro_store::Snapshot;
 use parking_lot::Mutex;
 use prost::Message;
 use prost::bytes::Bytes;

@@ -355,7 +355,9 @@ impl Mining for Service {
         let name = request.into_inner().name;
         caller.subject.set_name(&name);
         let report = self
-            .with_access(&caller, move |access| access.snapshot(&name)?.placement())
+            .with_access(&caller, move |access| {
+                Ok(access.snapshot(&name)?.placement()?)
+            })
             .await?;
         Ok(Response::new(v1::PlacementReply {
             policy: report.is_placed.then(|| "transaction".into()),

@@ -4,7 +4,8 @@ use oboro_engine::EngineError;
 use oboro_format::ErrorKind;
 use oboro_genome_server::GenomeError;
 use oboro_protocol::{FieldError, RETRY_AFTER_KEY};
-use oboro_store::{ResidencyError, StoreError};
+use oboro_residency::ResidencyError;
+use oboro_store::StoreError;
 use std::time::Duration;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
@@ -79,9 +80,9 @@ fn of_kind(kind: ErrorKind, error: &dyn std::fmt::Display, told: String) -> Stat
     Status::new(code, told)
 }
 
-pub(crate) fn of_engine(error: &EngineError) -> Status {
+pub(crate) fn of_engine(error: EngineError) -> Status {
     match error {
-        EngineError::Store(error) => of_store(error),
+        EngineError::Residency(error) => of_store(&error.into()),
         EngineError::Limbs { .. } | EngineError::Empty => {
             Status::invalid_argument(error.to_string())
         }

@@ -11,9 +11,10 @@ use oboro_arena::{CpuAssignment, Distances, Topology};
 use oboro_engine::{Count, EngineError, Outcome, Plan, Source, Tiles};
 use oboro_format::{Digest, Manifest};
 use oboro_protocol::columns;
+use oboro_residency::Snapshot;
 use oboro_ring::Blocks;
 use oboro_ring::moment::{Itemsets, MomentIndex};
-use oboro_store::{Location, SharedStore, Snapshot, StoreError};
+use oboro_store::{Location, SharedStore, StoreError};
 use parking_lot::Mutex;
 use prost::Message;
 use std::collections::VecDeque;
@@ -101,7 +102,7 @@ impl Worker {
         let first = (shards.start as usize).min(end);
         let wanted = planned.shards[first..end].to_vec();
         let count = Count::of_tiles(snapshot, tiles, &self.distances, wanted);
-        let count = count.map_err(|error| of_engine(&error))?;
+        let count = count.map_err(of_engine)?;
         let mut memory = self.budget.reservation();
         let moments = planned.shard_bytes.saturating_mul((end - first) as u64);
         // Plus the overhead of messages.
@@ -125,7 +126,7 @@ impl Worker {
                 },
             )
         });
-        match outcome.map_err(|error| of_engine(&error))? {
+        match outcome.map_err(of_engine)? {
             Outcome::Complete => Ok(counted.into_inner()),
             Outcome::Stopped => Err(told(Status::internal(
                 "a count stopped without being asked to",
@@ -194,7 +195,7 @@ impl Worker {
             let taken = self.take(&mut memory, bytes as u64);
             taken.map_err(|status| EngineError::Backend(Box::new(status)))
         });
-        let tiles = Arc::new(tiles.map_err(|error| of_engine(&error))?);
+        let tiles = Arc::new(tiles.map_err(of_engine)?);
         Ok(Planned {
             question,
             shard_bytes: packing.shard_bytes(&plan),
@@ -216,6 +217,7 @@ fn of_store(error: &StoreError) -> Failure {
     Failure::new(&status::of_store(error), error)
 }
 
-fn of_engine(error: &EngineError) -> Failure {
-    Failure::new(&status::of_engine(error), error)
+fn of_engine(error: EngineError) -> Failure {
+    let shown = error.to_string();
+    Failure::new(&status::of_engine(error), &shown)
 }

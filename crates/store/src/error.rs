@@ -1,14 +1,12 @@
 //! Errors of the store, by part, each with a remedy. [`StoreError::kind`] classifies them for callers that translate
 //! them, such as a server.
 
-use oboro_arena::ArenaError;
 use oboro_format::wording::{
-    ACCESS_GRANT, ACCESS_REVOKE, CACHE, COMPACT, DATA, DATASETS_DELETED, DATASETS_UPLOADS,
-    DELETE_NOW, INSPECT_VERIFY, MAX_LEN, MEMORY, SERVE, TOKEN_NEW, UNDELETE, UPLOAD_CANCEL,
-    UPLOAD_KEEP_RECORD,
+    ACCESS_GRANT, ACCESS_REVOKE, CACHE, DATA, DATASETS_DELETED, DATASETS_UPLOADS, DELETE_NOW,
+    INSPECT_VERIFY, SERVE, TOKEN_NEW, UNDELETE, UPLOAD_CANCEL, UPLOAD_KEEP_RECORD,
 };
 use oboro_format::{Corruption, DatasetId, Digest, ErrorKind, FormatError, MAX_CALLER_CHARS, Role};
-use std::io;
+use oboro_residency::ResidencyError;
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -69,7 +67,7 @@ pub enum StoreError {
     #[error(transparent)]
     Object(#[from] ObjectStorageError),
     #[error(transparent)]
-    Residency(#[from] ResidencyError),
+    Residency(ResidencyError),
     #[error(
         "{} is not the directory of a store: it has no catalogue.sqlite. Give the directory that `{SERVE} {DATA}` \
          has, or a backup of it.",
@@ -395,40 +393,6 @@ pub enum ObjectStorageError {
     IsNoCache { path: PathBuf, url: String },
 }
 
-/// Reasons why ciphertext cannot be held in memory.
-#[derive(Debug, Error)]
-#[allow(missing_docs)]
-pub enum ResidencyError {
-    #[error("ciphertext does not fit into memory: {source}")]
-    Memory {
-        #[from]
-        source: ArenaError,
-    },
-    #[error(
-        "an itemset of this question needs {needed} bytes of ciphertext in memory at a time, but this server has \
-         {capacity} for that. Ask about shorter ones (a smaller {MAX_LEN}), or ask its operator to raise {MEMORY} by {}.",
-        raise(needed.saturating_sub(*capacity))
-    )]
-    Budget { needed: u64, capacity: u64 },
-    #[error(
-        "the headers of this dataset's segments take {needed} bytes of memory, and this server has {limit} for those of all \
-         questions. Make fewer segments of it (`{COMPACT}`) and upload it, or ask its operator to raise {MEMORY} by {}.",
-        16 * (needed - limit)
-    )]
-    Headers { needed: u64, limit: u64 },
-    #[error(
-        "the {limit} bytes that this server has for headers of segments are in use by other questions. Try again when they \
-         have ended, or ask its operator to raise {MEMORY}."
-    )]
-    HeadersInUse { limit: u64 },
-    #[error(
-        "cannot start the threads that read ciphertext: {source}. Check the limits of this process."
-    )]
-    Reader { source: io::Error },
-    #[error("the store cannot be opened with its datasets placed on NUMA nodes: {source}")]
-    Placement { source: ArenaError },
-}
-
 /// Returns a verb phrase for what a role permits.
 fn doing(role: Role) -> &'static str {
     match role {
@@ -440,12 +404,6 @@ fn doing(role: Role) -> &'static str {
         Role::Administer => "administer",
         Role::Operate => "operate the server",
     }
-}
-
-/// Returns the memory to add for so many more bytes of a stream. A server keeps an eighth for sums, a Ray worker half
-/// for results, and a sixteenth of the rest is not available to streams.
-fn raise(bytes: u64) -> u64 {
-    bytes / 15 * 32 + 32
 }
 
 impl StoreError {
@@ -505,14 +463,6 @@ impl StoreError {
             _ => self.to_string(),
         }
     }
-
-    /// Returns the corruption, if the error is about damaged bytes.
-    pub(crate) fn corruption(&self) -> Option<&Corruption> {
-        match self {
-            Self::Format(FormatError::Damaged { corruption, .. }) => Some(corruption),
-            _ => None,
-        }
-    }
 }
 
 impl UploadError {
@@ -558,22 +508,16 @@ impl ObjectStorageError {
     }
 }
 
-impl ResidencyError {
-    fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Memory { .. }
-            | Self::Budget { .. }
-            | Self::Headers { .. }
-            | Self::HeadersInUse { .. } => ErrorKind::MemoryFull,
-            Self::Reader { .. } => ErrorKind::Internal,
-            Self::Placement { .. } => ErrorKind::InvalidArgument,
+impl From<ResidencyError> for StoreError {
+    fn from(error: ResidencyError) -> Self {
+        match error {
+            ResidencyError::Format(error) => error.into(),
+            ResidencyError::Storage(error) => match error.downcast::<ObjectStorageError>() {
+                Ok(error) => (*error).into(),
+                Err(error) => Self::Residency(ResidencyError::Storage(error)),
+            },
+            other => Self::Residency(other),
         }
-    }
-}
-
-impl From<ArenaError> for StoreError {
-    fn from(source: ArenaError) -> Self {
-        ResidencyError::from(source).into()
     }
 }
 
@@ -601,6 +545,7 @@ impl From<rusqlite::Error> for StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
 
     #[test]
     fn only_the_operator_hears_of_paths() {

@@ -2,9 +2,9 @@
 
 use crate::cache_marker::{check_is_cache, check_is_no_cache};
 use crate::error::StoreError;
-use crate::residency::Tier;
-use crate::source::object::{Named, Objects};
+use crate::object::{Named, Objects};
 use oboro_format::FormatError;
+use oboro_residency::Tier;
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -6,13 +6,10 @@
 use crate::error::StoreError;
 use crate::layout::{dataset_path, home_of, prefix_of, segment_path};
 use crate::location::Location;
-use crate::placement::Placement;
-use crate::residency::{Tier, open_bytes};
-use crate::snapshot::{Snapshot, segments_of};
-use crate::source::StoredSegment;
-use crate::source::object::{Cache, Objects};
+use crate::object::{Cache, Objects};
 use oboro_format::files::{Lock, ensure_directories, exists, lock, parent, sweep};
 use oboro_format::{Manifest, Segment};
+use oboro_residency::{Placement, Snapshot, StoredSegment, Tier};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -27,7 +24,6 @@ const OPEN_BYTES: u64 = 16 << 20;
 pub struct SharedStore {
     home: PathBuf,
     objects: Option<OwnCache>,
-    placement: Placement,
     tier: Arc<Tier>,
     /// Open versions, the most recently used last.
     open: Mutex<VecDeque<Arc<Snapshot>>>,
@@ -72,7 +68,6 @@ impl SharedStore {
         Ok(Self {
             home: location.home().into(),
             objects,
-            placement,
             tier,
             open: Mutex::default(),
         })
@@ -97,10 +92,6 @@ impl SharedStore {
             open.push_back(Arc::clone(&snapshot));
             return Ok(snapshot);
         }
-        let (owner, homes) = (
-            Arc::from(namespace),
-            Arc::new(self.placement.homes(manifest.dataset)),
-        );
         let is_of_dataset =
             |it: &Arc<Snapshot>| is_here(it) && it.manifest().dataset == manifest.dataset;
         let known = open.iter().filter(|it| is_of_dataset(it)).count();
@@ -111,16 +102,18 @@ impl SharedStore {
             self.forget_replaced(namespace, &manifest)?;
         }
         let older = open.iter().rfind(|it| is_of_dataset(it)).map(|it| &**it);
-        let segments = segments_of(&manifest, older, |index| {
-            let charge = self.tier.headers().charge(open_bytes(&manifest, index));
-            self.tier.register(
-                &owner,
-                self.segment(namespace, &manifest, index)?,
-                Arc::clone(&homes),
-                charge,
-            )
-        })?;
-        let snapshot = Snapshot::new(namespace.into(), name.into(), manifest, segments, homes);
+        let charge = self
+            .tier
+            .headers()
+            .charge(Tier::open_bytes(&manifest, older));
+        let snapshot = self.tier.open(
+            namespace.into(),
+            name.into(),
+            manifest,
+            older,
+            charge,
+            |manifest, index| self.segment(namespace, manifest, index),
+        )?;
         let snapshot = Arc::new(snapshot);
         open.push_back(Arc::clone(&snapshot));
         // The requested version stays.

@@ -7,15 +7,15 @@
 use crate::error::StoreError;
 use crate::layout::{CATALOGUE, DEFAULT_NAMESPACE};
 use crate::location::Location;
-use crate::placement::Placement;
-#[cfg(test)]
-use crate::residency::Tier;
 use common::Common;
 use directory::check_is_no_other;
 use namespace::Namespace;
 use namespaces::Namespaces;
 use oboro_format::Roles;
 use oboro_format::files::{ensure_directories, io_error};
+use oboro_residency::Placement;
+#[cfg(test)]
+use oboro_residency::Tier;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -94,7 +94,6 @@ impl Store {
         location: impl Into<Location>,
         placement: Placement,
     ) -> Result<Self, StoreError> {
-        placement.check()?;
         Self::open_with(location.into(), placement, None)
     }
 
@@ -105,9 +104,7 @@ impl Store {
         budget: u64,
         placement: Placement,
     ) -> Result<Self, StoreError> {
-        let location = location.into();
-        placement.check()?;
-        Self::open_with(location, placement, Some(budget))
+        Self::open_with(location.into(), placement, Some(budget))
     }
 
     /// Returns the number of segment objects that no catalogue named when their namespaces were opened. They belong to
@@ -122,6 +119,7 @@ impl Store {
         placement: Placement,
         budget: Option<u64>,
     ) -> Result<Self, StoreError> {
+        placement.check()?;
         check_is_no_other(location.home())?;
         ensure_directories(location.home())?;
         let alternative = "directory for the store";

@@ -2,7 +2,6 @@
 
 use crate::{Access, Store};
 use oboro_format::Bundle;
-use std::path::Path;
 
 pub(crate) use oboro_format::testing::*;
 
@@ -31,17 +30,4 @@ pub(crate) fn send_as(access: &Access, name: &str, bundle: &Bundle) {
             .unwrap();
         receiver.finish().unwrap();
     }
-}
-
-/// Returns the kernel's numbers of four real nodes; `None`, with a message, if this machine has fewer.
-pub(crate) fn four_nodes() -> Option<[u32; 4]> {
-    let nodes = [0, 1, 2, 3];
-    let online = |node| Path::new(&format!("/sys/devices/system/node/node{node}")).exists();
-    let all = nodes.into_iter().all(online);
-    if !all {
-        println!(
-            "skipped: this machine has fewer than four NUMA nodes; `make test-numa` emulates them"
-        );
-    }
-    all.then_some(nodes)
 }

@@ -6,7 +6,7 @@ use crate::output::Failure;
 use oboro_arena::{Arena, Backing, page_size};
 use oboro_engine::Source;
 use oboro_ring::{Blocks, Column, Factor, Limb, Parameters};
-use oboro_store::{Panel, Snapshot, StoreError};
+use oboro_residency::{Panel, ResidencyError, Snapshot};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -131,7 +131,7 @@ impl Placed {
         group: usize,
         limb: usize,
         column: usize,
-    ) -> Result<Panel, StoreError> {
+    ) -> Result<Panel, ResidencyError> {
         let (degree, blocks) = (self.parameters.degree(), self.segments()[group]);
         let (arena, _) = &self.arenas[self.policy.home(self.nodes, group, column).unwrap_or(0)];
         let len = blocks.len() as usize * degree;
@@ -198,7 +198,7 @@ impl Source for Placed {
         all.runs(self.parameters.shard_blocks()).collect()
     }
 
-    fn panel(&self, segment: usize, limb: Limb, factor: Factor) -> Result<Arc<Panel>, StoreError> {
+    fn panel(&self, segment: usize, limb: Limb, factor: Factor) -> Result<Arc<Panel>, ResidencyError> {
         let row = segment * self.parameters.limb_count() + limb.0;
         let at = row * (self.columns as usize + 1) + self.column(factor);
         Ok(Arc::clone(&self.panels[at]))

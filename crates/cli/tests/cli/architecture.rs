@@ -23,8 +23,8 @@ const LAYERS: &[&[&str]] = &[
         "oboro-faults",
     ],
     &["oboro-rlwe", "oboro-genome", "oboro-format"],
-    &["oboro-store"],
-    &["oboro-engine", "oboro-genome-server"],
+    &["oboro-residency"],
+    &["oboro-store", "oboro-engine", "oboro-genome-server"],
     &["oboro-input"],
     &["oboro-mining"],
     &["oboro-dataset", "oboro-results"],
@@ -50,7 +50,7 @@ const MOST_PACKAGES: usize = 270
     + 5 // toml, toml_parser, toml_datetime, serde_spanned, winnow: the file with a server's settings
     + 3 // clap_complete, clap_mangen with roff: completion and manual pages
     + 2 // csv with csv-core: results as tables
-    + 2 // oboro-system, memmap2: files on Linux, macOS and Windows
+    + 3 // oboro-system, oboro-residency, memmap2: files on Linux, macOS and Windows
     + 6; // microlp with ndarray, matrixmultiply, rawpointer, sprs, web-time: linear programs about releases
 
 /// The only crate whose code touches secrets.
@@ -65,6 +65,7 @@ const WITHOUT_SECRETS: &[&str] = &[
     "oboro-genome",
     "oboro-genome-server",
     "oboro-format",
+    "oboro-residency",
     "oboro-store",
     "oboro-engine",
     "oboro-protocol",
@@ -94,7 +95,13 @@ const WITHOUT_A_STORE: &[&str] = &[
 ];
 
 /// The server's storage.
-const STORE: &[&str] = &["oboro-store", "rusqlite", "object_store", "io-uring"];
+const STORE: &[&str] = &[
+    "oboro-store",
+    "oboro-residency",
+    "rusqlite",
+    "object_store",
+    "io-uring",
+];
 
 /// Crates whose messages may name options and subcommands of the command.
 const IN_THE_COMMANDS_WORDS: &[&str] = &["cli", "python", "testing"];

@@ -28,8 +28,8 @@ use crate::plan::{Plan, shards};
 use crate::queue::{Claim, Counters, Units};
 use crate::source::{Source, Wanted, segments_of};
 use oboro_arena::{CpuAssignment, Distances};
+use oboro_residency::{Reads, ResidencyError, Stream, WorkUnit};
 use oboro_ring::{Blocks, Column, Factor, Limb};
-use oboro_store::{Reads, StoreError, Stream, WorkUnit};
 use parking_lot::Mutex;
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -448,7 +448,7 @@ impl<S: Source> Count<S> {
         tile: &Tile,
         blocks: Blocks,
         workspace: &mut Workspace,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), ResidencyError> {
         let parameters = self.source.parameters();
         self.note_traffic(workspace.node(), tile, blocks);
         workspace.begin(tile, self.tiles.limbs(), parameters.degree());

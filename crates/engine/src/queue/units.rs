@@ -7,7 +7,7 @@
 
 use crate::queue::Signal;
 use oboro_arena::Distances;
-use oboro_store::{Arrival, StoreError};
+use oboro_residency::{Arrival, ResidencyError};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::OnceLock;
@@ -50,7 +50,7 @@ struct State {
     /// Number of units with parts to claim, ready or not.
     open: usize,
     is_stopped: bool,
-    failure: Option<StoreError>,
+    failure: Option<ResidencyError>,
     counters: Counters,
 }
 
@@ -140,7 +140,7 @@ impl Units {
     }
 
     /// Takes the error that keeps panels away, unless it was reported before.
-    pub fn take_failure(&self) -> Option<StoreError> {
+    pub fn take_failure(&self) -> Option<ResidencyError> {
         self.state.lock().failure.take()
     }
 

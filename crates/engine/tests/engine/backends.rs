@@ -6,9 +6,9 @@ use oboro_engine::{
     Backend, Batch, Cpu, EngineError, Job, Moments, Plan, Reserve, RunningJob, Sink, Source, Step,
     Wake,
 };
+use oboro_residency::{Panel, ResidencyError};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::{Blocks, Column, Factor, Limb, Parameters, vector};
-use oboro_store::{Panel, StoreError};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -42,14 +42,18 @@ impl Source for Made {
         [0..5, 5..13, 13..15].map(Blocks::from).into()
     }
 
-    fn panel(&self, segment: usize, limb: Limb, factor: Factor) -> Result<Arc<Panel>, StoreError> {
+    fn panel(
+        &self,
+        segment: usize,
+        limb: Limb,
+        factor: Factor,
+    ) -> Result<Arc<Panel>, ResidencyError> {
         let column = match factor {
             Factor::Mask => 4,
             Factor::Column(column) => column.0,
         };
         if self.unreadable == Some(column) {
-            let name = "unreadable".to_owned();
-            return Err(StoreError::NoDataset { name });
+            return Err(ResidencyError::Storage("unreadable".into()));
         }
         let q = self.parameters.limb_moduli()[limb].value();
         let len = self.segments()[segment].len() as usize * self.parameters.degree();
@@ -60,7 +64,7 @@ impl Source for Made {
                     number ^ column << 24 ^ (segment as u32) << 20 ^ (limb.0 as u32) << 28;
                 *residue = position.wrapping_mul(2_654_435_761) % q;
             }
-            Ok::<_, StoreError>(())
+            Ok::<_, ResidencyError>(())
         });
         panel.map(Arc::new)
     }
@@ -75,7 +79,7 @@ type Done = (usize, Vec<usize>, Vec<u32>);
 struct ScrambledRun {
     limbs: usize,
     index: Arc<MomentIndex>,
-    done: Arc<Mutex<Vec<Result<Done, StoreError>>>>,
+    done: Arc<Mutex<Vec<Result<Done, ResidencyError>>>>,
     /// Number of moments of shards that the sink has not taken.
     left: AtomicUsize,
 }
@@ -154,7 +158,7 @@ fn by_definition(
     plan: &Plan,
     blocks: Blocks,
     moments: &[usize],
-) -> Result<Vec<u32>, StoreError> {
+) -> Result<Vec<u32>, ResidencyError> {
     let degree = source.parameters.degree();
     let mut batch = Batch::default();
     let mut all = Vec::new();

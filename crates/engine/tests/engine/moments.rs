@@ -2,9 +2,9 @@
 
 use oboro_arena::{Arena, Backing, CpuAssignment, Distances, Topology};
 use oboro_engine::{Count, EngineError, Outcome, Plan, Source, Step, Workspace};
+use oboro_residency::{Panel, ResidencyError};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::{Blocks, Column, Factor, Limb, Parameters, vector};
-use oboro_store::{Panel, StoreError};
 use proptest::prelude::*;
 use std::num::NonZero;
 use std::ops::ControlFlow;
@@ -30,11 +30,11 @@ fn distances(nodes: usize) -> Distances {
 }
 
 /// Makes a panel in its own arena.
-fn panel(len: usize, fill: impl FnOnce(&mut [u32])) -> Result<Arc<Panel>, StoreError> {
+fn panel(len: usize, fill: impl FnOnce(&mut [u32])) -> Result<Arc<Panel>, ResidencyError> {
     let arena = Arena::reserve(Panel::footprint(len), Backing::default())?;
     let filled = Panel::build(&arena, len, 0, |out| {
         fill(out);
-        Ok::<_, StoreError>(())
+        Ok::<_, ResidencyError>(())
     });
     filled.map(Arc::new)
 }
@@ -150,7 +150,7 @@ impl Source for Memory {
         segment: usize,
         Limb(limb): Limb,
         factor: Factor,
-    ) -> Result<Arc<Panel>, StoreError> {
+    ) -> Result<Arc<Panel>, ResidencyError> {
         let blocks = self.segments[segment];
         let degree = self.parameters.degree();
         panel(blocks.len() as usize * degree, |out| {
@@ -293,7 +293,12 @@ impl Source for Largest {
         [0..first, first..first + second].map(Blocks::from).into()
     }
 
-    fn panel(&self, segment: usize, Limb(limb): Limb, _: Factor) -> Result<Arc<Panel>, StoreError> {
+    fn panel(
+        &self,
+        segment: usize,
+        Limb(limb): Limb,
+        _: Factor,
+    ) -> Result<Arc<Panel>, ResidencyError> {
         let residue = self.0.limb_moduli()[limb].value() - 1;
         let length = LARGEST_BLOCKS[segment] as usize * self.0.degree();
         panel(length, |out| out.fill(residue))
@@ -370,7 +375,7 @@ impl Source for Endless {
         vec![(0..blocks).into()]
     }
 
-    fn panel(&self, _: usize, _: Limb, _: Factor) -> Result<Arc<Panel>, StoreError> {
+    fn panel(&self, _: usize, _: Limb, _: Factor) -> Result<Arc<Panel>, ResidencyError> {
         unreachable!("nothing is counted")
     }
 

@@ -9,9 +9,9 @@
 
 use oboro_arena::{Arena, Backing, Distances};
 use oboro_engine::{Count, Plan, Source, Step, Tiles, Workspace, shards};
+use oboro_residency::{Panel, ResidencyError};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::{Blocks, Column, Factor, Limb, Parameters};
-use oboro_store::{Panel, StoreError};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, PipeWriter, Read, Write, pipe};
@@ -76,7 +76,7 @@ impl Resident {
                 for (i, residue) in (0u32..).zip(out) {
                     *residue = i.wrapping_mul(2_654_435_761 + column) % q;
                 }
-                Ok::<_, StoreError>(())
+                Ok::<_, ResidencyError>(())
             });
             Arc::new(panel.unwrap())
         });
@@ -102,7 +102,7 @@ impl Source for Resident {
             .collect()
     }
 
-    fn panel(&self, _: usize, _: Limb, factor: Factor) -> Result<Arc<Panel>, StoreError> {
+    fn panel(&self, _: usize, _: Limb, factor: Factor) -> Result<Arc<Panel>, ResidencyError> {
         let column = match factor {
             Factor::Mask => COLUMNS,
             Factor::Column(column) => column.0,

@@ -3,9 +3,9 @@
 use oboro_arena::{CpuAssignment, Distances, Topology};
 use oboro_engine::{Count, EngineError, Outcome, Plan, Step, Workspace};
 use oboro_format::{Bundle, CELL_SEAL_BYTES, DatasetId, Manifest, SegmentDescription};
+use oboro_residency::{Panel, Placement, Reads, ResidencyError, Snapshot, StoredSegment, Tier};
 use oboro_ring::moment::Itemsets;
 use oboro_ring::{Column, Limb, Parameters, Seed};
-use oboro_store::{Panel, Placement, Reads, Snapshot, Store};
 use proptest::prelude::*;
 use std::num::NonZero;
 use std::ops::ControlFlow;
@@ -21,12 +21,12 @@ fn parameters() -> Parameters {
     Parameters::new(11, LIMBS, 12_289).unwrap()
 }
 
-/// Makes a store in `directory` with a dataset of these segments, every residue a function of its place.
-fn upload(directory: &Path, segment_blocks: &[u32]) {
-    upload_columns(directory, segment_blocks, COLUMNS);
+/// Writes a dataset of these segments to `directory`, every residue a function of its place.
+fn write(directory: &Path, segment_blocks: &[u32]) {
+    write_columns(directory, segment_blocks, COLUMNS);
 }
 
-fn upload_columns(directory: &Path, segment_blocks: &[u32], columns: u32) {
+fn write_columns(directory: &Path, segment_blocks: &[u32], columns: u32) {
     let parameters = parameters();
     let writer = Bundle::create(&directory.join("bundle")).unwrap();
     let mut manifest = Manifest {
@@ -81,39 +81,24 @@ fn upload_columns(directory: &Path, segment_blocks: &[u32], columns: u32) {
         }
         manifest.segments.push(segment.finish().unwrap());
     }
-    let bundle = writer.commit(&manifest, b"sealed", &[]).unwrap();
-    let store = Store::open(&directory.join("store")).unwrap();
-    let status = store
-        .access()
-        .begin_upload("a", &bundle.manifest().encode())
-        .unwrap();
-    for segment in status.segments {
-        let bytes = std::fs::read(bundle.segment_path(segment.index)).unwrap();
-        let mut receiver = store
-            .access()
-            .receive_segment(manifest.dataset, manifest.root(), segment.index, 0)
-            .unwrap();
-        receiver.write(&bytes).unwrap();
-        receiver.finish().unwrap();
-    }
-    store
-        .access()
-        .publish(manifest.dataset, manifest.root())
-        .unwrap();
+    writer.commit(&manifest, b"sealed", &[]).unwrap();
 }
 
-/// Opens the snapshot in a store without a budget, or within one.
+/// Opens the dataset in a directory without a budget, or within one.
 fn snapshot(directory: &Path, budget: Option<u64>) -> Arc<Snapshot> {
-    placed_snapshot(directory, budget, Placement::default())
+    placed_snapshot(directory, budget, &Placement::default())
 }
 
-fn placed_snapshot(directory: &Path, budget: Option<u64>, placement: Placement) -> Arc<Snapshot> {
-    let directory = directory.join("store");
-    let store = match budget {
-        None => Store::open_on(&directory, placement),
-        Some(budget) => Store::open_within(&directory, budget, placement),
+fn placed_snapshot(directory: &Path, budget: Option<u64>, placement: &Placement) -> Arc<Snapshot> {
+    let bundle = Bundle::open(&directory.join("bundle")).unwrap();
+    let tier = Arc::new(Tier::new(budget, placement).unwrap());
+    let open = |_: &Manifest, index| -> Result<_, ResidencyError> {
+        Ok(StoredSegment::new(bundle.open_segment(index)?))
     };
-    store.unwrap().access().snapshot("a").unwrap()
+    let charge = tier.headers().charge(0);
+    let manifest = bundle.manifest().clone();
+    let opened = tier.open("".into(), "a".into(), manifest, None, charge, open);
+    Arc::new(opened.unwrap())
 }
 
 /// Number of bytes of memory for panels of these blocks in all, of a given number of factors modulo all limbs.
@@ -204,7 +189,7 @@ fn column_bytes(segment_blocks: &[u32]) -> u64 {
 fn half_of_the_columns_are_half_of_the_bytes_and_fewer_limbs_are_fewer() {
     let directory = TempDir::new().unwrap();
     let blocks = [8, 8, 8];
-    upload(directory.path(), &blocks);
+    write(directory.path(), &blocks);
     for (itemsets, limbs, share) in [(pairs(4), 2, 4.0), (pairs(2), 2, 2.0), (pairs(4), 1, 2.0)] {
         let source = snapshot(directory.path(), Some(budget_for(&blocks, 5)));
         let (_, reads) = count(&source, &Plan::new(&itemsets, limbs), 1).unwrap();
@@ -219,7 +204,7 @@ fn half_of_the_columns_are_half_of_the_bytes_and_fewer_limbs_are_fewer() {
 fn what_fits_is_read_once() {
     let directory = TempDir::new().unwrap();
     let blocks = [8, 8, 3];
-    upload(directory.path(), &blocks);
+    write(directory.path(), &blocks);
     let source = snapshot(directory.path(), Some(budget_for(&blocks, 5)));
     let plan = Plan::new(&pairs(4), LIMBS);
     let (first, reads) = count(&source, &plan, 2).unwrap();
@@ -238,7 +223,7 @@ fn what_fits_is_read_once() {
 fn what_lies_on_several_nodes_is_counted_alike() {
     let directory = TempDir::new().unwrap();
     let blocks = [8, 8, 3, 8];
-    upload(directory.path(), &blocks);
+    write(directory.path(), &blocks);
     let plan = Plan::new(&pairs(4), LIMBS);
     let (expected, _) = count(&snapshot(directory.path(), None), &plan, 1).unwrap();
     let distances = Distances::new(vec![vec![10, 20], vec![20, 10]]).unwrap();
@@ -248,7 +233,7 @@ fn what_lies_on_several_nodes_is_counted_alike() {
         .collect();
     // A shard needs two segments; panels are in more pieces than one.
     let budget = budget_for(&blocks[..3], 5);
-    let source = placed_snapshot(directory.path(), Some(budget), Placement::on(vec![0, 0]));
+    let source = placed_snapshot(directory.path(), Some(budget), &Placement::on(vec![0, 0]));
     let (found, reads) = count_on(&source, &plan, &assignments, &distances).unwrap();
     assert!(found == expected);
     let reads = reads.unwrap();
@@ -259,7 +244,7 @@ fn what_lies_on_several_nodes_is_counted_alike() {
 fn a_question_of_which_not_even_one_itemset_fits_is_refused() {
     let directory = TempDir::new().unwrap();
     let blocks = [8, 8];
-    upload(directory.path(), &blocks);
+    write(directory.path(), &blocks);
     let of_budget = |budget| {
         let source = snapshot(directory.path(), Some(budget));
         count(&source, &Plan::new(&pairs(4), LIMBS), 1)
@@ -275,7 +260,7 @@ fn a_question_of_which_not_even_one_itemset_fits_is_refused() {
 fn a_wide_question_reads_little_more_than_its_rows() {
     let directory = TempDir::new().unwrap();
     let (blocks, columns) = ([8; 3], 47);
-    upload_columns(directory.path(), &blocks, columns);
+    write_columns(directory.path(), &blocks, columns);
     let resident = snapshot(directory.path(), None);
     let (expected, _) = count(&resident, &Plan::new(&pairs(columns), LIMBS), 2).unwrap();
     // Of the needs of a group, which has two segments: a quarter, a half, all but a panel.
@@ -295,7 +280,7 @@ fn a_wide_question_reads_little_more_than_its_rows() {
 fn a_damaged_panel_stops_the_count_and_is_named() {
     let directory = TempDir::new().unwrap();
     let blocks = [8, 8, 8];
-    upload(directory.path(), &blocks);
+    write(directory.path(), &blocks);
     let source = snapshot(directory.path(), Some(budget_for(&blocks[1..], 5)));
     let path = source.segment(1).path();
     let mut bytes = std::fs::read(path).unwrap();
@@ -326,7 +311,7 @@ fn a_damaged_panel_stops_the_count_and_is_named() {
 fn waiting_is_reported_and_cancelling_returns_everything() {
     let directory = TempDir::new().unwrap();
     let blocks = [8, 8, 8];
-    upload(directory.path(), &blocks);
+    write(directory.path(), &blocks);
     let source = snapshot(directory.path(), Some(budget_for(&blocks[1..], 5)));
     let begin = || {
         Count::new(
@@ -366,7 +351,7 @@ fn waiting_is_reported_and_cancelling_returns_everything() {
 fn a_panic_ends_those_who_wait() {
     let directory = TempDir::new().unwrap();
     let blocks = [8, 8, 8, 8];
-    upload(directory.path(), &blocks);
+    write(directory.path(), &blocks);
     let source = snapshot(directory.path(), Some(budget_for(&blocks[2..], 5)));
     let plan = Plan::new(&pairs(4), LIMBS);
     let count = Count::new(source, &plan, &Distances::one_node()).unwrap();
@@ -390,7 +375,7 @@ proptest! {
         counts in 1usize..4,
     ) {
         let directory = TempDir::new().unwrap();
-        upload(directory.path(), &blocks);
+        write(directory.path(), &blocks);
         let plan = Plan::new(&pairs(columns), limbs);
         let all = columns as usize + 1;
         let resident = snapshot(directory.path(), None);

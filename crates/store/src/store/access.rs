@@ -12,10 +12,10 @@ use super::recovery::{Recovery, RecoveryReceiver};
 use super::reports::{DeletedInfo, Listing, Published, UploadInfo, UploadStatus, Usage};
 use super::scrub::Scrub;
 use crate::error::{StoreError, UploadError};
-use crate::snapshot::Snapshot;
 use oboro_format::{
     Bundle, DatasetId, DatasetInfo, Digest, MAX_NAME_CHARS, Role, Roles, is_caller,
 };
+use oboro_residency::Snapshot;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;

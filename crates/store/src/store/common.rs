@@ -5,11 +5,11 @@ use super::policy::Policy;
 use crate::cache_marker::check_is_no_cache;
 use crate::error::StoreError;
 use crate::location::Location;
-use crate::placement::Placement;
-use crate::residency::Tier;
-use crate::source::object::{Cache, Objects};
+use crate::object::{Cache, Objects};
 use crate::store_id::StoreId;
 use oboro_format::files::{Lock, lock};
+use oboro_residency::Placement;
+use oboro_residency::Tier;
 use parking_lot::{Mutex, RwLock};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,6 @@ use std::sync::Arc;
 pub(super) struct Common {
     pub(super) home: PathBuf,
     pub(super) id: StoreId,
-    pub(super) placement: Placement,
     /// Ciphertext in memory.
     pub(super) tier: Arc<Tier>,
     /// Objects in the namespaces, if the directory is a cache.
@@ -58,7 +57,6 @@ impl Common {
         Ok(Self {
             home: home.into(),
             id: StoreId::of(home, objects.as_ref().map(|it| it.objects()))?,
-            placement,
             tier,
             objects,
             policy: RwLock::default(),

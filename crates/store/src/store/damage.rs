@@ -217,14 +217,15 @@ fn a_disk_that_wears_out_while_it_serves() {
         disk.wear_out(&path, panel(0), wear);
         disk.wear_out(&path, panel(1), wear);
         lost(
-            snapshot.panel(1, Limb(0), Column(1)).unwrap_err(),
+            snapshot.panel(1, Limb(0), Column(1)).unwrap_err().into(),
             "panel (limb 0, column 1)",
         );
         lost(
             snapshot
                 .segment(1)
                 .read_packed_panel(Limb(0), Column(0))
-                .unwrap_err(),
+                .unwrap_err()
+                .into(),
             "panel (limb 0, column 0)",
         );
         let again = snapshot.panel(1, Limb(0), Column(0)).unwrap();

@@ -10,11 +10,9 @@ use super::rewritten::is_newer;
 use super::stored_manifest::stored_manifest;
 use crate::catalogue::{Catalogue, Change, Entry, Record, Table};
 use crate::error::{QuotaKind, StoreError, UploadError};
-use crate::residency::open_bytes;
-use crate::snapshot::{Snapshot, segments_of};
 use oboro_format::files::{io_error, partial_path, remove_if_there, sweep, sync_directory};
 use oboro_format::{DatasetId, DatasetInfo, Digest, FormatError, Manifest, Role, Roles};
-use std::cell::RefCell;
+use oboro_residency::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::sync::Arc;
@@ -494,18 +492,15 @@ impl Namespace {
             self.keep_open(same);
             return Ok(Arc::clone(same));
         }
-        let common = &self.common;
-        let homes = Arc::new(common.placement.homes(record.id));
-        let reserved = RefCell::new(self.reserve_open(&manifest, older.as_deref())?);
-        let segments = segments_of(&manifest, older.as_deref(), |index| {
-            let segment = self.open_segment(&manifest, index)?;
-            let charge = reserved.borrow_mut().split(open_bytes(&manifest, index));
-            common
-                .tier
-                .register(&self.name, segment, Arc::clone(&homes), charge)
-        })?;
-        let namespace = Arc::clone(&self.name);
-        let snapshot = Snapshot::new(namespace, record.name, manifest, segments, homes);
+        let charge = self.reserve_open(&manifest, older.as_deref())?;
+        let snapshot = self.common.tier.open(
+            Arc::clone(&self.name),
+            record.name,
+            manifest,
+            older.as_deref(),
+            charge,
+            |manifest, index| self.open_segment(manifest, index),
+        )?;
         let snapshot = Arc::new(snapshot);
         self.keep_open(&snapshot);
         Ok(snapshot)

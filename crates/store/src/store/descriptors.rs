@@ -3,10 +3,10 @@
 use super::Store;
 use crate::error::StoreError;
 use crate::location::Location;
-use crate::placement::Placement;
-use crate::snapshot::Snapshot;
 use crate::testing::{ID, bundle, one_limb, residues, send};
 use oboro_format::{Bundle, ErrorKind};
+use oboro_residency::Placement;
+use oboro_residency::Snapshot;
 use oboro_ring::{Column, Limb};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::process::Command;

@@ -8,7 +8,7 @@ use super::directory::has_catalogue;
 use crate::catalogue::Catalogue;
 use crate::error::{CatalogueError, StoreError};
 use crate::layout::{CATALOGUE, DEFAULT_NAMESPACE, IDENTITY};
-use crate::source::object::{ObjectError, Objects, PutError};
+use crate::object::{ObjectError, Objects, PutError};
 use crate::store_id::{CatalogueIdentity, StoreId};
 use oboro_format::codec::{Reader, Writer, unseal};
 use oboro_format::files::{Durability, read_if_there, replace, sync_directory};

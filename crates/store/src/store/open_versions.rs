@@ -1,7 +1,7 @@
 //! The versions of datasets that are open, by namespace.
 
-use crate::snapshot::Snapshot;
 use oboro_format::{DatasetId, Digest};
+use oboro_residency::Snapshot;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 

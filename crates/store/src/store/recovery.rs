@@ -389,11 +389,11 @@ mod tests {
     use super::super::policy::Policy;
     use super::*;
     use crate::location::Location;
-    use crate::placement::Placement;
     use crate::store::policy::Quota;
     use crate::testing::{ID, append, bundle, one_limb, rewrite, send};
     use oboro_faults::{Disk, EIO, Failure, Image, replay, scratch};
     use oboro_format::{Bundle, encode_recovery};
+    use oboro_residency::Placement;
 
     /// Returns a copy of a bundle.
     fn copy(bundle: &Bundle, fill: u8) -> Vec<u8> {

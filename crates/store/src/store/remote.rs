@@ -18,7 +18,7 @@ use crate::cache_marker::mark;
 use crate::catalogue::{Catalogue, Change, Table};
 use crate::error::{CatalogueError, ObjectStorageError, StoreError};
 use crate::layout::{CATALOGUE, NOTES, RECOVERY, SEGMENTS};
-use crate::source::object::{Cache, ObjectError, Objects, OwnedObject, object_of, segment_of};
+use crate::object::{Cache, ObjectError, Objects, OwnedObject, object_of, segment_of};
 use crate::store_id::CatalogueIdentity;
 use oboro_format::files::{io_error, remove_if_there};
 use oboro_format::{DatasetId, Manifest, SegmentHeader};

@@ -1,9 +1,9 @@
 //! Reports on datasets and uploads for callers.
 
 use crate::error::StoreError;
-use crate::residency::Residency;
-use crate::source::object::Requested;
+use crate::object::Requested;
 use oboro_format::{DatasetId, DatasetInfo, Digest, Manifest};
+use oboro_residency::Residency;
 
 /// Progress of an upload.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,8 +15,6 @@ use crate::catalogue::{Catalogue, Record, Table};
 use crate::error::StoreError;
 use crate::layout::{CATALOGUE, DEFAULT_NAMESPACE, GRANTS, IDENTITY, SEGMENTS, home_of};
 use crate::location::Location;
-use crate::placement::Placement;
-use crate::source::StoredSegment;
 use crate::store_id::CatalogueIdentity;
 use oboro_format::files::{exists, names};
 use oboro_format::wording::{SCRUB_SERVER, UPLOAD_KEEP_RECORD};
@@ -24,6 +22,7 @@ use oboro_format::{
     Corruption, Damage, DatasetId, ErrorKind, FormatError, Manifest, Scrubbed, SegmentEntry,
     forget_cached,
 };
+use oboro_residency::{Placement, ResidencyError, StoredSegment};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::fs::File;
@@ -262,7 +261,7 @@ impl Scrub {
             return Ok(None);
         };
         let checked = reading.segment.source().check(part);
-        if let Err(StoreError::Format(FormatError::Removed { .. })) = checked {
+        if let Err(ResidencyError::Format(FormatError::Removed { .. })) = checked {
             let rest = part..reading.parts.end;
             let bytes = |part| reading.segment.header().part_extent(part).len as u64;
             self.total_bytes -= rest.map(bytes).sum::<u64>();
@@ -276,7 +275,14 @@ impl Scrub {
             None => reading.segment.local().path().into(),
             Some(remote) => reading.target.url(remote),
         };
-        let damage = found(checked)?.map(|corruption| Damage {
+        let corruption = match checked {
+            Ok(()) => None,
+            Err(ResidencyError::Format(FormatError::Damaged { corruption, .. })) => {
+                Some(corruption)
+            }
+            Err(other) => return Err(other.into()),
+        };
+        let damage = corruption.map(|corruption| Damage {
             panel: reading.segment.description().panel_of(part),
             ..reading.target.damage(
                 path(),
@@ -485,15 +491,6 @@ fn forgotten(namespace: &Namespace, state: &State) -> Result<Vec<Damage>, StoreE
         }
     }
     Ok(forgotten)
-}
-
-/// Returns the corruption, if the error is damage.
-fn found(checked: Result<(), StoreError>) -> Result<Option<Corruption>, StoreError> {
-    match checked {
-        Ok(()) => Ok(None),
-        Err(StoreError::Format(FormatError::Damaged { corruption, .. })) => Ok(Some(corruption)),
-        Err(other) => Err(other),
-    }
 }
 
 #[cfg(all(test, target_os = "linux"))]

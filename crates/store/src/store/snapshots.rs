@@ -6,10 +6,9 @@
 use super::common::Common;
 use super::namespace::Namespace;
 use super::open_versions::Snapshots;
-use crate::error::{ResidencyError, StoreError};
-use crate::residency::{HeaderCharge, open_bytes};
-use crate::snapshot::Snapshot;
+use crate::error::StoreError;
 use oboro_format::Manifest;
+use oboro_residency::{HeaderCharge, ResidencyError, Snapshot, Tier};
 use parking_lot::{MappedMutexGuard, MutexGuard};
 use std::sync::Arc;
 
@@ -50,11 +49,7 @@ impl Namespace {
         manifest: &Manifest,
         older: Option<&Snapshot>,
     ) -> Result<HeaderCharge, StoreError> {
-        let of_older = |it: &Snapshot| it.manifest().digests();
-        let there = older.map(of_older).unwrap_or_default();
-        let opened = (0..).zip(&manifest.segments);
-        let opened = opened.filter(|(_, it)| there.get(&it.number) != Some(&it.digest));
-        let needed = opened.map(|(index, _)| open_bytes(manifest, index)).sum();
+        let needed = Tier::open_bytes(manifest, older);
         let headers = self.common.tier.headers();
         let limit = headers.limit();
         if needed > limit {

@@ -7,11 +7,12 @@ use super::namespace::Namespace;
 use super::reports::{Published, UploadStatus};
 use super::stored_manifest::stored_manifest;
 use crate::catalogue::Table;
-use crate::error::{ResidencyError, StoreError, UploadError};
+use crate::error::{StoreError, UploadError};
 use crate::testing::{
     ID, append, bundle, bundle_of, files, one_limb, residues, send, send_as, two_limbs,
 };
 use oboro_format::{Bundle, Corruption, DatasetId, Digest, ErrorKind, FormatError, Roles};
+use oboro_residency::{Placement, ResidencyError};
 use oboro_ring::{Column, Factor, Limb};
 use std::fs;
 use std::path::PathBuf;
@@ -991,4 +992,13 @@ fn concurrent_queries_share_panels() {
             .collect()
     });
     assert!(panels.iter().all(|panel| Arc::ptr_eq(panel, &panels[0])));
+}
+
+#[test]
+fn a_node_without_memory_for_us_is_refused_when_the_store_is_opened() {
+    let setting = Setting::new(&[1]);
+    let placement = Placement::on(vec![0, 1000]);
+    let error = Store::open_on(&setting.root(), placement).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(!setting.root().exists());
 }

@@ -3,12 +3,12 @@
 use super::*;
 use crate::error::UploadError;
 use crate::location::Location;
-use crate::placement::Placement;
 use crate::store::Store;
 use crate::testing::{ID, append, bundle, bundle_of, one_limb};
 use oboro_format::DatasetId;
 use oboro_format::files::names;
 use oboro_format::{ErrorKind, FormatError};
+use oboro_residency::Placement;
 use oboro_ring::{Column, Limb};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;

@@ -2,13 +2,13 @@
 
 use super::super::*;
 use crate::error::{ObjectStorageError, UploadError};
-use crate::source::object::object_of;
+use crate::object::object_of;
 use crate::testing::{
     COLUMNS, ID, append, bundle, description, files, fill, residues, rewrite, send, two_limbs,
 };
-use crate::{Arrival, PanelKey, Snapshot, Stream, WorkUnit};
 use oboro_faults::Image;
 use oboro_format::{Bundle, Corruption, ErrorKind, FormatError, Role};
+use oboro_residency::{Arrival, PanelKey, Snapshot, Stream, WorkUnit};
 use oboro_ring::{Column, Limb};
 use parking_lot::Mutex;
 use std::fs::OpenOptions;

@@ -7,7 +7,7 @@ mod cache;
 
 pub(crate) use cache::{Cache, object_of, segment_of};
 
-use crate::error::{ObjectStorageError, ResidencyError, StoreError};
+use crate::error::{ObjectStorageError, StoreError};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
@@ -17,6 +17,7 @@ use object_store::{
 };
 use oboro_arena::CpuAssignment;
 use oboro_format::Digest;
+use oboro_residency::ResidencyError;
 use std::error::Error;
 use std::fs::{self, File};
 use std::io::Read;
@@ -392,23 +393,23 @@ impl Objects {
     }
 
     /// Returns the error of an object that cannot be reached.
-    pub(crate) fn unavailable(&self, name: &str, cause: &str) -> StoreError {
+    pub(crate) fn unavailable(&self, name: &str, cause: &str) -> ObjectStorageError {
         ObjectStorageError::Unavailable {
             object: self.url_of(name),
             cause: cause.into(),
         }
-        .into()
     }
 
     /// Returns the error of an operation in which a missing object means a missing bucket.
     pub(crate) fn failed(&self, name: &str, error: &ObjectError) -> StoreError {
-        match error {
+        let unavailable = match error {
             ObjectError::Missing => self.unavailable(name, "there is no such bucket or object"),
             ObjectError::Short(bytes) => {
                 self.unavailable(name, &format!("it ends after {bytes} bytes"))
             }
             ObjectError::Unreachable(cause) => self.unavailable(name, cause),
-        }
+        };
+        unavailable.into()
     }
 
     /// Returns the error of an object that another server has written.

@@ -1,8 +1,9 @@
 //! Streams load the data that were written, within the budget.
 
 use super::*;
-use crate::testing::{COLUMNS, bundle, residues, send, two_limbs};
-use crate::{Snapshot, Store};
+use crate::Snapshot;
+use crate::testing::{COLUMNS, bundle, open_version, residues, two_limbs};
+use oboro_format::Bundle;
 use oboro_ring::{Column, Factor, Limb};
 use std::ops::Range;
 use std::path::Path;
@@ -29,40 +30,40 @@ fn room_for(panels: usize) -> u64 {
     bytes as u64 * GAPS / (GAPS - 1) + GAPS
 }
 
-fn store(directory: &Path, panels: usize) -> Store {
-    placed_store(directory, panels, Placement::default())
+/// Tier, and a dataset in a bundle.
+struct Setting {
+    tier: Arc<Tier>,
+    bundle: Bundle,
 }
 
-fn placed_store(directory: &Path, panels: usize, placement: Placement) -> Store {
-    let store = Store::open_within(&*directory.join("store"), room_for(panels), placement);
-    filled(store.unwrap(), directory, &BLOCKS)
-}
-
-/// Creates a store that holds this many panels of three blocks in memory, with a dataset of segments of these blocks.
-fn store_of(directory: &Path, panels: usize, blocks: &[u32]) -> Store {
-    let path = directory.join("store");
-    let store = Store::open_within(&*path, room_for(panels), Placement::default());
-    filled(store.unwrap(), directory, blocks)
-}
-
-/// Adds the dataset to the store, from a bundle in a directory.
-fn filled(store: Store, directory: &Path, blocks: &[u32]) -> Store {
-    if store.access().list().unwrap().datasets.is_empty() {
-        let bundle = bundle(&directory.join("bundle"), &two_limbs(), blocks);
-        send(&store, &bundle);
-        store
-            .access()
-            .publish_pending(bundle.manifest().dataset)
-            .unwrap();
+impl Setting {
+    /// Creates a tier that holds this many panels of three blocks.
+    fn new(directory: &Path, panels: usize) -> Self {
+        Self::placed(directory, panels, &Placement::default())
     }
-    store
+
+    fn placed(directory: &Path, panels: usize, placement: &Placement) -> Self {
+        Self::of(directory, panels, placement, &BLOCKS)
+    }
+
+    /// Creates a tier that holds this many panels of three blocks, with a dataset of segments of these blocks.
+    fn of(directory: &Path, panels: usize, placement: &Placement, blocks: &[u32]) -> Self {
+        Self {
+            tier: Arc::new(Tier::new(Some(room_for(panels)), placement).unwrap()),
+            bundle: bundle(&directory.join("bundle"), &two_limbs(), blocks),
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        open_version(&self.tier, &self.bundle, None).unwrap()
+    }
 }
 
 fn stream(
     snapshot: &Snapshot,
     parts: Vec<PanelKey>,
     units: Vec<Range<usize>>,
-) -> Result<(Stream, Receiver<Arrival>), StoreError> {
+) -> Result<(Stream, Receiver<Arrival>), ResidencyError> {
     let (said, heard) = channel();
     let said = Mutex::new(said);
     // A listener that unsubscribed needs no more events.
@@ -84,7 +85,7 @@ fn unit(heard: &Receiver<Arrival>) -> usize {
 fn groups_arrive_with_what_was_written() {
     let directory = TempDir::new().unwrap();
     // Two segments of six panels at a time.
-    assert_groups_arrive(&store(directory.path(), 12));
+    assert_groups_arrive(&Setting::new(directory.path(), 12));
 }
 
 #[test]
@@ -92,11 +93,11 @@ fn they_arrive_wherever_they_lie() {
     let directory = TempDir::new().unwrap();
     // Spare bytes for gaps between more pieces.
     let placement = Placement::on(vec![0; 3]);
-    assert_groups_arrive(&placed_store(directory.path(), 16, placement));
+    assert_groups_arrive(&Setting::placed(directory.path(), 16, &placement));
 }
 
-fn assert_groups_arrive(store: &Store) {
-    let snapshot = &store.access().snapshot("a").unwrap();
+fn assert_groups_arrive(setting: &Setting) {
+    let snapshot = &setting.snapshot();
     let units = vec![0..1, 0..2, 1..2, 1..3, 2..3];
     let (stream, heard) = stream(snapshot, parts(2), units.clone()).unwrap();
     let degree = two_limbs().degree();
@@ -132,8 +133,8 @@ fn assert_groups_arrive(store: &Store) {
 #[test]
 fn what_is_in_memory_is_not_read_again() {
     let directory = TempDir::new().unwrap();
-    let store = store(directory.path(), 18);
-    let snapshot = store.access().snapshot("a").unwrap();
+    let setting = Setting::new(directory.path(), 18);
+    let snapshot = setting.snapshot();
     let count = |limbs| {
         let (stream, heard) = stream(&snapshot, parts(limbs), vec![0..2, 1..3]).unwrap();
         for _ in 0..2 {
@@ -153,8 +154,8 @@ fn what_is_in_memory_is_not_read_again() {
 fn panels_of_many_sizes_find_room_among_each_other() {
     let directory = TempDir::new().unwrap();
     let blocks = [[1; 12].as_slice(), &[16], &[1; 12], &[9]].concat();
-    let store = store_of(directory.path(), 36, &blocks);
-    let snapshot = store.access().snapshot("a").unwrap();
+    let setting = Setting::of(directory.path(), 36, &Placement::default(), &blocks);
+    let snapshot = setting.snapshot();
     // Evicted panels of the second limb leave small gaps, so large ones are in many pieces.
     for segments in [0..12, 12..13, 13..25, 25..26, 0..12, 25..26, 12..13] {
         let units: Vec<_> = segments.map(|segment| segment..segment + 1).collect();
@@ -168,15 +169,15 @@ fn panels_of_many_sizes_find_room_among_each_other() {
 #[test]
 fn where_gaps_are_of_no_use_kept_panels_go() {
     let directory = TempDir::new().unwrap();
-    let store = store(directory.path(), 18);
-    let snapshot = store.access().snapshot("a").unwrap();
+    let setting = Setting::new(directory.path(), 18);
+    let snapshot = setting.snapshot();
     let bring_in = |segments| {
         let (stream, heard) = stream(&snapshot, parts(2), vec![segments]).unwrap();
         stream.release(unit(&heard));
     };
     bring_in(0..1);
     let block = || {
-        tier(&store).arenas.as_ref().unwrap()[0]
+        setting.tier.arenas.as_ref().unwrap()[0]
             .unplaced_block(two_limbs().degree())
             .ok()
     };
@@ -189,8 +190,8 @@ fn where_gaps_are_of_no_use_kept_panels_go() {
 #[test]
 fn whoever_leaves_expands_no_masks_for_others() {
     let directory = TempDir::new().unwrap();
-    let store = store(directory.path(), 4);
-    let snapshot = store.access().snapshot("a").unwrap();
+    let setting = Setting::new(directory.path(), 4);
+    let snapshot = setting.snapshot();
     let threads = Arc::new(Mutex::new(Vec::new()));
     let both = [0, 1].map(|limb| {
         let limb = Limb(limb);
@@ -216,9 +217,8 @@ fn whoever_leaves_expands_no_masks_for_others() {
 #[test]
 fn a_group_beyond_the_budget_is_refused_with_what_would_do() {
     let directory = TempDir::new().unwrap();
-    drop(store(directory.path(), 18));
-    let store = store(directory.path(), 4);
-    let snapshot = store.access().snapshot("a").unwrap();
+    let setting = Setting::new(directory.path(), 4);
+    let snapshot = setting.snapshot();
     let refused = stream(&snapshot, parts(2), vec![0..1, 2..3]).err().unwrap();
     assert_eq!(refused.kind(), oboro_format::ErrorKind::MemoryFull);
     assert!(refused.to_string().contains("--memory"), "{refused}");
@@ -228,8 +228,8 @@ fn a_group_beyond_the_budget_is_refused_with_what_would_do() {
 #[test]
 fn a_damaged_panel_ends_the_streams_that_need_it_and_no_other() {
     let directory = TempDir::new().unwrap();
-    let store = store(directory.path(), 18);
-    let snapshot = store.access().snapshot("a").unwrap();
+    let setting = Setting::new(directory.path(), 18);
+    let snapshot = setting.snapshot();
     let file = snapshot.segment(1);
     let offset = file
         .header()
@@ -257,14 +257,14 @@ fn a_damaged_panel_ends_the_streams_that_need_it_and_no_other() {
     arrived.sort();
     assert_eq!(arrived, [0, 1]);
     drop(other);
-    assert_eq!(tier(&store).state.lock().ledger.streams(), 0);
+    assert_eq!(setting.tier.state.lock().ledger.streams(), 0);
 }
 
 #[test]
 fn streams_that_go_away_give_all_back() {
     let directory = TempDir::new().unwrap();
-    let store = store(directory.path(), 12);
-    let snapshot = store.access().snapshot("a").unwrap();
+    let setting = Setting::new(directory.path(), 12);
+    let snapshot = setting.snapshot();
     for _ in 0..20 {
         // The second waits for the first, and both are dropped before they are done.
         let gone = [(); 2].map(|()| stream(&snapshot, parts(2), vec![0..2, 1..3]).unwrap());
@@ -275,22 +275,20 @@ fn streams_that_go_away_give_all_back() {
         stream.release(unit(&heard));
     }
     drop(stream);
-    // A deleted dataset leaves nothing in memory.
-    let tier = Arc::clone(tier(&store));
-    store.access().delete_now("a").unwrap();
-    drop((snapshot, store));
-    assert_eq!(tier.state.lock().ledger.used(), 0);
+    // A closed dataset leaves nothing in memory.
+    drop(snapshot);
+    assert_eq!(setting.tier.state.lock().ledger.used(), 0);
 }
 
 #[test]
 fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
     let directory = TempDir::new().unwrap();
-    let store = store(directory.path(), 18);
+    let setting = Setting::new(directory.path(), 18);
     // One buffer, which is lent.
-    let reader = &tier(&store).reader;
+    let reader = &setting.tier.reader;
     let bytes = 1 << 20;
     reader.provide(NonZero::<usize>::MIN, bytes).unwrap();
-    *tier(&store).buffers.lock() = Buffers {
+    *setting.tier.buffers.lock() = Buffers {
         bytes,
         are_allocated: true,
     };
@@ -307,7 +305,7 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
             }),
         }),
     );
-    let snapshot = store.access().snapshot("a").unwrap();
+    let snapshot = setting.snapshot();
     let column = |column| PanelKey::new(Limb(0), Column(column));
     let (first, _) = stream(&snapshot, vec![column(0)], vec![0..2, 1..3]).unwrap();
     let (second, heard) = stream(&snapshot, vec![column(1)], vec![0..1, 1..2]).unwrap();
@@ -317,26 +315,26 @@ fn what_is_not_read_yet_for_a_stream_that_is_gone_stays_on_disk() {
     assert_eq!(second.reads().panels, 2);
     assert_eq!(snapshot.placement().unwrap().resident_panels, 2);
     let panel = |blocks| Panel::footprint(blocks * two_limbs().degree()) as u64;
-    assert_eq!(tier(&store).state.lock().ledger.used(), panel(3) + panel(2));
+    assert_eq!(setting.tier.state.lock().ledger.used(), panel(3) + panel(2));
 }
 
 #[test]
 fn buffers_are_for_the_largest_panel_there_is() {
     let directory = TempDir::new().unwrap();
-    let store = store(directory.path(), 12);
-    assert_eq!(tier(&store).buffers.lock().bytes, 0);
-    let _snapshot = store.access().snapshot("a").unwrap();
+    let setting = Setting::new(directory.path(), 12);
+    assert_eq!(setting.tier.buffers.lock().bytes, 0);
+    let _snapshot = setting.snapshot();
     // Three blocks are 21 KiB, and 64 would be 448.
-    assert_eq!(tier(&store).buffers.lock().bytes, 32 << 10);
+    assert_eq!(setting.tier.buffers.lock().bytes, 32 << 10);
 }
 
 #[test]
 fn who_needs_larger_buffers_than_there_is_memory_for_harms_nobody_else() {
     let directory = TempDir::new().unwrap();
-    let store = store(directory.path(), 12);
-    let snapshot = store.access().snapshot("a").unwrap();
+    let setting = Setting::new(directory.path(), 12);
+    let snapshot = setting.snapshot();
     for (limb, bytes) in [1 << 50, 4096].into_iter().enumerate() {
-        let refused = tier(&store).ensure_buffers(bytes).is_err();
+        let refused = setting.tier.ensure_buffers(bytes).is_err();
         assert_eq!(refused, bytes > 4096);
         let of_limb = parts(2).into_iter().filter(|part| part.limb == Limb(limb));
         let (stream, heard) = stream(&snapshot, of_limb.collect(), vec![0..1, 0..2]).unwrap();
@@ -348,9 +346,9 @@ fn who_needs_larger_buffers_than_there_is_memory_for_harms_nobody_else() {
 #[test]
 fn a_panic_while_a_panel_is_built_is_its_error() {
     let directory = TempDir::new().unwrap();
-    let store = store(directory.path(), 18);
-    let _snapshot = store.access().snapshot("a").unwrap();
-    let tier = tier(&store);
+    let setting = Setting::new(directory.path(), 18);
+    let _snapshot = setting.snapshot();
+    let tier = &setting.tier;
     let part = parts(1)[1];
     let load = tier
         .state
@@ -422,8 +420,4 @@ fn what_was_read_through_the_systems_cache_does_not_stay_there() {
         assert!(Instant::now() < deadline, "it stays in the system's cache");
         thread::yield_now();
     }
-}
-
-fn tier(store: &Store) -> &Arc<Tier> {
-    store.tier()
 }

@@ -4,13 +4,14 @@
 //! real nodes; `make test-numa` emulates them.
 
 use super::*;
-use crate::testing::{COLUMNS, ID, append, bundle, description, four_nodes, one_limb, send};
-use crate::{Arrival, PanelKey, Snapshot, Store, WorkUnit};
-use oboro_format::ErrorKind;
+use crate::testing::{
+    COLUMNS, ID, append, bundle, description, four_nodes, one_limb, open_version, snapshot,
+};
+use crate::{Arrival, PanelKey, Snapshot, Tier, WorkUnit};
+use oboro_format::{Bundle, ErrorKind};
 use oboro_ring::{Column, Factor, Limb};
 use proptest::prelude::*;
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use tempfile::TempDir;
@@ -22,14 +23,9 @@ fn homes(nodes: usize, dataset: DatasetId) -> Homes {
     Placement::on(vec![0; nodes]).homes(dataset)
 }
 
-/// Creates a store with a dataset "a" whose segments have these numbers of blocks.
-fn published(directory: &Path, blocks: &[u32]) -> PathBuf {
-    let path = directory.join("store");
-    let bundle = bundle(&directory.join("a.oboro"), &one_limb(), blocks);
-    let store = Store::open(&path).unwrap();
-    send(&store, &bundle);
-    store.access().publish_pending(ID).unwrap();
-    path
+/// Creates a dataset whose segments have these numbers of blocks.
+fn written(directory: &TempDir, blocks: &[u32]) -> Bundle {
+    bundle(&directory.path().join("a.oboro"), &one_limb(), blocks)
 }
 
 /// Returns the panels of a dataset of one limb, segment by segment, the masks after the columns.
@@ -61,10 +57,8 @@ fn with_one_node_nothing_is_placed() {
 }
 
 #[test]
-fn a_node_without_memory_for_us_is_refused_when_the_store_is_opened() {
-    let directory = TempDir::new().unwrap();
-    let placement = Placement::on(vec![0, 1000]);
-    let error = Store::open_on(directory.path(), placement).err().unwrap();
+fn a_node_without_memory_for_us_is_refused() {
+    let error = Placement::on(vec![0, 1000]).check().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     let text = error.to_string();
     for part in ["NUMA node 1000", "has_memory", "Mems_allowed_list"] {
@@ -137,17 +131,16 @@ proptest! {
 #[test]
 fn panels_are_the_same_wherever_they_lie() {
     let directory = TempDir::new().unwrap();
-    let path = published(directory.path(), &[5, 64, 30]);
+    let bundle = written(&directory, &[5, 64, 30]);
     let whole = |snapshot: &Snapshot| -> Vec<Vec<u32>> {
         let panels = panels(snapshot);
         let whole = |panel: &Arc<crate::Panel>| panel.pieces().flatten().copied().collect();
         panels.iter().map(whole).collect()
     };
-    let expected = whole(&Store::open(&path).unwrap().access().snapshot("a").unwrap());
+    let expected = whole(&snapshot(&bundle, None, &Placement::default()).unwrap());
     for nodes in 1..=5 {
         let placement = Placement::on(vec![0; nodes]);
-        let store = Store::open_on(&path, placement).unwrap();
-        let snapshot = store.access().snapshot("a").unwrap();
+        let snapshot = snapshot(&bundle, None, &placement).unwrap();
         assert!(whole(&snapshot) == expected, "on {nodes}");
     }
 }
@@ -155,10 +148,9 @@ fn panels_are_the_same_wherever_they_lie() {
 #[test]
 fn every_part_of_a_group_is_one_slice() {
     let directory = TempDir::new().unwrap();
-    let path = published(directory.path(), &[5, 64, 30]);
+    let bundle = written(&directory, &[5, 64, 30]);
     let stripe_blocks = one_limb().shard_blocks();
-    let store = Store::open_on(&path, Placement::on(vec![0; 4])).unwrap();
-    let snapshot = store.access().snapshot("a").unwrap();
+    let snapshot = snapshot(&bundle, None, &Placement::on(vec![0; 4])).unwrap();
     let panels = panels(&snapshot);
     let by_segment = panels.chunks_exact(PANELS);
     for (entry, panels) in snapshot.manifest().segments.iter().zip(by_segment) {
@@ -178,16 +170,11 @@ fn every_part_of_a_group_is_one_slice() {
 #[test]
 fn an_append_leaves_panels_in_memory_where_they_are() {
     let directory = TempDir::new().unwrap();
-    let bundle = bundle(&directory.path().join("a.oboro"), &one_limb(), &[20, 7]);
-    let path = directory.path().join("store");
-    let store = Store::open_on(&path, Placement::on(vec![0; 3])).unwrap();
-    send(&store, &bundle);
-    store.access().publish_pending(ID).unwrap();
-    let old = store.access().snapshot("a").unwrap();
+    let bundle = written(&directory, &[20, 7]);
+    let tier = Arc::new(Tier::new(None, &Placement::on(vec![0; 3])).unwrap());
+    let old = open_version(&tier, &bundle, None).unwrap();
     let before = panels(&old);
-    send(&store, &append(&bundle, &[40]));
-    store.access().publish_pending(ID).unwrap();
-    let new = store.access().snapshot("a").unwrap();
+    let new = open_version(&tier, &append(&bundle, &[40]), Some(&old)).unwrap();
     let after = panels(&new);
     assert!(before.iter().zip(&after).all(|(a, b)| Arc::ptr_eq(a, b)));
     for stripe in 0..3 {
@@ -248,14 +235,10 @@ fn bring_in(snapshot: &Snapshot) {
 fn on_four_nodes_99_percent_of_the_pages_are_where_they_belong() {
     let Some(nodes) = four_nodes() else { return };
     let directory = TempDir::new().unwrap();
-    let path = published(directory.path(), &[64, 30, 64]);
+    let bundle = written(&directory, &[64, 30, 64]);
     for budget in [None, Some(32 << 20)] {
         let placement = Placement::on(nodes.into());
-        let store = match budget {
-            None => Store::open_on(&path, placement),
-            Some(budget) => Store::open_within(&path, budget, placement),
-        };
-        let snapshot = store.unwrap().access().snapshot("a").unwrap();
+        let snapshot = snapshot(&bundle, budget, &placement).unwrap();
         assert_eq!(snapshot.placement().unwrap().pages(), 0);
         if budget.is_some() {
             bring_in(&snapshot);

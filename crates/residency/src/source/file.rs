@@ -1,7 +1,7 @@
 //! Segments that are a complete local file.
 
 use super::{Source, Then};
-use crate::error::StoreError;
+use crate::error::ResidencyError;
 use oboro_format::Segment;
 
 impl Source for Segment {
@@ -9,16 +9,16 @@ impl Source for Segment {
         self
     }
 
-    fn read(&self, part: usize, visit: &mut dyn FnMut(&[u8])) -> Result<(), StoreError> {
+    fn read(&self, part: usize, visit: &mut dyn FnMut(&[u8])) -> Result<(), ResidencyError> {
         Ok(self.check_part(part, visit)?)
     }
 
-    fn check(&self, part: usize) -> Result<(), StoreError> {
+    fn check(&self, part: usize) -> Result<(), ResidencyError> {
         Ok(self.check_and_forget(part)?)
     }
 
     /// Returns `Ok`: the header was checked when the file was opened.
-    fn check_header(&self) -> Result<(), StoreError> {
+    fn check_header(&self) -> Result<(), ResidencyError> {
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! Objects of a minimal S3 server in this file.
 
 use super::*;
-use crate::Placement;
 use object_store::memory::InMemory;
+use oboro_residency::Placement;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;

@@ -23,7 +23,7 @@ pub(crate) fn open_bytes(manifest: &Manifest, index: u32) -> u64 {
 
 /// Budget of open segments.
 #[derive(Debug)]
-pub(crate) struct Headers(Mutex<Bytes>);
+pub struct Headers(Mutex<Bytes>);
 
 #[derive(Debug)]
 struct Bytes {
@@ -33,7 +33,7 @@ struct Bytes {
 
 /// Bytes charged for open segments, returned when dropped.
 #[derive(Debug)]
-pub(crate) struct HeaderCharge {
+pub struct HeaderCharge {
     headers: Arc<Headers>,
     bytes: u64,
 }
@@ -46,20 +46,22 @@ impl Headers {
     }
 
     /// Limits future reservations.
-    pub(crate) fn set_limit(&self, most: u64) {
+    pub fn set_limit(&self, most: u64) {
         self.0.lock().most = most;
     }
 
-    pub(crate) fn limit(&self) -> u64 {
+    /// Returns the limit.
+    pub fn limit(&self) -> u64 {
         self.0.lock().most
     }
 
-    pub(crate) fn used(&self) -> u64 {
+    /// Returns the bytes charged.
+    pub fn used(&self) -> u64 {
         self.0.lock().used
     }
 
     /// Reserves bytes; `None` if too few are free.
-    pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<HeaderCharge> {
+    pub fn reserve(self: &Arc<Self>, bytes: u64) -> Option<HeaderCharge> {
         let mut budget = self.0.lock();
         let used = budget.used.checked_add(bytes)?;
         if used > budget.most {
@@ -71,7 +73,7 @@ impl Headers {
     }
 
     /// Charges bytes regardless of the limit.
-    pub(crate) fn charge(self: &Arc<Self>, bytes: u64) -> HeaderCharge {
+    pub fn charge(self: &Arc<Self>, bytes: u64) -> HeaderCharge {
         self.0.lock().used += bytes;
         let headers = Arc::clone(self);
         HeaderCharge { headers, bytes }

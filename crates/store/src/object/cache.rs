@@ -6,11 +6,11 @@
 
 use super::{ObjectError, Objects};
 use crate::error::StoreError;
-use crate::source::{Source, StoredSegment, Then};
 use oboro_format::files::io_error;
 use oboro_format::{
     Corruption, DatasetId, FormatError, Manifest, PartExtent, ReadError, Segment, SegmentHeader,
 };
+use oboro_residency::{ResidencyError, Source, StoredSegment, Then};
 use parking_lot::Mutex;
 use rustix::fs::{SeekFrom, seek};
 use std::collections::{BTreeSet, HashMap};
@@ -360,7 +360,7 @@ impl CachedSegment {
     /// # Errors
     ///
     /// An object that is damaged, missing or out of reach.
-    fn read(self: &Arc<Self>, part: usize) -> Result<Vec<u8>, StoreError> {
+    fn read(self: &Arc<Self>, part: usize) -> Result<Vec<u8>, ResidencyError> {
         if self.has(part) {
             let PartExtent { offset, len } = self.header().part_extent(part);
             let mut bytes = vec![0; len];
@@ -372,7 +372,7 @@ impl CachedSegment {
             self.has_wrongly(part);
         }
         let (told, heard) = sync_channel(1);
-        let then = move |bytes: Result<&[u8], StoreError>| {
+        let then = move |bytes: Result<&[u8], ResidencyError>| {
             let _ = told.send(bytes.map(<[u8]>::to_vec));
         };
         self.fetch(part, Box::new(then));
@@ -425,7 +425,7 @@ impl CachedSegment {
     /// # Errors
     ///
     /// As [`read`](Self::read).
-    fn check_header(&self, header: &[u8]) -> Result<(), StoreError> {
+    fn check_header(&self, header: &[u8]) -> Result<(), ResidencyError> {
         let objects = &self.cache.objects;
         let (_, dataset, index) = self.key;
         let subject = || format!("the header of segment {index} of dataset {dataset}");
@@ -452,7 +452,7 @@ impl CachedSegment {
     /// # Errors
     ///
     /// As [`read`](Self::read).
-    fn check_object(&self, part: usize) -> Result<(), StoreError> {
+    fn check_object(&self, part: usize) -> Result<(), ResidencyError> {
         let PartExtent { offset, len } = self.header().part_extent(part);
         let objects = &self.cache.objects;
         let bytes = objects.get_range(&self.object, offset..offset + len as u64);
@@ -475,7 +475,7 @@ impl CachedSegment {
         });
     }
 
-    fn error(&self, part: usize, error: &ObjectError) -> StoreError {
+    fn error(&self, part: usize, error: &ObjectError) -> ResidencyError {
         if matches!(error, ObjectError::Missing) && self.local.file().may_go() {
             return self.local.part_error(part, ReadError::Removed).into();
         }
@@ -484,7 +484,7 @@ impl CachedSegment {
         damaged_or_away(objects, &self.object, self.bytes, subject, error)
     }
 
-    fn damaged(&self, part: usize, corruption: Corruption) -> StoreError {
+    fn damaged(&self, part: usize, corruption: Corruption) -> ResidencyError {
         let subject = self.header().subject(part);
         damaged(&self.cache.objects, &self.object, subject, corruption)
     }
@@ -498,17 +498,17 @@ impl Source for ObjectSource {
         &self.0.local
     }
 
-    fn read(&self, part: usize, visit: &mut dyn FnMut(&[u8])) -> Result<(), StoreError> {
+    fn read(&self, part: usize, visit: &mut dyn FnMut(&[u8])) -> Result<(), ResidencyError> {
         let bytes = self.0.read(part)?;
         visit(&bytes[..self.0.local.header().part_bytes(part)]);
         Ok(())
     }
 
-    fn check(&self, part: usize) -> Result<(), StoreError> {
+    fn check(&self, part: usize) -> Result<(), ResidencyError> {
         self.0.check_object(part)
     }
 
-    fn check_header(&self) -> Result<(), StoreError> {
+    fn check_header(&self) -> Result<(), ResidencyError> {
         self.0.check_header(&self.0.local.header_bytes())
     }
 
@@ -536,7 +536,12 @@ impl Source for ObjectSource {
     }
 }
 
-fn damaged(objects: &Objects, object: &str, subject: String, corruption: Corruption) -> StoreError {
+fn damaged(
+    objects: &Objects,
+    object: &str,
+    subject: String,
+    corruption: Corruption,
+) -> ResidencyError {
     let path = Some(objects.url_of(object).into());
     FormatError::Damaged {
         subject,
@@ -553,7 +558,7 @@ fn damaged_or_away(
     expected: u64,
     subject: String,
     error: &ObjectError,
-) -> StoreError {
+) -> ResidencyError {
     match error {
         ObjectError::Missing => damaged(objects, object, subject, Corruption::Missing),
         &ObjectError::Short(found) => damaged(
@@ -562,7 +567,9 @@ fn damaged_or_away(
             subject,
             Corruption::Length { expected, found },
         ),
-        ObjectError::Unreachable(cause) => objects.unavailable(object, cause),
+        ObjectError::Unreachable(cause) => {
+            ResidencyError::Storage(objects.unavailable(object, cause).into())
+        }
     }
 }
 

@@ -1,14 +1,16 @@
 //! Version of a dataset, pinned for a query.
 //!
 //! A snapshot survives appends, and deletion as far as its files can be kept open. A query [streams](Snapshot::stream)
-//! the panels and masks that it needs; the [tier](crate::residency) decides which of them stay in memory. Without a
+//! the panels and masks that it needs; the [tier](crate::Tier) decides which of them stay in memory. Without a
 //! budget all do, as long as any snapshot of a version with their segment exists.
 
-use crate::error::StoreError;
+use crate::error::ResidencyError;
+use crate::headers::{HeaderCharge, open_bytes};
+use crate::ledger::{PanelKey, WorkUnit};
 use crate::panel::Panel;
 use crate::placement::{Homes, PlacementReport};
-use crate::residency::{Listener, OpenSegment, PanelKey, Stream, WorkUnit};
 use crate::source::StoredSegment;
+use crate::tier::{Listener, OpenSegment, Stream, Tier};
 use oboro_format::{Digest, FormatError, Manifest, SegmentEntry};
 use oboro_ring::{Factor, Limb, Ring};
 use parking_lot::Mutex;
@@ -30,63 +32,85 @@ pub struct Snapshot {
     used: Mutex<Instant>,
 }
 
-/// Returns the open segments of the version that `manifest` describes. Segments of an older version are shared, since
-/// their panels may be in memory; others are opened.
-///
-/// # Errors
-/// Errors of `open`.
-pub(crate) fn segments_of(
-    manifest: &Manifest,
-    older: Option<&Snapshot>,
-    open: impl Fn(u32) -> Result<OpenSegment, StoreError>,
-) -> Result<Vec<Arc<OpenSegment>>, StoreError> {
-    let name = |entry: &SegmentEntry| (entry.number, entry.digest);
-    let here = older.into_iter().flat_map(|older| {
-        let entries = older.manifest.segments.iter();
-        entries.map(name).zip(&older.segments)
-    });
-    let here: HashMap<_, _> = here.collect();
-    let segment = |(index, entry)| match here.get(&name(entry)) {
-        Some(&shared) => Ok(Arc::clone(shared)),
-        None => open(index).map(Arc::new),
-    };
-    (0..).zip(&manifest.segments).map(segment).collect()
-}
+impl Tier {
+    /// Returns the bytes of memory besides panels that [opening](Self::open) a version takes, given an older one that is
+    /// open.
+    pub fn open_bytes(manifest: &Manifest, older: Option<&Snapshot>) -> u64 {
+        let here = older.map(Snapshot::open_segments).unwrap_or_default();
+        (0..)
+            .zip(&manifest.segments)
+            .filter(|(_, entry)| !here.contains_key(&name_of(entry)))
+            .map(|(index, _)| open_bytes(manifest, index))
+            .sum()
+    }
 
-impl Snapshot {
-    pub(crate) fn new(
-        namespace: Arc<str>,
+    /// Pins the version of an owner's dataset that `manifest` describes, for which `charge` was reserved. Segments of an
+    /// older version are shared, since their panels may be in memory; others are opened. None of their panels is read
+    /// yet.
+    ///
+    /// # Errors
+    /// Errors of `open`, which gets the index of a segment; no memory or threads.
+    pub fn open<E: From<ResidencyError>>(
+        self: &Arc<Self>,
+        owner: Arc<str>,
         name: String,
         manifest: Manifest,
-        segments: Vec<Arc<OpenSegment>>,
-        homes: Arc<Homes>,
-    ) -> Self {
-        let root = manifest.root();
+        older: Option<&Snapshot>,
+        mut charge: HeaderCharge,
+        open: impl Fn(&Manifest, u32) -> Result<StoredSegment, E>,
+    ) -> Result<Snapshot, E> {
+        let homes = Arc::new(self.homes(manifest.dataset));
+        let here = older.map(Snapshot::open_segments).unwrap_or_default();
+        let mut segment = |(index, entry)| match here.get(&name_of(entry)) {
+            Some(&shared) => Ok(Arc::clone(shared)),
+            None => {
+                let segment = open(&manifest, index)?;
+                let charge = charge.split(open_bytes(&manifest, index));
+                let opened = self.register(&owner, segment, Arc::clone(&homes), charge)?;
+                Ok(Arc::new(opened))
+            }
+        };
+        let segments = (0..).zip(&manifest.segments).map(&mut segment);
+        let segments = segments.collect::<Result<Vec<_>, E>>()?;
         let bytes = |segment: &Arc<OpenSegment>| segment.open_bytes();
-        Self {
-            namespace,
+        Ok(Snapshot {
+            namespace: owner,
+            name,
             header_bytes: segments.iter().map(bytes).sum(),
             used: Mutex::new(Instant::now()),
-            name,
+            root: manifest.root(),
             manifest,
-            root,
             segments,
             homes,
             ring: OnceLock::new(),
-        }
+        })
+    }
+}
+
+/// Number and digest of a segment, which name its content.
+fn name_of(entry: &SegmentEntry) -> (u32, Digest) {
+    (entry.number, entry.digest)
+}
+
+impl Snapshot {
+    /// Returns the open segments by number and digest.
+    fn open_segments(&self) -> HashMap<(u32, Digest), &Arc<OpenSegment>> {
+        let entries = self.manifest.segments.iter().map(name_of);
+        entries.zip(&self.segments).collect()
     }
 
     /// Returns the bytes of its segments in memory besides panels: mostly their headers.
-    pub(crate) fn header_bytes(&self) -> u64 {
+    pub fn header_bytes(&self) -> u64 {
         self.header_bytes
     }
 
     /// Returns the time of its last use.
-    pub(crate) fn used(&self) -> Instant {
+    pub fn used(&self) -> Instant {
         *self.used.lock()
     }
 
-    pub(crate) fn touch(&self) {
+    /// Records a use.
+    pub fn touch(&self) {
         *self.used.lock() = Instant::now();
     }
 
@@ -159,7 +183,7 @@ impl Snapshot {
         passes: Vec<Vec<PanelKey>>,
         units: Vec<WorkUnit>,
         listener: Listener,
-    ) -> Result<Stream, StoreError> {
+    ) -> Result<Stream, ResidencyError> {
         Stream::begin(self.segments.clone(), passes, units, listener)
     }
 
@@ -167,7 +191,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// A kernel that does not report it.
-    pub fn placement(&self) -> Result<PlacementReport, StoreError> {
+    pub fn placement(&self) -> Result<PlacementReport, ResidencyError> {
         let mut report = self.homes.report();
         for segment in &self.segments {
             segment.report(&mut report)?;
@@ -185,7 +209,7 @@ impl Snapshot {
         segment: usize,
         limb: Limb,
         factor: impl Into<Factor>,
-    ) -> Result<Arc<Panel>, StoreError> {
+    ) -> Result<Arc<Panel>, ResidencyError> {
         let panel = PanelKey::new(limb, factor);
         let open = self.segments.get(segment);
         if let Some(open) = open.filter(|it| it.contains(panel)) {

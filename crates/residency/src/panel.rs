@@ -170,7 +170,7 @@ impl std::fmt::Debug for Panel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::{ResidencyError, StoreError};
+    use crate::error::ResidencyError;
     use oboro_arena::Backing;
     use oboro_format::FormatError;
     use std::collections::HashSet;
@@ -186,7 +186,7 @@ mod tests {
             .map(|column| {
                 Panel::build(&arena, 2048, column, |out| {
                     out.fill(column as u32);
-                    Ok::<_, StoreError>(())
+                    Ok::<_, ResidencyError>(())
                 })
                 .unwrap()
             })
@@ -212,7 +212,7 @@ mod tests {
             for (i, residue) in (0..).zip(pieces.into_iter().flatten()) {
                 *residue = i;
             }
-            Ok::<_, StoreError>(())
+            Ok::<_, ResidencyError>(())
         });
         let panel = panel.unwrap();
         assert!(panel.pieces().flatten().copied().eq(0..96));
@@ -226,14 +226,14 @@ mod tests {
     fn a_panel_takes_the_room_that_others_left() {
         // Full of panels of 16 blocks, every second one of which is freed.
         let arena = arena(8, 16 * 32);
-        let small = || Panel::build(&arena, 16 * 32, 0, |_| Ok::<_, StoreError>(())).ok();
+        let small = || Panel::build(&arena, 16 * 32, 0, |_| Ok::<_, ResidencyError>(())).ok();
         let all: Vec<Panel> = std::iter::from_fn(small).collect();
         let kept: Vec<Panel> = all.into_iter().step_by(2).collect();
         let counting = |pieces: Vec<&mut [u32]>| {
             for (i, residue) in (0..).zip(pieces.into_iter().flatten()) {
                 *residue = i;
             }
-            Ok::<_, StoreError>(())
+            Ok::<_, ResidencyError>(())
         };
         let arenas = std::slice::from_ref(&arena);
         let where_it_fits = |blocks| Panel::where_it_fits(arenas, &[(0, blocks)], 32, 0);
@@ -273,8 +273,9 @@ mod tests {
     #[should_panic]
     fn blocks_of_two_pieces_are_not_one_slice() {
         let arena = arena(2, 16);
-        let panel =
-            Panel::build_in_pieces([(&arena, 16), (&arena, 16)], 0, |_| Ok::<_, StoreError>(()));
+        let panel = Panel::build_in_pieces([(&arena, 16), (&arena, 16)], 0, |_| {
+            Ok::<_, ResidencyError>(())
+        });
         panel.unwrap().blocks(0..2, 16);
     }
 
@@ -285,13 +286,10 @@ mod tests {
         let failed = Panel::build(&arena, 16, 0, |_| Err(misuse()));
         assert!(matches!(
             failed,
-            Err(StoreError::Format(FormatError::Misuse { .. }))
+            Err(ResidencyError::Format(FormatError::Misuse { .. }))
         ));
-        let _filled = Panel::build(&arena, 16, 0, |_| Ok::<_, StoreError>(())).unwrap();
-        let full = Panel::build(&arena, 16, 0, |_| Ok::<_, StoreError>(()));
-        assert!(matches!(
-            full,
-            Err(StoreError::Residency(ResidencyError::Memory { .. }))
-        ));
+        let _filled = Panel::build(&arena, 16, 0, |_| Ok::<_, ResidencyError>(())).unwrap();
+        let full = Panel::build(&arena, 16, 0, |_| Ok::<_, ResidencyError>(()));
+        assert!(matches!(full, Err(ResidencyError::Memory { .. })));
     }
 }

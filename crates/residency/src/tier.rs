@@ -2,22 +2,24 @@
 //!
 //! Within a budget, panels of all datasets share arenas of that size: one, or an equal part of it on each node that
 //! datasets are placed on. A panel whose home is full goes to another node; the ledger has one budget. Without a
-//! budget, each segment has its own arenas, released to the OS with it. The [ledger](super::ledger) decides which
-//! panels are loaded. The [reader](super::reader)'s threads read, check and unpack them, or expand them from their
+//! budget, each segment has its own arenas, released to the OS with it. The [ledger](crate::ledger) decides which
+//! panels are loaded. The [reader](crate::reader)'s threads read, check and unpack them, or expand them from their
 //! seeds. Callers open a [`Stream`]; a callback fires as each unit becomes resident.
 
-use super::headers::{HeaderCharge, Headers, PanelCell};
-use super::ledger::{
+use crate::error::ResidencyError;
+use crate::headers::{HeaderCharge, Headers, PanelCell};
+use crate::ledger::{
     Action, Key, Ledger, PanelKey, Plan, ReadCounters, Reads, Residency, StreamId, WorkUnit,
 };
-use super::permits::Permits;
-use super::reader::{Expand, Read, Reader, Work};
-use crate::error::{ResidencyError, StoreError};
 use crate::panel::Panel;
+use crate::permits::Permits;
 use crate::placement::{Homes, Placement, PlacementReport};
+use crate::reader::{Expand, Read, Reader, Work};
 use crate::source::StoredSegment;
 use oboro_arena::{Arena, ArenaError, Backing};
-use oboro_format::{FormatError, PartExtent, ReadError, SegmentDescription, full_panel_bytes};
+use oboro_format::{
+    DatasetId, FormatError, PartExtent, ReadError, SegmentDescription, full_panel_bytes,
+};
 use oboro_ring::{Column, Factor, Limb, mask};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
@@ -44,14 +46,14 @@ pub enum Arrival {
     /// All panels of a unit are in memory, until it is released.
     Unit(usize),
     /// A panel could not be read; nothing more is read, and arrived units stay.
-    Failed(StoreError),
+    Failed(ResidencyError),
 }
 
 /// Callback for the events of a stream. It runs on any thread and must not block.
 pub type Listener = Arc<dyn Fn(Arrival) + Send + Sync>;
 
 /// Panels in memory, and their users.
-pub(crate) struct Tier {
+pub struct Tier {
     /// Arenas that all segments share, by node, or one; `None` without a budget, where each segment has its own.
     arenas: Option<Arc<[Arena]>>,
     state: Mutex<State>,
@@ -60,6 +62,7 @@ pub(crate) struct Tier {
     /// Bound on the threads that unpack or expand, whatever the source of the bytes.
     unpacking: Permits,
     buffers: Mutex<Buffers>,
+    placement: Placement,
 }
 
 /// Buffers of the reader.
@@ -194,7 +197,7 @@ impl OpenSegment {
     }
 
     /// Loads one panel and waits for it.
-    pub(crate) fn load(self: &Arc<Self>, key: PanelKey) -> Result<Arc<Panel>, StoreError> {
+    pub(crate) fn load(self: &Arc<Self>, key: PanelKey) -> Result<Arc<Panel>, ResidencyError> {
         if let Some(panel) = self.panel(key) {
             return Ok(panel);
         }
@@ -223,7 +226,7 @@ impl OpenSegment {
     }
 
     /// Adds the memory of its panels, by node, to a report.
-    pub(crate) fn report(&self, report: &mut PlacementReport) -> Result<(), StoreError> {
+    pub(crate) fn report(&self, report: &mut PlacementReport) -> Result<(), ResidencyError> {
         self.report_against(&self.segment.homes, report)
     }
 
@@ -231,7 +234,7 @@ impl OpenSegment {
         &self,
         homes: &Homes,
         report: &mut PlacementReport,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), ResidencyError> {
         let panels = &self.segment.panels;
         let description = self.file().description();
         report.panels += panels.len();
@@ -294,10 +297,13 @@ impl Load {
 
 impl Tier {
     /// Bytes of the buffers, in addition to the budget.
-    pub(crate) const BUFFERS: u64 = BUFFERS as u64;
+    pub const BUFFERS: u64 = BUFFERS as u64;
 
     /// Creates a tier of `budget` bytes on the nodes of a placement; `None` keeps everything used.
-    pub(crate) fn new(budget: Option<u64>, placement: &Placement) -> Result<Self, StoreError> {
+    ///
+    /// # Errors
+    /// No address space for the panels.
+    pub fn new(budget: Option<u64>, placement: &Placement) -> Result<Self, ResidencyError> {
         let shared = budget.map(|budget| shared_arenas(budget, placement));
         let capacity = budget.map_or(u64::MAX, |budget| budget - budget / GAPS);
         let state = State {
@@ -313,7 +319,13 @@ impl Tier {
             reader: Reader::idle(placement.threads()),
             unpacking: Permits::new(placement.threads().len()),
             buffers: Mutex::default(),
+            placement: placement.clone(),
         })
+    }
+
+    /// Returns the homes of a dataset's stripes.
+    pub(crate) fn homes(&self, dataset: DatasetId) -> Homes {
+        self.placement.homes(dataset)
     }
 
     /// Returns true if nothing is ever evicted.
@@ -327,12 +339,12 @@ impl Tier {
     }
 
     /// Returns the state of panels in memory.
-    pub(crate) fn residency(&self) -> Residency {
+    pub fn residency(&self) -> Residency {
         self.state.lock().ledger.residency()
     }
 
     /// Returns the budget of open segments.
-    pub(crate) fn headers(&self) -> &Arc<Headers> {
+    pub fn headers(&self) -> &Arc<Headers> {
         &self.headers
     }
 
@@ -343,7 +355,7 @@ impl Tier {
         segment: StoredSegment,
         homes: Arc<Homes>,
         charge: HeaderCharge,
-    ) -> Result<OpenSegment, StoreError> {
+    ) -> Result<OpenSegment, ResidencyError> {
         self.ensure_buffers(buffer_bytes(&segment))?;
         let description = segment.description();
         let cells = description.parameters.limb_count() * (description.columns as usize + 1);
@@ -372,7 +384,7 @@ impl Tier {
 
     /// Keeps segments of a dataset's directory readable before all but `stay` are removed, as far as descriptors
     /// suffice.
-    pub(crate) fn keep_readable(&self, directory: &Path, stay: &BTreeSet<u32>) {
+    pub fn keep_readable(&self, directory: &Path, stay: &BTreeSet<u32>) {
         let goes = |segment: &&Arc<StreamedSegment>| {
             let segment = &segment.segment;
             segment.path().starts_with(directory) && !stay.contains(&segment.description().number)
@@ -387,7 +399,7 @@ impl Tier {
     }
 
     /// Grows the reader's buffers to this size, if they are smaller. If that fails, restores the previous ones.
-    fn ensure_buffers(&self, bytes: usize) -> Result<(), StoreError> {
+    fn ensure_buffers(&self, bytes: usize) -> Result<(), ResidencyError> {
         let mut buffers = self.buffers.lock();
         if buffers.are_allocated && buffers.bytes >= bytes {
             return Ok(());
@@ -419,12 +431,12 @@ impl Tier {
     }
 
     /// Starts to load one unit of a plan after another.
-    fn open(
+    fn begin(
         self: &Arc<Self>,
         plan: Plan,
         segments: Vec<Arc<OpenSegment>>,
         listener: Listener,
-    ) -> Result<Stream, StoreError> {
+    ) -> Result<Stream, ResidencyError> {
         let needed = plan.least_set();
         // The buffers may have been refused since the segments were opened.
         let bytes = self.buffers.lock().bytes;
@@ -563,7 +575,7 @@ impl Tier {
         let part = load.part();
         let len = segment.header().part_extent(part).len;
         let tier = Arc::downgrade(self);
-        let then = move |bytes: Result<&[u8], StoreError>| {
+        let then = move |bytes: Result<&[u8], ResidencyError>| {
             let Some(tier) = tier.upgrade() else { return };
             let panel = bytes.and_then(|bytes| tier.unpack(&load, bytes));
             tier.act(|state, events| state.end(load, panel, Some(len as u64), events));
@@ -571,13 +583,13 @@ impl Tier {
         segment.source().fetch(part, Box::new(then));
     }
 
-    fn unpack(&self, load: &Load, bytes: &[u8]) -> Result<Panel, StoreError> {
+    fn unpack(&self, load: &Load, bytes: &[u8]) -> Result<Panel, ResidencyError> {
         self.build(load, |pieces| {
             Ok(load.segment.segment.unpack(load.part(), bytes, pieces)?)
         })
     }
 
-    fn expand(&self, load: &Load) -> Result<Panel, StoreError> {
+    fn expand(&self, load: &Load) -> Result<Panel, ResidencyError> {
         let description = load.segment.segment.description();
         let degree = description.parameters.degree();
         self.build(load, |pieces| {
@@ -594,8 +606,8 @@ impl Tier {
     fn build(
         &self,
         load: &Load,
-        fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), StoreError>,
-    ) -> Result<Panel, StoreError> {
+        fill: impl FnOnce(Vec<&mut [u32]>) -> Result<(), ResidencyError>,
+    ) -> Result<Panel, ResidencyError> {
         let description = load.segment.segment.description();
         let degree = description.parameters.degree();
         let position = load.segment.position(load.key.panel);
@@ -695,7 +707,7 @@ impl State {
     fn end(
         &mut self,
         load: Load,
-        panel: Result<Panel, StoreError>,
+        panel: Result<Panel, ResidencyError>,
         read: Option<u64>,
         events: &mut Events,
     ) -> Vec<Action> {
@@ -736,7 +748,7 @@ impl Stream {
         passes: Vec<Vec<PanelKey>>,
         units: Vec<WorkUnit>,
         listener: Listener,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self, ResidencyError> {
         let tier = Arc::clone(&segments[0].tier);
         let bytes = |it: &Arc<OpenSegment>| {
             let gaps =
@@ -749,7 +761,7 @@ impl Stream {
             passes,
             units,
         };
-        tier.open(plan, segments, listener)
+        tier.begin(plan, segments, listener)
     }
 
     /// Releases a unit.

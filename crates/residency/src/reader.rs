@@ -10,7 +10,7 @@
 mod request;
 mod ring;
 
-use crate::residency::fair_queue::FairQueue;
+use crate::fair_queue::FairQueue;
 use oboro_arena::{Arena, ArenaBlock, ArenaError, Backing, CpuAssignment};
 use oboro_format::ReadError;
 use parking_lot::{Condvar, Mutex};

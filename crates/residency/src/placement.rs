@@ -6,7 +6,7 @@
 //! stripe's home follows from the dataset's id and the stripe's number alone. It stays when the dataset grows, and is
 //! not stored on disk.
 
-use crate::error::{ResidencyError, StoreError};
+use crate::error::ResidencyError;
 use oboro_arena::{Arena, Backing, CpuAssignment, MemoryPolicy, page_size};
 use oboro_format::{DatasetId, SegmentDescription};
 use oboro_ring::Blocks;
@@ -60,12 +60,15 @@ impl Placement {
     }
 
     /// Returns the assignments of the threads that check and unpack.
-    pub(crate) fn threads(&self) -> &Arc<[CpuAssignment]> {
+    pub fn threads(&self) -> &Arc<[CpuAssignment]> {
         &self.threads
     }
 
-    /// Refuses nodes whose memory this process may not use.
-    pub(crate) fn check(&self) -> Result<(), StoreError> {
+    /// Checks that this process may use the memory of the nodes.
+    ///
+    /// # Errors
+    /// A node whose memory it may not use.
+    pub fn check(&self) -> Result<(), ResidencyError> {
         if self.nodes.len() < 2 {
             return Ok(());
         }

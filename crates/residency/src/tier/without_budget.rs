@@ -193,7 +193,7 @@ fn no_piece_of_a_damaged_panel_is_used_or_kept() {
     for _ in 0..3 {
         let error = segment.load(column(0, 0)).unwrap_err();
         assert!(
-            matches!(error, StoreError::Format(FormatError::Damaged { .. })),
+            matches!(error, ResidencyError::Format(FormatError::Damaged { .. })),
             "{error}"
         );
         assert!(!segment.segment.has(column(0, 0)));

@@ -1,22 +1,19 @@
-//! Source of a stored segment's bytes: a local file, or an object with a local file as its copy. Readers of segments do
+//! Source of a segment's bytes: a local file, or other storage with a local file as its copy. Readers of segments do
 //! not see the difference.
 
 mod file;
-pub(crate) mod object;
 
-pub use object::Requested;
-
-use crate::error::StoreError;
+use crate::error::ResidencyError;
 use oboro_format::{FormatError, Segment, SegmentDescription, SegmentHeader};
 use oboro_ring::{Column, Limb};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Callback that receives the checked bytes of a part with its padding, or the error.
-pub(crate) type Then = Box<dyn FnOnce(Result<&[u8], StoreError>) + Send>;
+pub type Then = Box<dyn FnOnce(Result<&[u8], ResidencyError>) + Send>;
 
 /// Parts of one segment, numbered as in its header.
-pub(crate) trait Source: Send + Sync {
+pub trait Source: Send + Sync {
     /// Returns the local file, which has all parts or some of them.
     fn local(&self) -> &Segment;
 
@@ -24,21 +21,21 @@ pub(crate) trait Source: Send + Sync {
     ///
     /// # Errors
     /// Damage, reported after the last chunk at the latest; storage out of reach.
-    fn read(&self, part: usize, visit: &mut dyn FnMut(&[u8])) -> Result<(), StoreError>;
+    fn read(&self, part: usize, visit: &mut dyn FnMut(&[u8])) -> Result<(), ResidencyError>;
 
     /// Checks a part in its permanent storage, and leaves nothing of it in the page cache.
     ///
     /// # Errors
     ///
     /// Damage, storage out of reach.
-    fn check(&self, part: usize) -> Result<(), StoreError>;
+    fn check(&self, part: usize) -> Result<(), ResidencyError>;
 
     /// Checks the header in its permanent storage.
     ///
     /// # Errors
     ///
     /// Damage, storage out of reach.
-    fn check_header(&self) -> Result<(), StoreError>;
+    fn check_header(&self) -> Result<(), ResidencyError>;
 
     /// Returns true if the local file has a part, as far as is known.
     fn is_local(&self, part: usize) -> bool;
@@ -61,20 +58,23 @@ pub(crate) trait Source: Send + Sync {
 pub struct StoredSegment(Arc<dyn Source>);
 
 impl StoredSegment {
-    pub(crate) fn new(source: impl Source + 'static) -> Self {
+    /// Creates a segment with this source.
+    pub fn new(source: impl Source + 'static) -> Self {
         Self(Arc::new(source))
     }
 
-    pub(crate) fn source(&self) -> &dyn Source {
+    /// Returns the source.
+    pub fn source(&self) -> &dyn Source {
         &*self.0
     }
 
     /// Returns the local file.
-    pub(crate) fn local(&self) -> &Segment {
+    pub fn local(&self) -> &Segment {
         self.0.local()
     }
 
-    pub(crate) fn header(&self) -> &SegmentHeader {
+    /// Returns the header.
+    pub fn header(&self) -> &SegmentHeader {
         self.local().header()
     }
 
@@ -107,7 +107,7 @@ impl StoredSegment {
     ///
     /// # Errors
     /// No such column, damage, storage out of reach.
-    pub fn read_cells(&self, column: Column) -> Result<Vec<u8>, StoreError> {
+    pub fn read_cells(&self, column: Column) -> Result<Vec<u8>, ResidencyError> {
         self.read(self.description().cells_number(column)?)
     }
 
@@ -115,11 +115,11 @@ impl StoredSegment {
     ///
     /// # Errors
     /// No such panel, damage, storage out of reach.
-    pub fn read_packed_panel(&self, limb: Limb, column: Column) -> Result<Vec<u8>, StoreError> {
+    pub fn read_packed_panel(&self, limb: Limb, column: Column) -> Result<Vec<u8>, ResidencyError> {
         self.read(self.description().panel_number(limb, column)?)
     }
 
-    fn read(&self, part: usize) -> Result<Vec<u8>, StoreError> {
+    fn read(&self, part: usize) -> Result<Vec<u8>, ResidencyError> {
         let mut all = Vec::with_capacity(self.header().part_extent(part).len);
         self.0
             .read(part, &mut |bytes| all.extend_from_slice(bytes))?;
