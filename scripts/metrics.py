@@ -28,6 +28,8 @@ TOKENS = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 TEST_ITEM = re.compile(r"#\[cfg\((?:test|all\(test[^\]]*)\)\]\s*(?:#\[[^\]]*\]\s*)*")
+# The names that such types have, or had.
+ADMISSION = re.compile(r"struct (?:\w*Semaphore|Shares|Permits|FairQueue|MemoryBudget|Memory)\b")
 TEST_MODULE = re.compile(TEST_ITEM.pattern + r"(?:pub(?:\([^)]*\))? )?mod (\w+);")
 
 
@@ -106,6 +108,12 @@ def words(paths: list[Path]) -> int:
     return sum(len(path.read_text().split()) for path in paths)
 
 
+def admission_primitives() -> int:
+    """Types of the product that queue requests for a shared number of slots or bytes."""
+    sources = [path.read_text() for path in CRATES.glob("*/src/**/*.rs")]
+    return sum(len(ADMISSION.findall(without_comments(source))) for source in sources)
+
+
 def packages_of(crate: str) -> list[str]:
     """The packages that a crate is built from."""
     command = ["cargo", "tree", "--locked", "-p", crate, "--edges", "normal", "--prefix", "none"]
@@ -139,6 +147,7 @@ def main() -> None:
         "docs_words": words(sorted((ROOT / "docs").glob("*.md"))),
         "readme_lines": len((ROOT / "README.md").read_text().splitlines()),
         "makefile_lines": len((ROOT / "Makefile").read_text().splitlines()),
+        "admission_primitives": admission_primitives(),
         "engine_storage_packages": sorted(forbidden & set(packages_of("oboro-engine"))),
         "command_packages": len(packages_of("oboro")),
         "crates": dict(lines.most_common()),

@@ -8,13 +8,13 @@
 //! ([`oboro_format::Segment`]), or whatever storage its caller implements the trait for.
 
 mod error;
-mod fair_queue;
+mod fair_semaphore;
 mod headers;
 mod ledger;
 mod panel;
-mod permits;
 mod placement;
 mod reader;
+mod round_robin;
 mod snapshot;
 mod source;
 #[cfg(test)]
@@ -22,6 +22,7 @@ mod testing;
 mod tier;
 
 pub use error::ResidencyError;
+pub use fair_semaphore::{AcquireError, FairSemaphore, Permit, ShareLimit};
 pub use headers::{HeaderCharge, Headers};
 pub use ledger::{PanelKey, Reads, Residency, WorkUnit};
 pub use panel::Panel;

@@ -10,7 +10,7 @@
 mod request;
 mod ring;
 
-use crate::fair_queue::FairQueue;
+use crate::round_robin::RoundRobin;
 use oboro_arena::{Arena, ArenaBlock, ArenaError, Backing, CpuAssignment};
 use oboro_format::ReadError;
 use parking_lot::{Condvar, Mutex};
@@ -54,7 +54,7 @@ struct Queue {
 
 #[derive(Default)]
 struct State {
-    waiting: FairQueue<Work>,
+    waiting: RoundRobin<Arc<str>, Work>,
     /// Serving generation: threads of earlier ones end after their requests in flight.
     generation: Generation,
     is_closed: bool,
@@ -241,7 +241,7 @@ impl Queue {
     }
 
     /// Ends the serving threads and refuses further requests; returns those not started.
-    fn close(&self) -> FairQueue<Work> {
+    fn close(&self) -> RoundRobin<Arc<str>, Work> {
         let mut state = self.state.lock();
         state.generation += 1;
         state.is_closed = true;

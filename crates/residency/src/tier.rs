@@ -7,12 +7,12 @@
 //! seeds. Callers open a [`Stream`]; a callback fires as each unit becomes resident.
 
 use crate::error::ResidencyError;
+use crate::fair_semaphore::{FairSemaphore, ShareLimit};
 use crate::headers::{HeaderCharge, Headers, PanelCell};
 use crate::ledger::{
     Action, Key, Ledger, PanelKey, Plan, ReadCounters, Reads, Residency, StreamId, WorkUnit,
 };
 use crate::panel::Panel;
-use crate::permits::Permits;
 use crate::placement::{Homes, Placement, PlacementReport};
 use crate::reader::{Expand, Read, Reader, Work};
 use crate::source::StoredSegment;
@@ -60,7 +60,7 @@ pub struct Tier {
     headers: Arc<Headers>,
     reader: Reader,
     /// Bound on the threads that unpack or expand, whatever the source of the bytes.
-    unpacking: Permits,
+    unpacking: Arc<FairSemaphore<Arc<str>>>,
     buffers: Mutex<Buffers>,
     placement: Placement,
 }
@@ -317,7 +317,7 @@ impl Tier {
             state: Mutex::new(state),
             headers: Headers::new(),
             reader: Reader::idle(placement.threads()),
-            unpacking: Permits::new(placement.threads().len()),
+            unpacking: FairSemaphore::new(ShareLimit::total(placement.threads().len() as u64)),
             buffers: Mutex::default(),
             placement: placement.clone(),
         })
@@ -618,7 +618,8 @@ impl Tier {
             .collect();
         let bytes = Panel::footprint(description.seeds.len() * degree);
         let build = || {
-            let _permit = self.unpacking.take();
+            let permit = self.unpacking.acquire_blocking(&load.segment.owner, 1);
+            let _permit = permit.expect("few threads wait");
             let panel = loop {
                 match Panel::where_it_fits(&load.segment.arenas, &stretches, degree, position) {
                     // Gaps smaller than a block are of no use.

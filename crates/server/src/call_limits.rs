@@ -11,9 +11,9 @@ use crate::metering::Meter;
 use crate::middleware::{Answer, Middleware, Next, holding};
 use crate::rate_limit::RateLimit;
 use crate::received::{Account, Received, SMALL, longest};
-use crate::shares::{Rule, Share, Shares};
 use crate::status::{RETRY_SOON, busy};
 use oboro_format::wording::MAX_CALLS_PER_SECOND;
+use oboro_residency::{FairSemaphore, Permit, ShareLimit};
 use std::sync::Arc;
 use tokio::time::timeout;
 use tonic::Status;
@@ -21,23 +21,25 @@ use tonic::body::Body;
 use tonic::codegen::http;
 
 /// Concurrent calls other than queries, uploads and scrubs. A slot is held until the answer was sent.
-const LIGHT: Rule = Rule::Places {
+const LIGHT: ShareLimit = ShareLimit::Fixed {
     all: 64,
     per_client: 16,
+    reserved: 16,
 };
 /// Concurrent segment uploads.
-const UPLOADS: Rule = Rule::Places {
+const UPLOADS: ShareLimit = ShareLimit::Fixed {
     all: 128,
     per_client: 32,
+    reserved: 32,
 };
 
 /// Limits shared by the calls of all services.
 pub(crate) struct CallLimits {
     limits: Limits,
     rate: RateLimit,
-    light: Arc<Shares>,
-    uploads: Arc<Shares>,
-    messages: Arc<Shares>,
+    light: Arc<FairSemaphore<Client>>,
+    uploads: Arc<FairSemaphore<Client>>,
+    messages: Arc<FairSemaphore<Client>>,
     meter: Arc<Meter>,
     audit: Option<Arc<Audit>>,
 }
@@ -54,16 +56,16 @@ impl CallLimits {
         Arc::new(Self {
             limits,
             rate: RateLimit::new(limits.calls_per_second),
-            light: Shares::new(LIGHT),
-            uploads: Shares::new(UPLOADS),
-            messages: Shares::new(Rule::Bytes { all: messages }),
+            light: FairSemaphore::new(LIGHT),
+            uploads: FairSemaphore::new(UPLOADS),
+            messages: FairSemaphore::new(ShareLimit::HalfOfRest { all: messages }),
             meter: Arc::clone(meter),
             audit: audit.cloned(),
         })
     }
 
     /// Returns the shared resources: slots of light calls, slots of uploads, bytes of messages.
-    pub(crate) fn shares(&self) -> [&Shares; 3] {
+    pub(crate) fn shares(&self) -> [&FairSemaphore<Client>; 3] {
         [&self.light, &self.uploads, &self.messages]
     }
 
@@ -85,13 +87,13 @@ impl CallLimits {
     }
 
     /// Waits for the slot of a call, if its kind has slots here.
-    async fn place(&self, client: &Client, call: &str) -> Result<Option<Share>, Status> {
+    async fn place(&self, client: &Client, call: &str) -> Result<Option<Permit<Client>>, Status> {
         let places = match call {
             "Count" | "FetchColumns" | "SearchGenome" | "Scrub" => return Ok(None),
             "SendSegment" | "KeepRecovery" => &self.uploads,
             _ => &self.light,
         };
-        match timeout(self.limits.queue_time, places.take(client, 1)).await {
+        match timeout(self.limits.queue_time, places.acquire(client, 1)).await {
             Ok(Ok(place)) => Ok(Some(place)),
             _ => Err(busy(
                 "the server works on as many calls as it takes at a time; try again when some have ended",

@@ -6,8 +6,9 @@
 
 use crate::blocking::blocking;
 use crate::callers::Caller;
-use crate::counting::{Counting, watch};
+use crate::counting::Counting;
 use crate::outbox::Outbox;
+use crate::replies::{self, Replies};
 use crate::status;
 use oboro_protocol::{COLUMNS_CHUNK_BYTES, columns, digest, v1};
 use oboro_residency::Snapshot;
@@ -15,14 +16,10 @@ use oboro_ring::Column;
 use oboro_ring::moment::Itemsets;
 use oboro_store::Access;
 use prost::bytes::Bytes;
-use std::future::pending;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use tokio::sync::Notify;
-use tokio_stream::Stream;
 use tonic::Status;
-use tracing::{Instrument, Span};
+use tracing::Span;
 
 type Parts = Outbox<v1::FetchColumnsReply>;
 
@@ -35,7 +32,7 @@ pub(crate) async fn fetch(
     counting: &Counting,
     caller: &Caller,
     request: v1::FetchColumnsRequest,
-) -> Result<Columns, Status> {
+) -> Result<Replies<v1::FetchColumnsReply>, Status> {
     let permit = counting
         .admission
         .admit(caller, ("FetchColumns", &request.name))
@@ -51,16 +48,9 @@ pub(crate) async fn fetch(
     let (outbox, space) = (Arc::new(Parts::new()), Arc::new(Notify::new()));
     let limit = counting.limits.query_time;
     let advice = "ask for fewer columns at once";
-    let watching = watch(Arc::clone(&outbox), || {}, limit, advice, permit);
     let sending = send(wanted, Arc::clone(&outbox), Arc::clone(&space));
-    let work = async {
-        tokio::select! {
-            () = watching => {}
-            () = async { sending.await; pending().await } => {}
-        }
-    };
-    tokio::spawn(work.in_current_span());
-    Ok(Columns { outbox, space })
+    replies::spawn(Arc::clone(&outbox), limit, advice, permit, sending);
+    Ok(Replies::new(outbox, move || space.notify_one()))
 }
 
 /// Validated request.
@@ -117,7 +107,10 @@ impl Wanted {
 }
 
 /// Puts all parts into the outbox.
-async fn send(wanted: Wanted, outbox: Arc<Parts>, space: Arc<Notify>) {
+///
+/// # Errors
+/// Damage, storage out of reach.
+async fn send(wanted: Wanted, outbox: Arc<Parts>, space: Arc<Notify>) -> Result<(), Status> {
     for (segment, column) in wanted.parts() {
         while !outbox.has_capacity() {
             space.notified().await;
@@ -127,45 +120,16 @@ async fn send(wanted: Wanted, outbox: Arc<Parts>, space: Arc<Notify>) {
             let cells = snapshot.segment(segment).read_cells(column);
             cells.map_err(|error| status::of_store(&error.into()))
         };
-        match blocking(read).await {
-            Ok(bytes) => {
-                let mut chunks = chunks(bytes.into());
-                if chunks.any(|data| outbox.push(v1::FetchColumnsReply { data }).is_break()) {
-                    return;
-                }
-            }
-            Err(status) => return outbox.fail(status),
+        let mut chunks = chunks(blocking(read).await?.into());
+        if chunks.any(|data| outbox.push(v1::FetchColumnsReply { data }).is_break()) {
+            break;
         }
     }
-    outbox.finish();
+    Ok(())
 }
 
 fn chunks(bytes: Bytes) -> impl Iterator<Item = Bytes> {
     (0..bytes.len())
         .step_by(COLUMNS_CHUNK_BYTES)
         .map(move |start| bytes.slice(start..bytes.len().min(start + COLUMNS_CHUNK_BYTES)))
-}
-
-/// Stream of columns. Dropping it ends the call.
-pub(crate) struct Columns {
-    outbox: Arc<Parts>,
-    space: Arc<Notify>,
-}
-
-impl Stream for Columns {
-    type Item = Result<v1::FetchColumnsReply, Status>;
-
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let (reply, freed_space) = self.outbox.poll_next(context);
-        if freed_space {
-            self.space.notify_one();
-        }
-        reply
-    }
-}
-
-impl Drop for Columns {
-    fn drop(&mut self) {
-        self.outbox.close();
-    }
 }

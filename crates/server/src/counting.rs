@@ -1,26 +1,25 @@
 //! One count query: from the request to a stream of moments.
 //!
-//! A query is a job of the [pool](crate::pool) that all queries share. Its first task plans; the next ones send moments
-//! from the [cache](crate::cache), a message's worth at a time. The others are steps of the [backend](Backend)'s run,
-//! whose moments are [summed](crate::totals) over the requested ranges. It has a task only while its outbox has free
-//! space for the result: a caller that reads slowly holds no thread. When the caller disconnects or a limit ends the
-//! query, it leaves the pool, and its last task frees its memory.
+//! The query waits for its slot, plans within its memory, counts on the [pool](crate::pool) that all queries share, and
+//! reports. While it counts, tasks send moments from the [cache](crate::cache), a message's worth at a time; the others
+//! are steps of the [backend](Backend)'s run, whose moments are [summed](crate::totals) over the requested ranges. It
+//! has a task only while its outbox has free space for the result: a caller that reads slowly holds no thread.
 
 use crate::blocking::{blocking, failed};
 use crate::cache::{Kind, MomentCache, identity};
 use crate::callers::Caller;
 use crate::clients::Client;
 use crate::limits::{Admission, Limits};
-use crate::memory::{MemoryBudget, Place, Refusal, Reservation};
+use crate::memory::{PlanMemory, Reservation};
 use crate::outbox::Outbox;
 use crate::packing::Packing;
-use crate::pool::{Job, Queue, Workspace};
-use crate::queries::Query;
+use crate::pool::{self, Job, Queue, Workspace};
+use crate::replies::{self, Replies};
 use crate::status;
 use crate::totals::{Shards, Totals};
 use oboro_engine::{Backend, EngineError, Job as CountJob, Moments, Plan, RunningJob, Step};
 use oboro_format::Digest;
-use oboro_format::wording::{ANSWERS, MAX_ITEMSETS, MAX_LEN, MIN_SUPPORT, QUERY_TIMEOUT};
+use oboro_format::wording::{ANSWERS, MAX_ITEMSETS, MAX_LEN, MIN_SUPPORT};
 use oboro_protocol::v1::count_reply::Reply as Part;
 use oboro_protocol::{MOMENTS_CHUNK_BYTES, block_ranges, columns, digest, max_itemsets, v1};
 use oboro_residency::Snapshot;
@@ -28,23 +27,19 @@ use oboro_ring::Blocks;
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_store::{Access, Store};
 use parking_lot::{Mutex, MutexGuard};
-use prost::Message;
 use prost::bytes::Bytes;
 use std::collections::VecDeque;
-use std::fmt::Display;
 use std::ops::{ControlFlow, Range};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
-use tokio_stream::Stream;
+use std::time::Instant;
 use tonic::Status;
-use tracing::{Instrument, Span};
+use tracing::Span;
 
 type CountOutbox = Outbox<v1::CountReply>;
 
 /// Resources of the server that queries use.
+#[derive(Clone)]
 pub(crate) struct Counting {
     pub(crate) store: Store,
     pub(crate) queue: Arc<Queue>,
@@ -54,11 +49,11 @@ pub(crate) struct Counting {
     /// Backend that counts.
     pub(crate) backend: Arc<dyn Backend<Snapshot>>,
     /// Memory budget for plans and sums of queries in flight.
-    pub(crate) budget: Arc<MemoryBudget>,
+    pub(crate) budget: Arc<PlanMemory>,
 }
 
 impl Counting {
-    /// Admits the query, submits it to the pool, and returns the stream of its replies.
+    /// Admits the query, starts its work, and returns the stream of its replies.
     ///
     /// # Errors
     ///
@@ -67,7 +62,7 @@ impl Counting {
         &self,
         caller: Caller,
         request: v1::CountRequest,
-    ) -> Result<Replies, Status> {
+    ) -> Result<Replies<v1::CountReply>, Status> {
         let permit = self
             .admission
             .admit(&caller, ("Count", &request.name))
@@ -78,42 +73,93 @@ impl Counting {
         let (spec, permit) = blocking(begin).await?;
         spec.record(&Span::current());
         caller.subject.set_dataset(spec.snapshot.manifest().dataset);
-        let query = Arc::new(CountQuery::new(
-            caller.client,
-            spec,
-            Arc::clone(&self.cache),
-            Arc::clone(&self.backend),
-            Arc::downgrade(&self.queue),
-            &self.budget,
-        ));
-        let removal = self.removal(&query);
-        let watch = watch(
-            Arc::clone(&query.outbox),
-            move || removal.remove(),
-            limits.query_time,
-            format!(
-                "ask for fewer or shorter itemsets (a higher {MIN_SUPPORT}, a smaller {MAX_LEN})"
-            ),
-            permit,
+        let outbox = Arc::new(CountOutbox::new());
+        let counted = Arc::new(OnceLock::<Weak<Count>>::new());
+        let work = {
+            let (counting, counted) = (self.clone(), Arc::clone(&counted));
+            let outbox = Arc::clone(&outbox);
+            async move {
+                let spec = Arc::new(spec);
+                counting
+                    .conduct(&caller.client, &spec, &outbox, &counted)
+                    .await
+            }
+        };
+        let advice = format!(
+            "ask for fewer or shorter itemsets (a higher {MIN_SUPPORT}, a smaller {MAX_LEN})"
         );
-        tokio::spawn(watch.in_current_span());
-        self.queue.push(&query.client, query.clone());
-        Ok(Replies {
-            outbox: Arc::clone(&query.outbox),
-            removal: self.removal(&query),
-        })
+        replies::spawn(Arc::clone(&outbox), limits.query_time, advice, permit, work);
+        let queue = Arc::clone(&self.queue);
+        // The call's line is logged next; a finished query has already logged its reads.
+        let on_drop = move || {
+            if let Some(count) = counted.get().and_then(Weak::upgrade) {
+                count.record();
+            }
+        };
+        Ok(Replies::new(outbox, move || queue.wake()).on_drop(on_drop))
+    }
+
+    /// Plans, counts and reports.
+    async fn conduct(
+        &self,
+        client: &Client,
+        spec: &Arc<CountSpec>,
+        outbox: &Arc<CountOutbox>,
+        counted: &OnceLock<Weak<Count>>,
+    ) -> Result<(), Status> {
+        let blocks = spec.snapshot.block_count();
+        let accepted = Part::Accepted(v1::Accepted { blocks });
+        if outbox.push(accepted).is_break() {
+            return Ok(());
+        }
+        let (begun, answer, memory) = self.plan(client, spec).await?;
+        let count = Arc::new(Count {
+            answer,
+            cache: Arc::clone(&self.cache),
+            outbox: Arc::clone(outbox),
+            span: Span::current(),
+            _memory: memory,
+        });
+        let _ = counted.set(Arc::downgrade(&count));
+        pool::run(&self.queue, client, Arc::clone(&count)).await;
+        count.record();
+        // Ignored: the caller may have disconnected, or has the error of a task.
+        let _ = outbox.push(Part::Done(v1::Done {
+            microseconds: begun.elapsed().as_micros() as u64,
+            moments: count.answer.sent.load(Ordering::Relaxed),
+            known: count.answer.known_moments,
+        }));
+        Ok(())
+    }
+
+    /// Plans on a thread of the pool; whenever other queries hold the memory, waits for it and plans again. Returns the
+    /// time of the first attempt, the plan and its memory.
+    async fn plan(
+        &self,
+        client: &Client,
+        spec: &Arc<CountSpec>,
+    ) -> Result<(Instant, Answer, Reservation), Status> {
+        let mut memory = Reservation::new(self.budget.empty(client));
+        let mut first = None;
+        loop {
+            let (counting, spec) = (self.clone(), Arc::clone(spec));
+            let attempt = move || {
+                let begun = Instant::now();
+                let planned = Answer::new(&counting, &spec, &mut memory);
+                (begun, planned, memory)
+            };
+            let (begun, planned, reserved) = pool::run_once(&self.queue, client, attempt).await?;
+            let first = *first.get_or_insert(begun);
+            match planned {
+                Ok(answer) => return Ok((first, answer, reserved)),
+                Err(error) => memory = reserved.wait(error).await?,
+            }
+        }
     }
 
     /// Returns a caller's access to datasets.
     pub(crate) fn access_of(&self, caller: &Caller) -> Access {
         self.store.access_of(&caller.namespace, caller.roles)
-    }
-
-    fn removal(&self, query: &Arc<CountQuery>) -> Removal {
-        Removal {
-            queue: Arc::clone(&self.queue),
-            query: Arc::downgrade(query),
-        }
     }
 }
 
@@ -205,35 +251,18 @@ impl CountSpec {
     }
 }
 
-/// Query in the pool.
-pub(crate) struct CountQuery {
-    client: Client,
+/// Planned query, as a job of the pool.
+struct Count {
+    answer: Answer,
     cache: Arc<MomentCache>,
-    backend: Arc<dyn Backend<Snapshot>>,
-    /// Queue that schedules it.
-    queue: Weak<Queue>,
-    /// Request, until it is planned.
-    unplanned: Mutex<Option<Unplanned>>,
-    answer: OnceLock<Answer>,
-    /// Memory of the answer. Declared, and so dropped, after it: releasing it wakes queries that wait for memory.
-    memory: OnceLock<Reservation>,
     outbox: Arc<CountOutbox>,
-    /// Start time of its first task.
-    begun: OnceLock<Instant>,
     /// Span of the call, parent of its log lines.
     span: Span,
+    /// Memory of the answer. Declared, and so dropped, after it.
+    _memory: Reservation,
 }
 
-/// Validated request, with the memory below which planning is not attempted.
-struct Unplanned {
-    spec: CountSpec,
-    /// Position in the wait for memory.
-    place: Place,
-    /// Bytes that it waits for.
-    needed: u64,
-}
-
-/// Planned query.
+/// Plan of an answer, and its progress.
 struct Answer {
     kind: Kind,
     index: Arc<MomentIndex>,
@@ -255,6 +284,45 @@ struct Answer {
 struct Counted {
     run: Box<dyn RunningJob>,
     totals: Totals,
+}
+
+impl Counted {
+    /// Starts the backend's run for these moments.
+    fn start(
+        counting: &Counting,
+        spec: &CountSpec,
+        index: &Arc<MomentIndex>,
+        wanted: Vec<usize>,
+        memory: &mut Reservation,
+    ) -> Result<Self, Status> {
+        let parameters = &spec.snapshot.manifest().parameters;
+        let scalars = wanted.partition_point(|&moment| moment < index.rank(0).end);
+        let polynomials = wanted.len() - scalars;
+        let residues = (scalars + polynomials * parameters.degree()) * spec.limbs;
+        let sums = spec.shards.sum_bytes(residues, polynomials);
+        // Totals and plan have one list each.
+        memory.take(sums + 2 * size_of_val(&wanted[..]) as u64)?;
+        let moduli = &parameters.limb_moduli()[..spec.limbs];
+        let totals = Totals::new(&spec.shards, moduli, wanted.clone(), scalars);
+        let queue = Arc::downgrade(&counting.queue);
+        let job = CountJob {
+            source: Arc::clone(&spec.snapshot),
+            plan: Arc::new(Plan::of_moments(index, spec.limbs, wanted)),
+            shards: spec.shards.shards.clone(),
+            wake: Arc::new(move || {
+                if let Some(queue) = queue.upgrade() {
+                    queue.wake();
+                }
+            }),
+        };
+        let mut reserve = |bytes: usize| {
+            let taken = memory.take(bytes as u64);
+            taken.map_err(|status| EngineError::Backend(Box::new(status)))
+        };
+        let run = counting.backend.start(job, &mut reserve);
+        let run = run.map_err(status::of_engine)?;
+        Ok(Self { run, totals })
+    }
 }
 
 /// Cached moments of one range.
@@ -281,12 +349,11 @@ impl Known {
 }
 
 impl Answer {
-    /// Plans the answer; `count` creates the backend's run for the unknown moments.
+    /// Plans the answer, and starts the backend's run for the moments that the cache lacks.
     fn new(
+        counting: &Counting,
         spec: &CountSpec,
-        cache: &MomentCache,
         memory: &mut Reservation,
-        count: impl FnOnce(&Arc<MomentIndex>, Vec<usize>, &mut Reservation) -> Result<Counted, Status>,
     ) -> Result<Self, Status> {
         let root = spec.snapshot.root();
         let ranges = &spec.shards.ranges;
@@ -307,7 +374,7 @@ impl Answer {
             .collect();
         let mut unknown = Vec::new();
         for moment in spec.moments(&index) {
-            match cache.get(kind, &index, moment, ranges) {
+            match counting.cache.get(kind, &index, moment, ranges) {
                 Some(packed) => {
                     for (known, packed) in known.iter_mut().zip(packed) {
                         known.moments.push_back((moment, packed));
@@ -319,7 +386,7 @@ impl Answer {
         known.retain(|known| !known.moments.is_empty());
         let known_moments = known.iter().map(|known| known.moments.len() as u64).sum();
         let counted = (!unknown.is_empty())
-            .then(|| count(&index, unknown, memory))
+            .then(|| Counted::start(counting, spec, &index, unknown, memory))
             .transpose()?;
         Ok(Self {
             kind,
@@ -403,191 +470,45 @@ impl Answer {
     }
 }
 
-impl CountQuery {
-    fn new(
-        client: Client,
-        spec: CountSpec,
-        cache: Arc<MomentCache>,
-        backend: Arc<dyn Backend<Snapshot>>,
-        queue: Weak<Queue>,
-        budget: &Arc<MemoryBudget>,
-    ) -> Self {
-        let unplanned = Unplanned {
-            spec,
-            place: budget.place(&client),
-            needed: 0,
-        };
-        Self {
-            client,
-            cache,
-            backend,
-            queue,
-            unplanned: Mutex::new(Some(unplanned)),
-            answer: OnceLock::new(),
-            memory: OnceLock::new(),
-            outbox: Arc::new(Outbox::new()),
-            begun: OnceLock::new(),
-            span: Span::current(),
+impl Count {
+    /// Logs the reads so far, if not everything is in memory.
+    fn record(&self) {
+        self.answer.record(&self.span);
+    }
+
+    /// Sends cached moments, else takes a step of the count; returns the number of moments sent, or 1 for the end of the
+    /// count.
+    fn advance(&self, node: usize) -> Result<ControlFlow<(), u64>, Status> {
+        let answer = &self.answer;
+        if let Some(known) = answer.take_known() {
+            let sent = known.moments.len() as u64;
+            let pushed = answer.send_known(&self.outbox, &known);
+            return Ok(pushed.map_continue(|()| sent));
         }
-    }
-
-    /// Runs the first task, which all others wait for. If other queries hold the memory, it is retried when one of them
-    /// ends.
-    fn plan(&self) -> ControlFlow<()> {
-        let Some(Unplanned { spec, place, .. }) = self.unplanned.lock().take() else {
-            return ControlFlow::Continue(());
-        };
-        if self.begun.set(Instant::now()).is_ok() {
-            let blocks = spec.snapshot.block_count();
-            self.outbox.push(Part::Accepted(v1::Accepted { blocks }))?;
-        }
-        let count = |index: &Arc<MomentIndex>, unknown: Vec<usize>, memory: &mut Reservation| {
-            let totals = self.totals(&spec, index, &unknown, memory)?;
-            let run = self.start(&spec, index, unknown, memory)?;
-            Ok(Counted { run, totals })
-        };
-        let plan = |memory: &mut Reservation| Answer::new(&spec, &self.cache, memory, count);
-        match place.reserve(plan) {
-            Ok((answer, memory)) => {
-                let _ = self.memory.set(memory);
-                let _ = self.answer.set(answer);
-                ControlFlow::Continue(())
-            }
-            Err(Refusal::Busy { needed }) => {
-                *self.unplanned.lock() = Some(Unplanned {
-                    spec,
-                    place,
-                    needed,
-                });
-                ControlFlow::Continue(())
-            }
-            Err(Refusal::Failed(status)) => {
-                self.outbox.fail(status);
-                ControlFlow::Break(())
-            }
-        }
-    }
-
-    /// Returns true if planning may succeed now.
-    fn may_plan(&self) -> bool {
-        let unplanned = self.unplanned.lock();
-        unplanned
-            .as_ref()
-            .is_some_and(|it| it.place.could_reserve(it.needed))
-    }
-
-    fn totals(
-        &self,
-        spec: &CountSpec,
-        index: &MomentIndex,
-        wanted: &[usize],
-        memory: &mut Reservation,
-    ) -> Result<Totals, Status> {
-        let parameters = &spec.snapshot.manifest().parameters;
-        let scalars = wanted.partition_point(|&moment| moment < index.rank(0).end);
-        let polynomials = wanted.len() - scalars;
-        let residues = (scalars + polynomials * parameters.degree()) * spec.limbs;
-        let sums = spec.shards.sum_bytes(residues, polynomials);
-        let bytes = sums + size_of_val(wanted) as u64;
-        memory.take(bytes)?;
-        let moduli = &parameters.limb_moduli()[..spec.limbs];
-        let wanted = wanted.to_vec();
-        Ok(Totals::new(&spec.shards, moduli, wanted, scalars))
-    }
-
-    /// Starts the backend's run for the unknown moments.
-    fn start(
-        &self,
-        spec: &CountSpec,
-        index: &Arc<MomentIndex>,
-        unknown: Vec<usize>,
-        memory: &mut Reservation,
-    ) -> Result<Box<dyn RunningJob>, Status> {
-        let mut reserve = |bytes: usize| {
-            let taken = memory.take(bytes as u64);
-            taken.map_err(|status| EngineError::Backend(Box::new(status)))
-        };
-        reserve(size_of_val(&unknown[..])).map_err(status::of_engine)?;
-        let queue = Weak::clone(&self.queue);
-        let job = CountJob {
-            source: Arc::clone(&spec.snapshot),
-            plan: Arc::new(Plan::of_moments(index, spec.limbs, unknown)),
-            shards: spec.shards.shards.clone(),
-            wake: Arc::new(move || {
-                if let Some(queue) = queue.upgrade() {
-                    queue.wake();
-                }
-            }),
-        };
-        self.backend
-            .start(job, &mut reserve)
-            .map_err(status::of_engine)
-    }
-
-    /// Runs a task after planning: sends cached moments, else takes a step of the count.
-    fn advance(&self, answer: &Answer, node: usize) -> ControlFlow<()> {
-        let sent = if let Some(known) = answer.take_known() {
-            answer.send_known(&self.outbox, &known)?;
-            known.moments.len() as u64
-        } else {
-            match self.step_of(answer, node) {
-                Ok(Step::Finished) => 1,
-                Ok(Step::Advanced | Step::Waiting | Step::Exhausted) => {
-                    return ControlFlow::Continue(());
-                }
-                Err(status) => {
-                    self.outbox.fail(status);
-                    return ControlFlow::Break(());
-                }
-            }
-        };
-        if answer.is_last(sent) {
-            self.finish(answer)
-        } else {
-            ControlFlow::Continue(())
-        }
-    }
-
-    /// Takes a step of the count.
-    fn step_of(&self, answer: &Answer, node: usize) -> Result<Step, Status> {
-        let Some(Counted { run, totals, .. }) = &answer.counted else {
-            return Ok(Step::Exhausted);
+        let Some(Counted { run, totals }) = &answer.counted else {
+            return Ok(ControlFlow::Continue(0));
         };
         let mut add = |moments: Moments<'_>| answer.add(totals, &self.outbox, &self.cache, moments);
-        run.step(node, &mut add).map_err(status::of_engine)
-    }
-
-    /// Ends the stream and leaves the pool.
-    fn finish(&self, answer: &Answer) -> ControlFlow<()> {
-        answer.record(&self.span);
-        let begun = self.begun.get_or_init(Instant::now);
-        let done = v1::Done {
-            microseconds: begun.elapsed().as_micros() as u64,
-            moments: answer.sent.load(Ordering::Relaxed),
-            known: answer.known_moments,
-        };
-        if self.outbox.push(Part::Done(done)).is_continue() {
-            self.outbox.finish();
-        }
-        ControlFlow::Break(())
+        let step = run.step(node, &mut add).map_err(status::of_engine)?;
+        Ok(ControlFlow::Continue(u64::from(step == Step::Finished)))
     }
 }
 
-impl Job for CountQuery {
+impl Job for Count {
     fn has_task(&self) -> bool {
-        self.outbox.has_capacity()
-            && match self.answer.get() {
-                Some(answer) => answer.has_task(),
-                None => self.may_plan(),
-            }
+        self.outbox.has_capacity() && self.answer.has_task()
     }
 
     fn step(&self, workspace: &mut Workspace) -> ControlFlow<()> {
         let _entered = self.span.enter();
-        match self.answer.get() {
-            Some(answer) => self.advance(answer, workspace.node),
-            None => self.plan(),
+        let sent = self.advance(workspace.node).unwrap_or_else(|status| {
+            self.outbox.fail(status);
+            ControlFlow::Break(())
+        })?;
+        if sent > 0 && self.answer.is_last(sent) {
+            return ControlFlow::Break(());
         }
+        ControlFlow::Continue(())
     }
 
     fn panicked(&self) {
@@ -597,83 +518,15 @@ impl Job for CountQuery {
     }
 }
 
-/// Removes a query from the pool.
-struct Removal {
-    queue: Arc<Queue>,
-    query: Weak<CountQuery>,
-}
-
-impl Removal {
-    fn remove(&self) {
-        if let Some(query) = self.query.upgrade() {
-            let client = query.client.clone();
-            self.queue.remove(&client, &(query as Arc<dyn Job>));
-        }
-    }
-}
-
-/// Holds the query's slot until its caller has everything or disconnects. Calls `end` when a limit is reached or the
-/// query is cancelled. `advice` says how to request less.
-pub(crate) async fn watch<R: Message>(
-    outbox: Arc<Outbox<R>>,
-    end: impl FnOnce(),
-    limit: Duration,
-    advice: impl Display,
-    query: Query,
-) {
-    let verdict = tokio::select! {
-        () = outbox.closed() => return,
-        ended = query.ended() => ended,
-        () = tokio::time::sleep(limit) => Status::deadline_exceeded(format!(
-            "the query was ended because it took more than {} s, which is what this server gives one query; {advice}, or ask its operator to raise {QUERY_TIMEOUT}",
-            limit.as_secs()
-        )),
-    };
-    tracing::warn!(code = ?verdict.code(), "the query was ended");
-    outbox.fail(verdict);
-    end();
-}
-
-/// Stream of replies. Dropping it ends the query.
-pub(crate) struct Replies {
-    outbox: Arc<CountOutbox>,
-    removal: Removal,
-}
-
-impl Stream for Replies {
-    type Item = Result<v1::CountReply, Status>;
-
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let (reply, freed_space) = self.outbox.poll_next(context);
-        if freed_space {
-            self.removal.queue.wake();
-        }
-        reply
-    }
-}
-
-impl Drop for Replies {
-    fn drop(&mut self) {
-        self.outbox.close();
-        self.removal.remove();
-        // The call's line is logged next; a finished query has already logged its reads.
-        if let Some(query) = self.removal.query.upgrade()
-            && let Some(answer) = query.answer.get()
-        {
-            answer.record(&query.span);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::plan_memory;
     use crate::pool::Pool;
     use oboro_arena::Topology;
     use oboro_engine::{Reserve, Sink};
     use oboro_format::testing::{bundle, two_limbs};
     use std::num::NonZero;
-    use std::thread;
     use tempfile::TempDir;
 
     /// Backend whose plans take this many bytes, and which counts nothing.
@@ -717,18 +570,20 @@ mod tests {
         store
     }
 
-    /// Returns a constructor of queries of two columns with empty runs, and the memory that one takes.
-    fn planning(
-        access: &Access,
-    ) -> (
-        impl Fn(&Arc<MemoryBudget>, Weak<Queue>) -> CountQuery,
-        usize,
-    ) {
-        let plan = 1000;
-        let root = access.snapshot("rows").unwrap().root();
+    #[tokio::test]
+    async fn a_query_waits_for_the_memory_of_its_plan() {
+        let home = TempDir::new().unwrap();
+        let store = stored(&home);
         let request = v1::CountRequest {
             name: "rows".into(),
-            root: root.0.to_vec().into(),
+            root: store
+                .access()
+                .snapshot("rows")
+                .unwrap()
+                .root()
+                .0
+                .to_vec()
+                .into(),
             length: 1,
             columns: vec![0, 1],
             limbs: 2,
@@ -738,89 +593,46 @@ mod tests {
             }],
             scalars: false,
         };
-        let access = access.clone();
-        let asked = move || CountSpec::new(&access, &Limits::default(), request.clone()).unwrap();
-        let index = MomentIndex::new(&asked().itemsets);
-        let query = move |budget: &Arc<MemoryBudget>, queue| {
-            CountQuery::new(
-                Client::Connected(None),
-                asked(),
-                Arc::new(MomentCache::new(0)),
-                Arc::new(Planning(plan)),
-                queue,
-                budget,
-            )
-        };
+        let limits = Limits::default();
+        let spec = Arc::new(CountSpec::new(&store.access(), &limits, request).unwrap());
+        let index = MomentIndex::new(&spec.itemsets);
+        let plan = 1000;
         // A requested moment takes 8 bytes in the plan and 8 in the sums.
-        (query, index.bytes() + 16 * index.len() + plan)
-    }
-
-    #[test]
-    fn a_query_waits_for_the_memory_of_its_plan() {
-        let home = TempDir::new().unwrap();
-        let access = stored(&home).access();
-        let (query, bytes) = planning(&access);
-        let budget = |bytes: usize| Arc::new(MemoryBudget::new(bytes as u64, 4, || ()));
-        let all = budget(bytes);
-        let (first, second) = (query(&all, Weak::new()), query(&all, Weak::new()));
-        assert!(first.plan().is_continue() && first.answer.get().is_some());
-        assert_eq!(all.free(), 0);
-        // The second waits, and is planned once the first is dropped.
-        assert!(second.plan().is_continue() && second.answer.get().is_none());
-        assert!(!second.has_task());
-        drop(first);
-        assert!(second.has_task());
-        assert!(second.plan().is_continue() && second.answer.get().is_some());
-        // One that never fits is refused and reserves nothing.
-        let less = budget(bytes - 1);
-        assert!(query(&less, Weak::new()).plan().is_break());
-        assert_eq!(less.free(), bytes as u64 - 1);
-    }
-
-    #[test]
-    fn a_query_that_waits_is_woken_when_another_has_gone() {
-        let home = TempDir::new().unwrap();
-        let access = stored(&home).access();
-        let (query, bytes) = planning(&access);
+        let bytes = (index.bytes() + 16 * index.len() + plan) as u64;
         let threads = Topology::of_this_machine().workers(NonZero::<usize>::MIN);
         let meter = Arc::new(crate::metering::Meter::default());
         let pool = Pool::start(threads, &meter).unwrap();
-        let queue = pool.queue();
-        let woken = Arc::downgrade(&queue);
-        let wake = move || woken.upgrade().into_iter().for_each(|queue| queue.wake());
-        let budget = Arc::new(MemoryBudget::new(bytes as u64, 4, wake));
-        let pushed = || {
-            let query = Arc::new(query(&budget, Arc::downgrade(&queue)));
-            queue.push(&query.client, query.clone());
-            query
+        let counting = |bytes| Counting {
+            store: store.clone(),
+            queue: pool.queue(),
+            admission: Arc::new(Admission::new(limits)),
+            limits,
+            cache: Arc::new(MomentCache::new(0)),
+            backend: Arc::new(Planning(plan)),
+            budget: plan_memory(bytes, 4),
         };
-        let until = |is: &dyn Fn() -> bool| {
-            let begun = Instant::now();
-            while !is() {
-                assert!(
-                    begun.elapsed() < Duration::from_secs(60),
-                    "nobody was woken"
-                );
-                thread::sleep(Duration::from_millis(1));
+        let client = Client::Connected(None);
+        let enough = counting(bytes);
+        let first = enough.plan(&client, &spec).await.unwrap();
+        assert_eq!(enough.budget.used(), bytes);
+        // The second waits, and is planned once the first is dropped.
+        let mut second = Box::pin(enough.plan(&client, &spec));
+        let waits = async {
+            while enough.budget.waiting() == 0 {
+                tokio::task::yield_now().await;
             }
         };
-        let first = pushed();
-        until(&|| first.answer.get().is_some());
-        let second = pushed();
-        until(&|| {
-            second
-                .unplanned
-                .lock()
-                .as_ref()
-                .is_some_and(|it| it.needed > 0)
-        });
-        let removal = Removal {
-            queue: Arc::clone(&queue),
-            query: Arc::downgrade(&first),
-        };
-        removal.remove();
-        drop(first);
-        until(&|| second.answer.get().is_some());
+        tokio::select! {
+            _ = &mut second => panic!("it does not wait"),
+            () = waits => drop(first),
+        }
+        drop(second.await.unwrap());
+        assert_eq!(enough.budget.used(), 0);
+        // One that never fits is refused and reserves nothing.
+        let less = counting(bytes - 1);
+        let refusal = less.plan(&client, &spec).await.err().unwrap();
+        assert!(refusal.message().contains("--memory"), "{refusal}");
+        assert_eq!(less.budget.used(), 0);
     }
 
     #[test]

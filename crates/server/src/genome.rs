@@ -11,22 +11,22 @@ mod windows;
 use crate::blocking::blocking;
 use crate::cache::CacheUse;
 use crate::callers::{Caller, caller};
+use crate::clients::Client;
 use crate::limits::{Admission, Limits};
 use crate::options::GenomeOptions;
-use crate::outbox::Outbox;
 use crate::pool::Queue;
-use crate::shares::Shares;
+use crate::replies::Replies;
 use crate::status;
 use crate::writes::Writes;
 pub(crate) use memory::FREE;
-use memory::Memory;
+use memory::SearchMemory;
 use oboro_format::Role;
 use oboro_genome_server::{GenomeError, HaplotypePanel, Kind, Shape};
 use oboro_protocol::v1::genome_server::Genome;
 use oboro_protocol::{SITES_PER_MESSAGE, v1};
+use oboro_residency::FairSemaphore;
 use oboro_store::Store;
 use parking_lot::Mutex;
-use search::Replies;
 use shared::{Named, Shared};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Genomes {
                 homes: Mutex::default(),
                 writes,
                 windows: Windows::new(options.cache),
-                memory: Memory::new(options.cache, release_memory),
+                memory: SearchMemory::new(options.cache, release_memory),
                 options,
                 limits,
                 queue,
@@ -105,7 +105,7 @@ impl Genomes {
     }
 
     /// Returns the memory of searches in progress.
-    pub(crate) fn searching(&self) -> &Shares {
+    pub(crate) fn searching(&self) -> &FairSemaphore<Client> {
         self.shared.memory.shares()
     }
 }
@@ -157,7 +157,7 @@ impl Genome for Genomes {
         Ok(Response::new(Box::pin(tokio_stream::iter(replies))))
     }
 
-    type SearchGenomeStream = Replies;
+    type SearchGenomeStream = Replies<v1::SearchReply>;
 
     async fn search_genome(
         &self,
@@ -182,9 +182,8 @@ impl Genome for Genomes {
         // The slot is held until this ends, even if the caller disconnects.
         let begin = move || Ok((shared.open(&caller, open)?, permit));
         let (search, permit) = blocking(begin).await?;
-        let outbox = Arc::new(Outbox::new());
         let shared = Arc::clone(&self.shared);
-        let replies = search::start(shared, client, search, requests, outbox, permit);
+        let replies = search::start(shared, client, search, requests, permit);
         Ok(Response::new(replies))
     }
 }

@@ -3,10 +3,10 @@
 use crate::callers::Caller;
 use crate::clients::Client;
 use crate::queries::{Queries, Query};
-use crate::shares::{Rule, Share, Shares};
 use crate::status::{RETRY_SOON, busy};
 use oboro_format::wording::{MAX_QUERIES, MAX_QUERIES_PER_CLIENT};
 use oboro_protocol::{MAX_MESSAGE_BYTES, SEGMENT_CHUNK_BYTES, max_itemsets, v1};
+use oboro_residency::{FairSemaphore, Permit, ShareLimit};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,7 +110,7 @@ impl From<Limits> for v1::Limits {
 /// Admission control for queries: counts, fetches of columns, genome searches.
 pub(crate) struct Admission {
     limits: Limits,
-    places: Arc<Shares>,
+    places: Arc<FairSemaphore<Client>>,
     queries: Arc<Queries>,
 }
 
@@ -118,9 +118,10 @@ impl Admission {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,
-            places: Shares::new(Rule::Places {
+            places: FairSemaphore::new(ShareLimit::Fixed {
                 all: limits.queries as u64,
                 per_client: limits.queries_per_client as u64,
+                reserved: limits.queries as u64 / 4,
             }),
             queries: Arc::default(),
         }
@@ -146,18 +147,18 @@ impl Admission {
     }
 
     /// Returns the slots.
-    pub(crate) fn places(&self) -> &Shares {
+    pub(crate) fn places(&self) -> &FairSemaphore<Client> {
         &self.places
     }
 
-    async fn place(&self, client: &Client) -> Result<Share, Status> {
+    async fn place(&self, client: &Client) -> Result<Permit<Client>, Status> {
         let Limits {
             queries,
             queries_per_client,
             queue_time,
             ..
         } = self.limits;
-        if let Ok(Ok(place)) = timeout(queue_time, self.places.take(client, 1)).await {
+        if let Ok(Ok(place)) = timeout(queue_time, self.places.acquire(client, 1)).await {
             return Ok(place);
         }
         let told = if self.places.held(client) >= queries_per_client as u64 {
@@ -212,7 +213,7 @@ mod tests {
         let freed = places.remove(0);
         let (waited, ()) = tokio::join!(admit(&a), async { drop(freed) });
         drop((waited, places));
-        assert_eq!(admission.places.taken(), 0);
+        assert_eq!(admission.places.used(), 0);
     }
 
     #[tokio::test(start_paused = true)]

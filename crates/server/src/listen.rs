@@ -12,7 +12,7 @@ use crate::expiry::Watch;
 use crate::genome::Genomes;
 use crate::health::{Watches, say_farewell, say_not_serving};
 use crate::limits::{Admission, Limits};
-use crate::memory::{MemoryBudget, ServerMemory, of_server};
+use crate::memory::{PlanMemory, ServerMemory, of_server, plan_memory};
 use crate::metering::Meter;
 use crate::middleware::Behind;
 use crate::monitor::{Monitor, Readiness, Sources};
@@ -72,7 +72,7 @@ pub(crate) struct Answering {
     genome: GenomeOptions,
     limits: Limits,
     cache: Arc<MomentCache>,
-    budget: Arc<MemoryBudget>,
+    budget: Arc<PlanMemory>,
     call_limits: Arc<CallLimits>,
     backend: Arc<dyn Backend<Snapshot>>,
     release_memory: fn(),
@@ -220,17 +220,7 @@ impl Answering {
             .map_err(|source| ServeError::Threads { threads, source })?;
         let store = placed(&topology, threads, open)?;
         store.set_policy(options.policy);
-        let queue = Arc::downgrade(&pool.queue());
-        let wake = move || {
-            if let Some(queue) = queue.upgrade() {
-                queue.wake();
-            }
-        };
-        let budget = Arc::new(MemoryBudget::new(
-            memory.plans,
-            options.limits.queries,
-            wake,
-        ));
+        let budget = plan_memory(memory.plans, options.limits.queries);
         leave_descriptors(options.limits.connections.all);
         let home = options.data.home();
         let audit = options.audit.map(|it| Audit::open(it, home)).transpose();

@@ -8,14 +8,11 @@ use crate::outbox::CAPACITY;
 use crate::whole::homes;
 use oboro_format::wording::{ANSWERS, MAX_LEN, MEMORY, MIN_SUPPORT};
 use oboro_genome_server::Collections;
+use oboro_residency::{FairSemaphore, Permit, ShareLimit};
 use oboro_store::Location;
-use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::Instant;
 use tonic::Status;
 
 const MIB: u64 = 1 << 20;
@@ -37,9 +34,6 @@ pub(crate) const RESULTS_PARTS: u64 = 2;
 const DEFAULT_BUDGET: u64 = 1 << 30;
 /// Bytes of incoming messages.
 const MESSAGES: u64 = 16 * MIB;
-
-/// Time for which others may pass a query that waits for memory.
-const PASSED: Duration = Duration::from_secs(30);
 
 /// Splits the memory left by [`of_worker`] into panels, and plans with results, which get one part in `parts`.
 pub(crate) fn split(left: Option<u64>, parts: u64) -> (Option<u64>, u64) {
@@ -87,202 +81,36 @@ pub(crate) fn of_server(options: &Options) -> Result<ServerMemory, ServeError> {
     })
 }
 
-/// Memory budget of plans and sums, shared by all queries.
-///
-/// A query that does not fit waits. Small ones may always pass it, others for [`PASSED`]; after that, larger ones queue
-/// behind it. While others wait, a client with queries in memory gets at most half of the budget.
-pub(crate) struct MemoryBudget {
-    bytes: u64,
-    /// Maximum bytes of a small query, which may pass others.
-    small: u64,
-    ledger: Mutex<Ledger>,
-    /// Held by the query that is reserving. Two at once could each fail because of the other, repeatedly.
-    reserving: Mutex<()>,
-    /// Called when [`could_reserve`](Place::could_reserve) may have become true.
-    wake: Box<dyn Fn() + Send + Sync>,
+/// Memory of the plans and sums of all queries.
+pub(crate) type PlanMemory = FairSemaphore<Client>;
+
+/// Creates the memory of the plans and sums of `queries` queries, of which a quarter suffices for all small ones: these
+/// pass queries that wait.
+pub(crate) fn plan_memory(bytes: u64, queries: usize) -> Arc<PlanMemory> {
+    FairSemaphore::new(ShareLimit::HalfIfContended {
+        all: bytes,
+        small: bytes / 4 / (queries as u64).max(1),
+    })
 }
 
-/// Use of the budget.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct BudgetUse {
-    pub(crate) limit: u64,
-    pub(crate) bytes: u64,
-    /// Number of waiting queries.
-    pub(crate) waiting: usize,
-}
-
-#[derive(Default)]
-struct Ledger {
-    taken: u64,
-    by_client: BTreeMap<Client, u64>,
-    /// Waiting queries in order of arrival, with the start of the wait.
-    waiting: BTreeMap<u64, (Client, Instant)>,
-    next: u64,
-}
-
-impl Ledger {
-    fn of(&self, client: &Client) -> u64 {
-        self.by_client.get(client).copied().unwrap_or(0)
-    }
-}
-
-/// Query that holds memory or waits for it.
-pub(crate) struct Place {
-    budget: Arc<MemoryBudget>,
-    client: Client,
-    number: u64,
-}
-
-/// Memory reserved by a query, returned to the budget when dropped.
+/// Memory that a query reserves piece by piece while it is planned.
 pub(crate) struct Reservation {
-    budget: Arc<MemoryBudget>,
-    /// Client that holds it; `None` for a worker.
-    client: Option<Client>,
+    permit: Permit<Client>,
     bytes: u64,
-    /// Maximum that it may hold for now.
-    most: u64,
     /// Total bytes that would have been needed, if the last request failed because of others.
     needed: Option<u64>,
 }
 
-/// Reasons why a query did not get its memory.
-#[derive(Debug)]
-pub(crate) enum Refusal {
-    /// Others hold it or are ahead; the query needs at least this much.
-    Busy { needed: u64 },
-    /// The query never fits, or planning failed for another reason.
-    Failed(Status),
-}
-
-impl MemoryBudget {
-    /// Creates a budget of which `queries` small ones together take a quarter.
-    pub(crate) fn new(bytes: u64, queries: usize, wake: impl Fn() + Send + Sync + 'static) -> Self {
+impl Reservation {
+    /// Creates an empty reservation, which takes what `permit` has before it grows.
+    pub(crate) fn new(permit: Permit<Client>) -> Self {
         Self {
-            bytes,
-            small: bytes / 4 / (queries as u64).max(1),
-            ledger: Mutex::default(),
-            reserving: Mutex::new(()),
-            wake: Box::new(wake),
-        }
-    }
-
-    /// Returns the position of a client's new query, behind all others.
-    pub(crate) fn place(self: &Arc<Self>, client: &Client) -> Place {
-        let mut ledger = self.ledger.lock();
-        ledger.next += 1;
-        Place {
-            budget: Arc::clone(self),
-            client: client.clone(),
-            number: ledger.next,
-        }
-    }
-
-    /// Returns an empty reservation, for a worker's own use.
-    pub(crate) fn reservation(self: &Arc<Self>) -> Reservation {
-        Reservation {
-            budget: Arc::clone(self),
-            client: None,
+            permit,
             bytes: 0,
-            most: self.bytes,
             needed: None,
         }
     }
 
-    /// Returns the use of the budget.
-    pub(crate) fn used(&self) -> BudgetUse {
-        let ledger = self.ledger.lock();
-        BudgetUse {
-            limit: self.bytes,
-            bytes: ledger.taken,
-            waiting: ledger.waiting.len(),
-        }
-    }
-
-    /// Returns the free bytes.
-    #[cfg(test)]
-    pub(crate) fn free(&self) -> u64 {
-        self.bytes - self.ledger.lock().taken
-    }
-}
-
-impl Place {
-    /// Runs `plan`, which reserves memory, unless another query is doing so. The memory is kept if `plan` succeeds.
-    ///
-    /// # Errors
-    /// The error of `plan`. Nothing is reserved then; if others were the reason, the query waits from now on.
-    pub(crate) fn reserve<T>(
-        &self,
-        plan: impl FnOnce(&mut Reservation) -> Result<T, Status>,
-    ) -> Result<(T, Reservation), Refusal> {
-        let budget = &self.budget;
-        let Some(reserving) = budget.reserving.try_lock() else {
-            return Err(Refusal::Busy { needed: 0 });
-        };
-        let mut reservation = budget.reservation();
-        reservation.client = Some(self.client.clone());
-        reservation.most = self.allowance(&budget.ledger.lock());
-        let planned = plan(&mut reservation);
-        let needed = reservation.needed;
-        let reserved = match planned {
-            Ok(planned) => {
-                budget.ledger.lock().waiting.remove(&self.number);
-                Ok((planned, reservation))
-            }
-            Err(status) => {
-                drop(reservation);
-                Err(needed.map_or(Refusal::Failed(status), |needed| {
-                    let entry = (self.client.clone(), Instant::now());
-                    let waiting = &mut budget.ledger.lock().waiting;
-                    waiting.entry(self.number).or_insert(entry);
-                    Refusal::Busy { needed }
-                }))
-            }
-        };
-        drop(reserving);
-        (budget.wake)();
-        reserved
-    }
-
-    /// Returns true if an attempt that needed `needed` bytes would now get further. Each attempt needs more than the
-    /// one before, which bounds their number.
-    pub(crate) fn could_reserve(&self, needed: u64) -> bool {
-        let allowance = self.allowance(&self.budget.ledger.lock());
-        !self.budget.reserving.is_locked() && needed <= allowance
-    }
-
-    /// Returns the maximum that this query may reserve now.
-    fn allowance(&self, ledger: &Ledger) -> u64 {
-        let (budget, own) = (&self.budget, ledger.of(&self.client));
-        let mut most = budget.bytes - ledger.taken;
-        let others_wait = ledger
-            .waiting
-            .values()
-            .any(|(client, _)| *client != self.client);
-        if own > 0 && others_wait {
-            most = most.min((budget.bytes / 2).saturating_sub(own));
-        }
-        let was_passed = |(client, since): &(Client, Instant)| {
-            // A query that waits for its own client's memory blocks no other.
-            since.elapsed() >= PASSED && ledger.of(client) == 0
-        };
-        let mut before = ledger.waiting.range(..self.number).map(|(_, it)| it);
-        if before.any(was_passed) {
-            most = most.min(budget.small.saturating_sub(own));
-        }
-        most
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let left = self.budget.ledger.lock().waiting.remove(&self.number);
-        if left.is_some() {
-            (self.budget.wake)();
-        }
-    }
-}
-
-impl Reservation {
     /// Returns true if the last request would have been granted without the queries of others.
     pub(crate) fn is_busy(&self) -> bool {
         self.needed.is_some()
@@ -291,52 +119,40 @@ impl Reservation {
     /// Reserves this many more bytes.
     ///
     /// # Errors
-    /// More than the budget, or than is available now. Earlier reservations stay.
+    /// More than there is, or than is free now. Earlier reservations stay.
     pub(crate) fn take(&mut self, bytes: u64) -> Result<(), Status> {
-        let budget = &*self.budget;
-        let mut ledger = budget.ledger.lock();
         let needed = self.bytes.saturating_add(bytes);
-        let taken = ledger.taken;
-        if needed <= self.most && bytes <= budget.bytes - taken {
-            ledger.taken += bytes;
+        if self
+            .permit
+            .try_grow(needed.saturating_sub(self.permit.amount()))
+        {
             self.bytes = needed;
-            if let Some(client) = &self.client {
-                *ledger.by_client.entry(client.clone()).or_default() += bytes;
-            }
             return Ok(());
         }
-        self.needed = Some(needed).filter(|&needed| needed <= budget.bytes);
+        let memory = self.permit.semaphore();
+        let (all, taken) = (memory.total(), memory.used());
+        self.needed = Some(needed).filter(|&needed| needed <= all);
         Err(Status::resource_exhausted(match self.needed {
             Some(_) => format!(
-                "what this query keeps in memory takes {bytes} bytes more, and {taken} of the {} that this server has for plans and sums are taken; try again when they have ended",
-                budget.bytes
+                "what this query keeps in memory takes {bytes} bytes more, and {taken} of the {all} that this server has for plans and sums are taken; try again when they have ended"
             ),
             None => format!(
-                "what this query keeps in memory takes {needed} bytes and this server has {} for plans and sums; mine with {}, request fewer or shorter itemsets (a higher {MIN_SUPPORT}, a smaller {MAX_LEN}), or ask its operator to give it more memory ({MEMORY})",
-                budget.bytes,
+                "what this query keeps in memory takes {needed} bytes and this server has {all} for plans and sums; mine with {}, request fewer or shorter itemsets (a higher {MIN_SUPPORT}, a smaller {MAX_LEN}), or ask its operator to give it more memory ({MEMORY})",
                 ANSWERS.to("cells"),
             ),
         }))
     }
-}
 
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        if self.bytes == 0 {
-            return;
-        }
-        let mut ledger = self.budget.ledger.lock();
-        ledger.taken -= self.bytes;
-        if let Some(client) = &self.client
-            && let Some(own) = ledger.by_client.get_mut(client)
-        {
-            *own -= self.bytes;
-            if *own == 0 {
-                ledger.by_client.remove(client);
-            }
-        }
-        drop(ledger);
-        (self.budget.wake)();
+    /// Returns what is reserved, and waits until all that the last request needed is free.
+    ///
+    /// # Errors
+    /// The error of that request, if it never fits; too many waiting queries of the client.
+    pub(crate) async fn wait(self, error: Status) -> Result<Self, Status> {
+        let Some(needed) = self.needed else {
+            return Err(error);
+        };
+        let permit = self.permit.exchange(needed).await;
+        permit.map(Self::new).map_err(|_| error)
     }
 }
 
@@ -407,117 +223,6 @@ fn genomes_bytes(options: &Options) -> u64 {
 mod tests {
     use super::*;
     use crate::Policy;
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    fn client(name: &str) -> Client {
-        Client::Named(name.into())
-    }
-
-    /// Creates a budget for four concurrent queries.
-    fn budget(bytes: u64) -> Arc<MemoryBudget> {
-        Arc::new(MemoryBudget::new(bytes, 4, || ()))
-    }
-
-    fn take(place: &Place, parts: &[u64]) -> Result<Reservation, Refusal> {
-        let taken = place.reserve(|memory| parts.iter().try_for_each(|&it| memory.take(it)));
-        taken.map(|((), reservation)| reservation)
-    }
-
-    /// Returns the bytes that a waiting query needs.
-    fn waits(place: &Place, parts: &[u64]) -> u64 {
-        match take(place, parts) {
-            Err(Refusal::Busy { needed }) => needed,
-            Err(Refusal::Failed(status)) => panic!("{status}"),
-            Ok(_) => panic!("it does not wait"),
-        }
-    }
-
-    #[test]
-    fn memory_is_taken_and_returned() {
-        let woken = Arc::new(AtomicU64::new(0));
-        let wake = {
-            let woken = Arc::clone(&woken);
-            move || {
-                woken.fetch_add(1, Ordering::Relaxed);
-            }
-        };
-        let budget = Arc::new(MemoryBudget::new(100, 4, wake));
-        let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| budget.place(&client(name)));
-        let first = take(&a, &[40, 20]).unwrap();
-        // It waits until it would get as far; what it could take is free meanwhile.
-        assert_eq!(waits(&b, &[30, 30]), 60);
-        let second = take(&c, &[40]).unwrap();
-        assert!(!b.could_reserve(60));
-        let before = woken.load(Ordering::Relaxed);
-        drop(first);
-        assert!(b.could_reserve(60) && woken.load(Ordering::Relaxed) == before + 1);
-        let third = take(&b, &[30, 30]).unwrap();
-        // One at a time.
-        let both = d.reserve(|_| {
-            assert!(!a.could_reserve(0));
-            Ok(waits(&a, &[]) == 0)
-        });
-        assert!(both.unwrap().0 && a.could_reserve(0));
-        let Err(Refusal::Failed(status)) = take(&a, &[101]) else {
-            panic!("101 bytes never fit");
-        };
-        let message = status.message();
-        assert!(
-            message.contains("101") && message.contains("--memory"),
-            "{message}"
-        );
-        drop((second, third));
-        take(&a, &[100]).unwrap();
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_query_that_waits_is_passed_for_a_while_only() {
-        let budget = budget(160);
-        let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| budget.place(&client(name)));
-        let first = take(&a, &[60]).unwrap();
-        assert_eq!(waits(&b, &[110]), 110);
-        drop(take(&c, &[20]).unwrap());
-        tokio::time::advance(PASSED).await;
-        assert!(!c.could_reserve(20));
-        assert_eq!(waits(&c, &[5, 15]), 20);
-        // A sixteenth is small.
-        let small = take(&d, &[10]).unwrap();
-        drop(first);
-        assert!(!c.could_reserve(20));
-        let second = take(&b, &[110]).unwrap();
-        drop(take(&c, &[20]).unwrap());
-        drop((second, small));
-        // A query that waits for its own client's memory blocks no other.
-        let [own, more] = [(), ()].map(|()| budget.place(&client("f")));
-        let later = budget.place(&client("g"));
-        let own = take(&own, &[100]).unwrap();
-        assert_eq!(waits(&more, &[100]), 100);
-        tokio::time::advance(PASSED).await;
-        assert!(later.could_reserve(60));
-        drop(own);
-        assert!(later.could_reserve(10) && !later.could_reserve(11));
-        assert!(more.could_reserve(100));
-        // Nor does one that was dropped.
-        drop(more);
-        assert!(later.could_reserve(160));
-    }
-
-    #[test]
-    fn a_client_has_at_most_half_while_others_wait() {
-        let budget = budget(100);
-        let [a1, a2, a3] = [(), (), ()].map(|()| budget.place(&client("a")));
-        let [b1, b2] = [(), ()].map(|()| budget.place(&client("b")));
-        let first = take(&a1, &[40]).unwrap();
-        let second = take(&a2, &[30]).unwrap();
-        assert_eq!(waits(&b1, &[50]), 50);
-        assert!(!a3.could_reserve(20));
-        drop(second);
-        let other = take(&b1, &[50]).unwrap();
-        assert!(a3.could_reserve(10));
-        // A client that holds nothing may have more than half, which keeps two of them from waiting for each other.
-        drop((first, other));
-        assert!(b2.could_reserve(100) && a3.could_reserve(100));
-    }
 
     fn options(memory: Option<u64>) -> Options {
         Options {

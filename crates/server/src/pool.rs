@@ -3,16 +3,21 @@
 //! A free thread takes the [next time slice](Queue), runs one task of its job and repeats. If no job is ready, threads
 //! sleep until one may be. Each is pinned to its CPUs.
 
+use crate::blocking::failed;
 use crate::clients::Client;
 use crate::metering::Meter;
 use oboro_arena::CpuAssignment;
 use oboro_engine::queue;
+use parking_lot::Mutex;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use std::{io, mem};
+use tokio::sync::Notify;
+use tonic::Status;
+use tracing::Span;
 
 /// Jobs of all clients.
 pub(crate) type Queue = queue::Queue<Client, dyn Job>;
@@ -83,6 +88,103 @@ impl Drop for Pool {
         for thread in mem::take(&mut self.threads) {
             thread.join().expect("panics of jobs are caught");
         }
+    }
+}
+
+/// Runs a job to its end. If this future is dropped, the job leaves the pool.
+pub(crate) async fn run<J: Job>(queue: &Arc<Queue>, client: &Client, job: Arc<J>) {
+    let awaited = Arc::new(Awaited {
+        job,
+        ended: Notify::new(),
+    });
+    let _queued = Queued {
+        queue,
+        client,
+        job: awaited.clone(),
+    };
+    queue.push(client, awaited.clone());
+    awaited.ended.notified().await;
+}
+
+/// Runs one task, in the span of the current call.
+///
+/// # Errors
+/// The task panicked.
+pub(crate) async fn run_once<T: Send + 'static>(
+    queue: &Arc<Queue>,
+    client: &Client,
+    task: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Status> {
+    let once = Arc::new(Once {
+        task: Mutex::new(Some(task)),
+        result: Mutex::new(None),
+        span: Span::current(),
+    });
+    run(queue, client, Arc::clone(&once)).await;
+    let result = once.result.lock().take();
+    result.ok_or_else(failed)
+}
+
+/// Job that reports its end.
+struct Awaited<J> {
+    job: Arc<J>,
+    ended: Notify,
+}
+
+impl<J: Job> Job for Awaited<J> {
+    fn has_task(&self) -> bool {
+        self.job.has_task()
+    }
+
+    fn step(&self, workspace: &mut Workspace) -> ControlFlow<()> {
+        self.job
+            .step(workspace)
+            .map_break(|()| self.ended.notify_one())
+    }
+
+    fn panicked(&self) {
+        self.job.panicked();
+        self.ended.notify_one();
+    }
+}
+
+/// Job of one task.
+struct Once<F, T> {
+    task: Mutex<Option<F>>,
+    result: Mutex<Option<T>>,
+    span: Span,
+}
+
+impl<T: Send + 'static, F: FnOnce() -> T + Send + 'static> Job for Once<F, T> {
+    fn has_task(&self) -> bool {
+        self.task.lock().is_some()
+    }
+
+    fn step(&self, _: &mut Workspace) -> ControlFlow<()> {
+        let _entered = self.span.enter();
+        let Some(task) = self.task.lock().take() else {
+            return ControlFlow::Continue(());
+        };
+        *self.result.lock() = Some(task());
+        ControlFlow::Break(())
+    }
+
+    fn panicked(&self) {
+        let _entered = self.span.enter();
+        tracing::error!("a task panicked; the query was ended");
+    }
+}
+
+/// Removes a job from the pool when dropped.
+struct Queued<'q> {
+    queue: &'q Queue,
+    client: &'q Client,
+    job: Arc<dyn Job>,
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.queue.remove(self.client, &self.job);
     }
 }
 

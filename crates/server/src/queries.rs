@@ -2,10 +2,11 @@
 //! operators those of all.
 
 use crate::callers::Caller;
-use crate::shares::Share;
+use crate::clients::Client;
 use oboro_format::Role;
 use oboro_format::wording::QUERIES_END;
 use oboro_protocol::v1;
+use oboro_residency::Permit;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ pub(crate) struct Query {
     queries: Arc<Queries>,
     number: u64,
     ended: CancellationToken,
-    _place: Share,
+    _place: Permit<Client>,
 }
 
 impl State {
@@ -62,7 +63,7 @@ impl Queries {
         self: &Arc<Self>,
         caller: &Caller,
         (call, name): (&'static str, &str),
-        place: Share,
+        place: Permit<Client>,
     ) -> Query {
         let ended = CancellationToken::new();
         let mut state = self.0.lock();
@@ -163,8 +164,8 @@ impl Drop for Query {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shares::{Rule, Shares};
     use oboro_format::Roles;
+    use oboro_residency::{FairSemaphore, ShareLimit};
     use tonic::Code;
 
     #[tokio::test]
@@ -173,9 +174,9 @@ mod tests {
         let [alice, bob] = ["alice", "bob"].map(|name| caller(name, Roles::OWNER));
         let operator = caller("ops", Role::Operate.into());
         let queries = Arc::new(Queries::default());
-        let places = Shares::new(Rule::Bytes { all: 10 });
+        let places = FairSemaphore::new(ShareLimit::HalfOfRest { all: 10 });
         let begin = async |caller: &Caller| {
-            let place = places.take(&caller.client, 1).await.unwrap();
+            let place = places.acquire(&caller.client, 1).await.unwrap();
             queries.begin(caller, ("Count", "rows"), place)
         };
         let (of_alice, of_bob) = (begin(&alice).await, begin(&bob).await);
@@ -221,6 +222,6 @@ mod tests {
         of_bob.ended().await;
         drop((of_alice, of_bob));
         assert!(seen(&operator).is_empty());
-        assert_eq!(places.taken(), 0);
+        assert_eq!(places.used(), 0);
     }
 }

@@ -7,10 +7,10 @@
 
 use crate::clients::Client;
 use crate::limits::Limits;
-use crate::shares::{Never, Share, Shares};
 use crate::status::{RETRY_SOON, busy};
 use http_body::{Frame, SizeHint};
 use oboro_format::wording::{MAX_MESSAGE, MEMORY};
+use oboro_residency::{AcquireError, FairSemaphore, Permit};
 use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -58,18 +58,23 @@ fn factor(call: &str) -> u64 {
 /// Memory of the messages of one call, one at a time.
 #[derive(Clone)]
 pub(crate) struct Account {
-    messages: Arc<Shares>,
+    messages: Arc<FairSemaphore<Client>>,
     client: Client,
     /// Memory per byte of a message.
     factor: u64,
     /// Maximum wait.
     most: Duration,
-    held: Arc<Mutex<Option<Share>>>,
+    held: Arc<Mutex<Option<Permit<Client>>>>,
 }
 
 impl Account {
     /// Creates the account of a client's call, on the memory of all `messages`.
-    pub(crate) fn new(messages: &Arc<Shares>, client: &Client, call: &str, most: Duration) -> Self {
+    pub(crate) fn new(
+        messages: &Arc<FairSemaphore<Client>>,
+        client: &Client,
+        call: &str,
+        most: Duration,
+    ) -> Self {
         Self {
             messages: Arc::clone(messages),
             client: client.clone(),
@@ -85,16 +90,16 @@ impl Account {
         let this = self.clone();
         let bytes = (bytes as u64).saturating_mul(self.factor);
         Box::pin(async move {
-            match timeout(this.most, this.messages.take(&this.client, bytes)).await {
+            match timeout(this.most, this.messages.acquire(&this.client, bytes)).await {
                 Ok(Ok(share)) => {
                     *this.held.lock() = Some(share);
                     Ok(())
                 }
-                Ok(Err(Never::TooMuch)) => Err(Status::resource_exhausted(format!(
+                Ok(Err(AcquireError::TooMuch)) => Err(Status::resource_exhausted(format!(
                     "the message takes {bytes} bytes of memory, and this server has {} for all messages; send less at once, or ask its operator to give it more ({MEMORY})",
-                    this.messages.all()
+                    this.messages.total()
                 ))),
-                Ok(Err(Never::TooMany)) | Err(_) => Err(busy(
+                Ok(Err(AcquireError::TooMany)) | Err(_) => Err(busy(
                     "messages that the server is receiving take the memory that it has for them; try again when they have ended",
                     RETRY_SOON,
                 )),
@@ -291,9 +296,9 @@ impl http_body::Body for Received {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shares::Rule;
     use http_body_util::StreamBody;
     use oboro_protocol::RETRY_AFTER_KEY;
+    use oboro_residency::ShareLimit;
     use std::future::poll_fn;
     use tokio::sync::mpsc;
     use tokio_stream::StreamExt;
@@ -411,7 +416,7 @@ mod tests {
 
     /// Returns the body of a client's call, and its sender.
     fn accounted(
-        messages: &Arc<Shares>,
+        messages: &Arc<FairSemaphore<Client>>,
         name: &str,
         call: &str,
     ) -> (mpsc::UnboundedSender<Vec<u8>>, Received, Account) {
@@ -424,7 +429,7 @@ mod tests {
     #[tokio::test]
     async fn a_message_has_its_memory_before_it_is_let_in_and_until_the_next() {
         for cut in [1, 4, 5, 6, 1000] {
-            let messages = Shares::new(Rule::Bytes { all: 1000 });
+            let messages = FairSemaphore::new(ShareLimit::HalfOfRest { all: 1000 });
             let (sender, mut body, account) = accounted(&messages, "a", "SendSegment");
             let sent = [message(30), message(0), message(70)].concat();
             for piece in sent.chunks(cut) {
@@ -441,7 +446,7 @@ mod tests {
                     _ => 70,
                 };
                 let between = (35..45).contains(&passed.len());
-                let taken = messages.taken();
+                let taken = messages.used();
                 assert!(
                     taken == held || between && [0, 70].contains(&taken),
                     "{cut}: {taken} at {}",
@@ -451,20 +456,20 @@ mod tests {
             assert_eq!(passed, sent);
             // The last one until the call has been answered.
             drop(body);
-            assert_eq!(messages.taken(), 70);
+            assert_eq!(messages.used(), 70);
             drop(account);
-            assert_eq!(messages.taken(), 0);
+            assert_eq!(messages.used(), 0);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn callers_wait_for_memory_in_turns_and_who_stops_gives_it_back() {
-        let messages = Shares::new(Rule::Bytes { all: 150 });
+        let messages = FairSemaphore::new(ShareLimit::HalfOfRest { all: 150 });
         // Announces a message and stalls in the middle of it.
         let (first, mut stopped, _) = accounted(&messages, "a", "SendSegment");
         first.send(message(100)[..50].to_vec()).unwrap();
         assert_eq!(next(&mut stopped).await.unwrap().unwrap().len(), 50);
-        assert_eq!(messages.taken(), 100);
+        assert_eq!(messages.used(), 100);
         let (second, mut waiting, _) = accounted(&messages, "b", "SendSegment");
         second.send(message(100)).unwrap();
         let refusal = next(&mut waiting).await.unwrap().unwrap_err();
@@ -481,16 +486,16 @@ mod tests {
             Code::DeadlineExceeded
         );
         drop(stopped);
-        assert_eq!(messages.taken(), 0);
+        assert_eq!(messages.used(), 0);
     }
 
     #[tokio::test]
     async fn a_manifest_counts_for_what_is_made_of_it() {
-        let messages = Shares::new(Rule::Bytes { all: 450 });
+        let messages = FairSemaphore::new(ShareLimit::HalfOfRest { all: 450 });
         let (sender, mut body, account) = accounted(&messages, "a", "BeginUpload");
         sender.send(message(30)).unwrap();
         next(&mut body).await.unwrap().unwrap();
-        assert_eq!(messages.taken(), 30 * MANIFEST);
+        assert_eq!(messages.used(), 30 * MANIFEST);
         drop((body, account));
         let (sender, mut body, _) = accounted(&messages, "a", "BeginUpload");
         sender.send(message(38)).unwrap();
@@ -517,11 +522,11 @@ mod tests {
 
     #[tokio::test]
     async fn numbers_count_for_what_is_made_of_them() {
-        let messages = Shares::new(Rule::Bytes { all: 150 });
+        let messages = FairSemaphore::new(ShareLimit::HalfOfRest { all: 150 });
         let (sender, mut body, _) = accounted(&messages, "a", "Count");
         sender.send(message(18)).unwrap();
         next(&mut body).await.unwrap().unwrap();
-        assert_eq!(messages.taken(), 18 * NUMBERS);
+        assert_eq!(messages.used(), 18 * NUMBERS);
     }
 
     #[test]

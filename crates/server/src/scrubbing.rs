@@ -6,11 +6,11 @@
 
 use crate::blocking::blocking;
 use crate::clients::Client;
-use crate::shares::{Rule, Share, Shares};
 use crate::status;
 use crate::whole::{WholeError, WholeScrub};
 use oboro_format::Scrubbed;
 use oboro_protocol::v1::{self, scrub_reply::Reply};
+use oboro_residency::{FairSemaphore, Permit, ShareLimit};
 use oboro_store::{Access, Pace};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -26,9 +26,10 @@ use tracing::Instrument;
 /// Maximum number of queued replies.
 const WAITING: usize = 16;
 /// Concurrent scrubs, one per client.
-const PLACES: Rule = Rule::Places {
+const PLACES: ShareLimit = ShareLimit::Fixed {
     all: 4,
     per_client: 1,
+    reserved: 0,
 };
 /// Minimum rate in bytes per second: slower scrubs of a few callers would hold all slots for too long.
 const LEAST_RATE: u64 = 1 << 20;
@@ -40,7 +41,7 @@ pub(crate) type Replies = ReceiverStream<Result<v1::ScrubReply, Status>>;
 
 /// Runs a limited number of scrubs.
 pub(crate) struct Scrubbing {
-    places: Arc<Shares>,
+    places: Arc<FairSemaphore<Client>>,
     scrubs: Arc<Scrubs>,
 }
 
@@ -88,7 +89,7 @@ impl Scrubbing {
     /// Creates the service, which records results in `scrubs`.
     pub(crate) fn new(scrubs: &Arc<Scrubs>) -> Self {
         Self {
-            places: Shares::new(PLACES),
+            places: FairSemaphore::new(PLACES),
             scrubs: Arc::clone(scrubs),
         }
     }
@@ -109,13 +110,13 @@ impl Scrubbing {
                 "a scrub at this rate would keep everybody else from theirs; give a rate of 1 MiB a second or more",
             ));
         }
-        let place = self.places.try_take(client, 1).ok_or_else(|| {
+        let place = self.places.try_acquire(client, 1).ok_or_else(|| {
             Status::resource_exhausted(if self.places.held(client) > 0 {
                 "a scrub is in progress, and this server runs one at a time for each client; try again when it has ended".to_owned()
             } else {
                 format!(
                     "{} scrubs are in progress, which is the most that this server runs at a time; try again when one has ended",
-                    self.places.taken()
+                    self.places.used()
                 )
             })
         })?;
@@ -149,13 +150,14 @@ fn of_whole(error: &WholeError) -> Status {
 /// Pace of a scrub that shares the disk with others.
 struct Shared {
     pace: Pace,
-    place: Share,
+    place: Permit<Client>,
 }
 
 impl Shared {
     /// Returns the pause after a part of `bytes`: as if every running scrub had read as much.
     fn rest(&mut self, bytes: u64) -> Duration {
-        self.pace.rest(bytes.saturating_mul(self.place.of_all()))
+        self.pace
+            .rest(bytes.saturating_mul(self.place.semaphore().used()))
     }
 }
 

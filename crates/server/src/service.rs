@@ -5,9 +5,10 @@
 use crate::blocking::blocking;
 use crate::cache::identity;
 use crate::callers::{Caller, caller};
-use crate::columns::{self, Columns};
-use crate::counting::{Counting, Replies};
+use crate::columns;
+use crate::counting::Counting;
 use crate::recovery;
+use crate::replies::Replies;
 use crate::scrubbing::{self, Scrubbing, Scrubs};
 use crate::status;
 use crate::writes::Writes;
@@ -376,7 +377,7 @@ impl Mining for Service {
         }))
     }
 
-    type CountStream = Replies;
+    type CountStream = Replies<v1::CountReply>;
 
     async fn count(
         &self,
@@ -389,7 +390,7 @@ impl Mining for Service {
         Ok(Response::new(replies))
     }
 
-    type FetchColumnsStream = Columns;
+    type FetchColumnsStream = Replies<v1::FetchColumnsReply>;
 
     async fn fetch_columns(
         &self,

@@ -1,8 +1,9 @@
 //! Worker: counts assigned shards of a query for a server, on storage that both reach.
 
+use crate::clients::Client;
 use crate::error::ServeError;
 use crate::listen::placed;
-use crate::memory::{MemoryBudget, RESULTS_PARTS, Reservation, of_worker, split};
+use crate::memory::{PlanMemory, RESULTS_PARTS, Reservation, of_worker, split};
 use crate::options::Pin;
 use crate::packing::Packing;
 use crate::partial::{Failure, Partial, Task};
@@ -11,7 +12,7 @@ use oboro_arena::{CpuAssignment, Distances, Topology};
 use oboro_engine::{Count, EngineError, Outcome, Plan, Source, Tiles};
 use oboro_format::{Digest, Manifest};
 use oboro_protocol::columns;
-use oboro_residency::Snapshot;
+use oboro_residency::{FairSemaphore, ShareLimit, Snapshot};
 use oboro_ring::Blocks;
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_store::{Location, SharedStore, StoreError};
@@ -34,7 +35,7 @@ pub struct Worker {
     /// Held while counting: each count uses all threads and most of the memory for results.
     counting: Mutex<()>,
     /// Memory of plans and results.
-    budget: Arc<MemoryBudget>,
+    budget: Arc<PlanMemory>,
     /// Cached plans, the most recently used last.
     planned: Mutex<VecDeque<Arc<Planned>>>,
 }
@@ -75,7 +76,7 @@ impl Worker {
             assignments: Pin::usual(&topology, threads).assignments(&topology, threads),
             distances: topology.distances().clone(),
             counting: Mutex::new(()),
-            budget: Arc::new(MemoryBudget::new(results, 1, || ())),
+            budget: FairSemaphore::new(ShareLimit::total(results)),
             planned: Mutex::default(),
         })
     }
@@ -103,7 +104,7 @@ impl Worker {
         let wanted = planned.shards[first..end].to_vec();
         let count = Count::of_tiles(snapshot, tiles, &self.distances, wanted);
         let count = count.map_err(of_engine)?;
-        let mut memory = self.budget.reservation();
+        let mut memory = self.reservation();
         let moments = planned.shard_bytes.saturating_mul((end - first) as u64);
         // Plus the overhead of messages.
         let bytes = moments.saturating_add(moments / 64 + 4096);
@@ -157,6 +158,10 @@ impl Worker {
         Some(kept)
     }
 
+    fn reservation(&self) -> Reservation {
+        Reservation::new(self.budget.empty(&Client::Connected(None)))
+    }
+
     /// Reserves memory, dropping cached plans if necessary, the least recently used first.
     fn take(&self, memory: &mut Reservation, bytes: u64) -> Result<(), Status> {
         while let Err(status) = memory.take(bytes) {
@@ -188,7 +193,7 @@ impl Worker {
         let plan = Plan::of_moments(&index, limbs, task.wanted(index.len()));
         let factors = snapshot.factors_at_a_time(limbs, &shards);
         let packing = Packing::new(snapshot.manifest().parameters.degree(), limbs);
-        let mut memory = self.budget.reservation();
+        let mut memory = self.reservation();
         let taken = self.take(&mut memory, (index.bytes() + plan.bytes()) as u64);
         taken.map_err(told)?;
         let tiles = Tiles::within(&plan, factors, &mut |bytes| {

@@ -3,10 +3,10 @@
 //! the budget gets that of kept windows too, exclusively.
 
 use crate::clients::Client;
-use crate::shares::{Never, Rule, Share as Held, Shares};
 use crate::status::{RETRY_SOON, busy};
 use oboro_genome::Plan;
 use oboro_genome_server::{Evaluation, ExpandedQuery};
+use oboro_residency::{FairSemaphore, Permit, ShareLimit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tonic::Status;
@@ -16,8 +16,8 @@ use tonic::Status;
 pub(crate) const FREE: u64 = 16 << 20;
 
 /// Memory budget of searches in flight.
-pub(super) struct Memory {
-    bytes: Arc<Shares>,
+pub(super) struct SearchMemory {
+    bytes: Arc<FairSemaphore<Client>>,
     /// Bytes that searches have allocated since the allocator last released memory.
     allocated: AtomicU64,
     /// Releases free memory to the kernel.
@@ -28,7 +28,7 @@ pub(super) struct Memory {
 pub(super) struct Taken {
     bytes: u64,
     share: Share,
-    _held: Held,
+    _held: Permit<Client>,
 }
 
 /// Share of the genome memory that a search holds.
@@ -45,18 +45,18 @@ pub(super) fn bytes_of(plan: &Plan, window: u64) -> u64 {
     ExpandedQuery::bytes_of(plan) + window + Evaluation::bytes_of(plan)
 }
 
-impl Memory {
+impl SearchMemory {
     /// Creates a budget of `bytes` for searches, with as much for kept windows.
     pub(super) fn new(bytes: u64, release_memory: fn()) -> Self {
         Self {
-            bytes: Shares::new(Rule::Bytes { all: bytes.max(1) }),
+            bytes: FairSemaphore::new(ShareLimit::HalfOfRest { all: bytes.max(1) }),
             allocated: AtomicU64::new(0),
             release_memory,
         }
     }
 
-    /// Returns the shares of the budget.
-    pub(super) fn shares(&self) -> &Shares {
+    /// Returns the budget.
+    pub(super) fn shares(&self) -> &FairSemaphore<Client> {
         &self.bytes
     }
 
@@ -65,17 +65,17 @@ impl Memory {
     /// # Errors
     /// Too many of its searches wait.
     pub(super) async fn take(&self, client: &Client, bytes: u64) -> Result<Taken, Status> {
-        let all = self.bytes.all();
+        let all = self.bytes.total();
         let (share, part) = if bytes <= all {
             (Share::Part, bytes)
         } else {
             (Share::All, all)
         };
-        let held = self.bytes.take(client, part).await;
+        let held = self.bytes.acquire(client, part).await;
         Ok(Taken {
             bytes,
             share,
-            _held: held.map_err(|never: Never| {
+            _held: held.map_err(|never| {
                 tracing::debug!(?never, "a search does not wait for memory");
                 busy("too many searches of this client wait for memory; try again when some have ended", RETRY_SOON)
             })?,
@@ -115,26 +115,8 @@ mod tests {
     }
 
     #[test]
-    fn searches_have_no_more_at_once_than_there_is() {
-        let memory = Memory::new(10, || {});
-        let [a, b, c] = ["a", "b", "c"].map(|name| Client::Named(name.into()));
-        let first = poll(&mut pin!(memory.take(&a, 6))).unwrap();
-        assert_eq!(first.share(), Share::Part);
-        let mut large = pin!(memory.take(&b, 5));
-        assert!(poll(&mut large).is_none());
-        // A search that fits beside it need not wait; one client may not take all of that.
-        let small = poll(&mut pin!(memory.take(&c, 1))).unwrap();
-        assert!(poll(&mut pin!(memory.take(&c, 2))).is_none());
-        drop(first);
-        let large = poll(&mut large).unwrap();
-        assert_eq!(memory.bytes.taken(), 6);
-        drop((large, small));
-        assert_eq!(memory.bytes.taken(), 0);
-    }
-
-    #[test]
     fn one_that_needs_more_than_there_is_runs_alone() {
-        let memory = Memory::new(10, || {});
+        let memory = SearchMemory::new(10, || {});
         let [a, b] = ["a", "b"].map(|name| Client::Named(name.into()));
         let first = poll(&mut pin!(memory.take(&a, 1))).unwrap();
         let mut huge = pin!(memory.take(&b, u64::MAX));

@@ -7,14 +7,13 @@
 use super::memory::{Share, Taken};
 use super::shared::{Search, Shared, no_randomness};
 use super::windows::{self, Collection, Origin};
-
 use crate::blocking::{blocking, failed};
 use crate::clients::Client;
-use crate::counting::watch;
 use crate::outbox::Outbox;
-use crate::pool::{Job, Queue, Workspace};
+use crate::pool::{self, Job, Workspace};
 use crate::queries::Query;
 use crate::received::PATIENCE;
+use crate::replies::{self, Replies};
 use crate::status;
 use oboro_genome::Plan;
 use oboro_genome::wire::EncryptedQuery;
@@ -23,19 +22,14 @@ use oboro_protocol::v1;
 use oboro_protocol::v1::search_reply::Reply as Part;
 use oboro_protocol::v1::search_request::Request as Asked;
 use prost::bytes::Bytes;
-use std::future::pending;
 use std::ops::ControlFlow;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Instant;
-use tokio::sync::Notify;
-use tokio_stream::Stream;
 use tonic::{Status, Streaming};
-use tracing::{Instrument, Span};
+use tracing::Span;
 
-pub(super) type SearchOutbox = Outbox<v1::SearchReply>;
+type SearchOutbox = Outbox<v1::SearchReply>;
 
 const ADVICE: &str = "ask for fewer mismatches, fewer decoys or a shorter query";
 
@@ -45,37 +39,18 @@ pub(super) fn start(
     client: Client,
     search: Search,
     requests: Streaming<v1::SearchRequest>,
-    outbox: Arc<SearchOutbox>,
     query: Query,
-) -> Replies {
-    let queue = Arc::clone(&shared.queue);
-    let watching = watch(
-        Arc::clone(&outbox),
-        || {},
-        shared.limits.query_time,
-        ADVICE,
-        query,
-    );
-    let told = Arc::clone(&outbox);
+) -> Replies<v1::SearchReply> {
+    let (outbox, queue) = (Arc::new(Outbox::new()), Arc::clone(&shared.queue));
+    let (limit, replies) = (shared.limits.query_time, Arc::clone(&outbox));
     let work = async move {
-        let conducted = async {
-            match conduct(&shared, &client, search, requests, &told).await {
-                Ok(done) => {
-                    // Ignored: the caller may have disconnected.
-                    let _ = told.push(Part::Done(done));
-                    told.finish();
-                }
-                Err(status) => told.fail(status),
-            }
-            pending().await
-        };
-        tokio::select! {
-            () = watching => {}
-            () = conducted => {}
-        }
+        let done = conduct(&shared, &client, search, requests, &replies).await?;
+        // Ignored: the caller may have disconnected.
+        let _ = replies.push(Part::Done(done));
+        Ok(())
     };
-    tokio::spawn(work.in_current_span());
-    Replies { outbox, queue }
+    replies::spawn(Arc::clone(&outbox), limit, ADVICE, query, work);
+    Replies::new(outbox, move || queue.wake())
 }
 
 impl Shared {
@@ -150,7 +125,7 @@ async fn conduct(
         known_windows += u32::from(origin == Origin::Kept);
         let held = Arc::clone(&memory);
         let answering = Answering::new(number, evaluation, held, Arc::clone(outbox));
-        evaluate(&shared.queue, client, answering).await;
+        pool::run(&shared.queue, client, Arc::new(answering)).await;
     }
     Ok(v1::Searched {
         microseconds: begun.elapsed().as_micros() as u64,
@@ -201,18 +176,6 @@ async fn receive(
     }
 }
 
-/// Computes all answers of a window on the pool. If this future is dropped, the job leaves the pool.
-async fn evaluate(queue: &Arc<Queue>, client: &Client, answering: Answering) {
-    let answering = Arc::new(answering);
-    let _queued = Queued {
-        queue: Arc::clone(queue),
-        client: client.clone(),
-        job: Arc::clone(&answering),
-    };
-    queue.push(client, answering.clone());
-    answering.finished.notified().await;
-}
-
 /// Job that computes the answers of a window.
 struct Answering {
     window: u32,
@@ -224,7 +187,6 @@ struct Answering {
     next: AtomicU64,
     /// Number of answers not computed yet.
     left: AtomicU64,
-    finished: Notify,
     /// Span of the call, for log lines.
     span: Span,
 }
@@ -243,7 +205,6 @@ impl Answering {
             evaluation,
             _memory: memory,
             outbox,
-            finished: Notify::new(),
             span: Span::current(),
         }
     }
@@ -266,10 +227,7 @@ impl Job for Answering {
             answer: Bytes::from(answer.encode(self.evaluation.plan())),
         }))?;
         match self.left.fetch_sub(1, Ordering::AcqRel) {
-            1 => {
-                self.finished.notify_one();
-                ControlFlow::Break(())
-            }
+            1 => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         }
     }
@@ -278,43 +236,5 @@ impl Job for Answering {
         let _entered = self.span.enter();
         tracing::error!("a task panicked; the search was ended");
         self.outbox.fail(failed());
-    }
-}
-
-/// Removes the job from the pool when dropped.
-struct Queued {
-    queue: Arc<Queue>,
-    client: Client,
-    job: Arc<Answering>,
-}
-
-impl Drop for Queued {
-    fn drop(&mut self) {
-        let job: Arc<dyn Job> = self.job.clone();
-        self.queue.remove(&self.client, &job);
-    }
-}
-
-/// Stream of replies. Dropping it ends the search.
-pub(crate) struct Replies {
-    outbox: Arc<SearchOutbox>,
-    queue: Arc<Queue>,
-}
-
-impl Stream for Replies {
-    type Item = Result<v1::SearchReply, Status>;
-
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let (reply, freed_space) = self.outbox.poll_next(context);
-        if freed_space {
-            self.queue.wake();
-        }
-        reply
-    }
-}
-
-impl Drop for Replies {
-    fn drop(&mut self) {
-        self.outbox.close();
     }
 }

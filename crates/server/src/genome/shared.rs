@@ -1,6 +1,6 @@
 //! What searches share, and the checks of a search before any of it is done.
 
-use super::memory::{self, Memory};
+use super::memory::{self, SearchMemory};
 use super::windows::{Collection, WindowRows, Windows};
 use crate::callers::Caller;
 use crate::clients::Client;
@@ -39,7 +39,7 @@ pub(super) struct Shared {
     pub(super) options: GenomeOptions,
     pub(super) limits: Limits,
     pub(super) windows: Windows,
-    pub(super) memory: Memory,
+    pub(super) memory: SearchMemory,
     pub(super) queue: Arc<Queue>,
     pub(super) admission: Arc<Admission>,
 }

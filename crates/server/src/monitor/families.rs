@@ -3,9 +3,10 @@
 use super::exposition::{Families, label};
 use super::sources::Sources;
 use crate::cache::CacheUse;
+use crate::clients::Client;
 use crate::metering::Used;
-use crate::shares::Shares;
 use oboro_protocol::PROTOCOL;
+use oboro_residency::FairSemaphore;
 use std::fmt;
 
 impl Sources {
@@ -81,13 +82,13 @@ impl Sources {
             ("uploads", uploads),
             ("other", light),
         ];
-        let each = |of: fn(&Shares) -> u64| {
+        let each = |of: fn(&FairSemaphore<Client>) -> u64| {
             places.map(|(what, shares)| (label("calls", what), of(shares)))
         };
         let told = ("oboro_places_taken", "Calls that have a place, by kind");
-        families.gauges(told, each(Shares::taken))?;
+        families.gauges(told, each(FairSemaphore::used))?;
         let told = ("oboro_places_limit", "Places, by kind of call");
-        families.gauges(told, each(Shares::all))?;
+        families.gauges(told, each(FairSemaphore::total))?;
         let told = (
             "oboro_places_waiting",
             "Calls that wait for a place, by kind",
@@ -103,7 +104,7 @@ impl Sources {
             "Queries that wait for memory, by what for",
         );
         let waiting = [
-            (label("part", "plans"), self.budget.used().waiting),
+            (label("part", "plans"), self.budget.waiting()),
             (
                 label("part", "panels"),
                 self.store.state().residency.waiting,
@@ -124,18 +125,17 @@ impl Sources {
     fn tell_memory(&self, families: &mut Families<'_>) -> fmt::Result {
         let [_, _, messages] = self.call_limits.shares();
         let residency = self.store.state().residency;
-        let budget = self.budget.used();
         let (moments, windows) = (self.moments.used(), self.genomes.windows());
         let searching = self.genomes.searching();
         let part = |name, value: u64| (label("part", name), value);
         let told = ("oboro_memory_bytes", "Memory in use, by part");
         let used = [
             part("panels", residency.used),
-            part("plans", budget.bytes),
-            part("messages", messages.taken()),
+            part("plans", self.budget.used()),
+            part("messages", messages.used()),
             part("moments", moments.bytes),
             part("windows", windows.bytes),
-            part("searches", searching.taken()),
+            part("searches", searching.used()),
         ];
         families.gauges(told, used)?;
         let told = (
@@ -143,9 +143,9 @@ impl Sources {
             "The most memory of a part; a part without a limit has none",
         );
         let mut limits = vec![
-            part("plans", budget.limit),
-            part("messages", messages.all()),
-            part("searches", searching.all()),
+            part("plans", self.budget.total()),
+            part("messages", messages.total()),
+            part("searches", searching.total()),
         ];
         if residency.capacity < u64::MAX {
             limits.push(part("panels", residency.capacity));

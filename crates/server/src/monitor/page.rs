@@ -199,7 +199,7 @@ fn machine(sources: &Sources) -> Machine {
         disk_free: ByteSize(space.as_ref().map_or(0, |it| it.free)),
         disk: ByteSize(space.as_ref().map_or(0, |it| it.all)),
         connections: sources.connections.count().0,
-        queries: places.taken(),
+        queries: places.used(),
         waiting: places.waiting(),
         panels: ByteSize(state.residency.used),
         cache: state.cache.map(|it| ByteSize(it.bytes)),

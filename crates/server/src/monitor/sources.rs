@@ -9,7 +9,7 @@ use crate::connections::Connections;
 use crate::genome::Genomes;
 use crate::health::Watches;
 use crate::limits::Admission;
-use crate::memory::MemoryBudget;
+use crate::memory::PlanMemory;
 use crate::metering::{Meter, Used};
 use crate::pool::Queue;
 use crate::scrubbing::Scrubs;
@@ -33,7 +33,7 @@ pub(crate) struct Sources {
     pub(crate) watches: Watches,
     pub(crate) queue: Arc<Queue>,
     pub(crate) threads: usize,
-    pub(crate) budget: Arc<MemoryBudget>,
+    pub(crate) budget: Arc<PlanMemory>,
     pub(crate) moments: Arc<MomentCache>,
     pub(crate) genomes: Genomes,
     pub(crate) meter: Arc<Meter>,
