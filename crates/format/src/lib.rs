@@ -34,7 +34,7 @@ pub use limits::{
 };
 pub use listing::{Damage, DatasetInfo, Scrubbed};
 pub use manifest::{MAX_MANIFEST_BYTES, MAX_SEGMENTS, Manifest, SegmentEntry};
-pub use names::{MAX_CALLER_CHARS, MAX_NAME_CHARS, is_caller, is_name};
+pub use names::{DEFAULT_NAMESPACE, MAX_CALLER_CHARS, MAX_NAME_CHARS, is_caller, is_name};
 pub use recovery::{
     RecoveryContent, RecoveryHead, check_recovery, check_recovery_length, decode_recovery,
     encode_recovery,

@@ -5,6 +5,8 @@
 pub const MAX_NAME_CHARS: usize = 100;
 /// Maximum number of characters of a caller's name.
 pub const MAX_CALLER_CHARS: usize = 64;
+/// Namespace of callers without a token.
+pub const DEFAULT_NAMESPACE: &str = "default";
 
 /// Returns true if `name` is valid for a dataset or collection.
 pub fn is_name(name: &str) -> bool {

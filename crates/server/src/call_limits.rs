@@ -1,17 +1,14 @@
 //! Limits on the calls of a client: rate, concurrency, and memory for incoming messages, shared fairly across clients.
 //! Queries wait for slots in `limits`; `scrubbing` refuses excess scrubs.
 
-use crate::audit::{Audit, Subject};
 use crate::blocking;
-use crate::callers::Caller;
 use crate::calls::Begun;
-use crate::clients::Client;
 use crate::limits::Limits;
 use crate::metering::Meter;
-use crate::middleware::{Answer, Middleware, Next, holding};
-use crate::rate_limit::RateLimit;
 use crate::received::{Account, Received, SMALL, longest};
-use crate::status::{RETRY_SOON, busy};
+use oboro_edge::{
+    Answer, Audit, Caller, Client, Middleware, Next, RETRY_SOON, RateLimit, Subject, busy, holding,
+};
 use oboro_format::wording::MAX_CALLS_PER_SECOND;
 use oboro_residency::{FairSemaphore, Permit, ShareLimit};
 use std::sync::Arc;
@@ -109,9 +106,9 @@ impl CallLimits {
     }
 }
 
-impl Middleware for Arc<CallLimits> {
+impl Middleware for CallLimits {
     /// Acquires shared resources for the call. The [`Caller`] is in the request.
-    fn handle(&self, request: http::Request<Body>, next: Next) -> Answer {
+    fn handle(self: &Arc<Self>, request: http::Request<Body>, next: Next) -> Answer {
         let caller = request.extensions().get::<Caller>();
         let client = caller.map_or(Client::Connected(None), |it| it.client.clone());
         let shared = Arc::clone(self);
@@ -152,8 +149,8 @@ impl Middleware for Arc<CallLimits> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::middleware::Behind;
     use http_body::Frame;
+    use oboro_edge::Behind;
     use oboro_format::Roles;
     use oboro_protocol::RETRY_AFTER_KEY;
     use std::convert::Infallible;
@@ -184,7 +181,7 @@ mod tests {
     }
 
     async fn call(
-        service: &mut Behind<Arc<CallLimits>, Endless>,
+        service: &mut Behind<CallLimits, Endless>,
         name: &str,
         call: &str,
     ) -> Result<http::Response<Body>, Status> {
@@ -199,7 +196,7 @@ mod tests {
         }
     }
 
-    fn service(limits: Limits) -> Behind<Arc<CallLimits>, Endless> {
+    fn service(limits: Limits) -> Behind<CallLimits, Endless> {
         let meter = Arc::new(Meter::default());
         Behind::new(&CallLimits::new(limits, 1000, &meter, None), Endless)
     }

@@ -4,10 +4,10 @@
 //! call's id, by which callers and operators can refer to it. Neither contains a token, a dataset's name or content.
 //! Calls that are not admitted are throttled in the log, since anyone can make any number of them.
 
-use crate::audit::{Audit, Ended, Subject};
-use crate::middleware::{Answer, Middleware, Next, Observer, observed};
-use crate::rarely::Rarely;
 use http_body::Frame;
+use oboro_edge::{
+    Answer, Audit, Ended, Middleware, Next, Observer, Subject, ThrottledLog, observed,
+};
 use oboro_protocol::{CALLS, REQUEST_KEY};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -94,7 +94,7 @@ pub(crate) struct Calls {
     /// Key of this run of the server, from which call ids are derived.
     run: [u8; 32],
     number: AtomicU64,
-    refused: Rarely,
+    refused: ThrottledLog,
     times: CallTimes,
     audit: Option<Arc<Audit>>,
 }
@@ -108,7 +108,7 @@ impl Calls {
         Arc::new(Self {
             run,
             number: AtomicU64::new(0),
-            refused: Rarely::default(),
+            refused: ThrottledLog::default(),
             times,
             audit,
         })
@@ -135,9 +135,9 @@ impl Begun {
     }
 }
 
-impl Middleware for Arc<Calls> {
+impl Middleware for Calls {
     /// Logs the call.
-    fn handle(&self, mut request: http::Request<Body>, next: Next) -> Answer {
+    fn handle(self: &Arc<Self>, mut request: http::Request<Body>, next: Next) -> Answer {
         let (begun, subject) = (Begun::default(), Subject::default());
         request.extensions_mut().insert(begun.clone());
         request.extensions_mut().insert(subject.clone());
@@ -226,7 +226,7 @@ impl Drop for Call {
             if is_begun {
                 tracing::info!(?outcome, microseconds, bytes_sent, "ended");
             } else {
-                self.calls.refused.tell(|times| {
+                self.calls.refused.log(|times| {
                     tracing::info!(?outcome, microseconds, bytes_sent, times, "ended");
                 });
             }

@@ -5,11 +5,11 @@
 //! with the limits of one.
 
 use crate::blocking::blocking;
-use crate::callers::Caller;
 use crate::counting::Counting;
 use crate::outbox::Outbox;
 use crate::replies::{self, Replies};
 use crate::status;
+use oboro_edge::Caller;
 use oboro_protocol::{COLUMNS_CHUNK_BYTES, columns, digest, v1};
 use oboro_residency::Snapshot;
 use oboro_ring::Column;

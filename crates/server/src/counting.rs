@@ -7,8 +7,6 @@
 
 use crate::blocking::{blocking, failed};
 use crate::cache::{Kind, MomentCache, identity};
-use crate::callers::Caller;
-use crate::clients::Client;
 use crate::limits::{Admission, Limits};
 use crate::memory::{PlanMemory, Reservation};
 use crate::outbox::Outbox;
@@ -17,6 +15,7 @@ use crate::pool::{self, Job, Queue, Workspace};
 use crate::replies::{self, Replies};
 use crate::status;
 use crate::totals::{Shards, Totals};
+use oboro_edge::{Caller, Client};
 use oboro_engine::{Backend, EngineError, Job as CountJob, Moments, Plan, RunningJob, Step};
 use oboro_format::Digest;
 use oboro_format::wording::{ANSWERS, MAX_ITEMSETS, MAX_LEN, MIN_SUPPORT};

@@ -1,6 +1,6 @@
 //! Errors of a server that starts.
 
-use crate::audit::AuditError;
+use oboro_edge::AuditError;
 use oboro_format::wording::{
     CLIENT_CA, GENOME_CACHE, LISTEN, MAX_QUERIES, MEMORY, MOMENT_CACHE, MONITOR, SERVER_TOKENS,
     THREADS, TLS_CERT, TLS_KEY, Value,

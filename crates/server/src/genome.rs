@@ -10,8 +10,6 @@ mod windows;
 
 use crate::blocking::blocking;
 use crate::cache::CacheUse;
-use crate::callers::{Caller, caller};
-use crate::clients::Client;
 use crate::limits::{Admission, Limits};
 use crate::options::GenomeOptions;
 use crate::pool::Queue;
@@ -20,6 +18,7 @@ use crate::status;
 use crate::writes::Writes;
 pub(crate) use memory::FREE;
 use memory::SearchMemory;
+use oboro_edge::{Caller, Client, caller};
 use oboro_format::Role;
 use oboro_genome_server::{GenomeError, HaplotypePanel, Kind, Shape};
 use oboro_protocol::v1::genome_server::Genome;

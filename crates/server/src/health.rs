@@ -1,7 +1,7 @@
 //! Standard health service, which needs no credential.
 
-use crate::middleware::{Answer, Middleware, Next, holding};
 use crate::received::{Received, SMALL};
+use oboro_edge::{Answer, Middleware, Next, holding};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tonic::Status;
@@ -31,7 +31,7 @@ impl Watches {
 }
 
 impl Middleware for Watches {
-    fn handle(&self, request: http::Request<Body>, next: Next) -> Answer {
+    fn handle(self: &Arc<Self>, request: http::Request<Body>, next: Next) -> Answer {
         let is_watch = request.uri().path().ends_with("/Watch");
         let permit = match is_watch.then(|| Arc::clone(&self.0).try_acquire_owned()) {
             Some(Err(_)) => {

@@ -1,9 +1,7 @@
 //! Limits on what one caller, or all together, may request of the server.
 
-use crate::callers::Caller;
-use crate::clients::Client;
 use crate::queries::{Queries, Query};
-use crate::status::{RETRY_SOON, busy};
+use oboro_edge::{Caller, Client, ConnectionLimits, RETRY_SOON, busy};
 use oboro_format::wording::{MAX_QUERIES, MAX_QUERIES_PER_CLIENT};
 use oboro_protocol::{MAX_MESSAGE_BYTES, SEGMENT_CHUNK_BYTES, max_itemsets, v1};
 use oboro_residency::{FairSemaphore, Permit, ShareLimit};
@@ -12,34 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 use tonic::Status;
-
-/// Limits on connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConnectionLimits {
-    /// Maximum number of connections.
-    pub all: usize,
-    /// Maximum number of unauthenticated connections from one address (for IPv6, from one /64 network), and of
-    /// connections of one name.
-    pub per_address: usize,
-    /// Maximum number of concurrent calls on one connection.
-    pub streams: u32,
-    /// Time from acceptance to the first call.
-    pub handshake: Duration,
-    /// Time without a call in progress.
-    pub idle: Duration,
-}
-
-impl Default for ConnectionLimits {
-    fn default() -> Self {
-        Self {
-            all: 4096,
-            per_address: 256,
-            streams: 64,
-            handshake: Duration::from_secs(10),
-            idle: Duration::from_secs(300),
-        }
-    }
-}
 
 /// Limits of a server. A request beyond one is refused with a message that names it.
 #[derive(Debug, Clone, Copy)]

@@ -1,20 +1,15 @@
 //! Server: its options, its socket and services, and the refusal to expose it unprotected.
 
-use crate::audit::Audit;
-use crate::auth::Authentication;
 use crate::cache::MomentCache;
 use crate::call_limits::CallLimits;
 use crate::calls::{CallTimes, Calls};
-use crate::connections::{Accepted, Connections, accepted};
 use crate::counting::Counting;
 use crate::error::ServeError;
-use crate::expiry::Watch;
 use crate::genome::Genomes;
 use crate::health::{Watches, say_farewell, say_not_serving};
 use crate::limits::{Admission, Limits};
 use crate::memory::{PlanMemory, ServerMemory, of_server, plan_memory};
 use crate::metering::Meter;
-use crate::middleware::Behind;
 use crate::monitor::{Monitor, Readiness, Sources};
 use crate::options::{GenomeOptions, MonitorOptions, Options, Pin};
 use crate::pool::Pool;
@@ -22,11 +17,12 @@ use crate::remote::{Dispatch, RemoteExecutor};
 use crate::retention::expire;
 use crate::scrubbing::Scrubs;
 use crate::service::Service;
-use crate::tls::Certificates;
-use crate::tokens::Tokens;
 use crate::whole::homes;
 use crate::writes::{WRITES, Writes};
 use oboro_arena::Topology;
+use oboro_edge::{
+    Accepted, Audit, Authentication, Behind, Certificates, Connections, Tokens, Watch, accepted,
+};
 use oboro_engine::{Backend, Cpu};
 use oboro_format::leave_descriptors;
 use oboro_genome_server::Budgets;
@@ -313,7 +309,7 @@ impl Answering {
         let stopping = Notify::new();
         let routes = Routes::new(Behind::new(&calls, mining))
             .add_service(Behind::new(&calls, calls_of_genomes))
-            .add_service(Behind::new(&watches, health_service));
+            .add_service(Behind::new(&Arc::new(watches.clone()), health_service));
         let connections = Arc::clone(&self.connections);
         let serving = connections.serve(routes, incoming, async {
             shutdown.await;

@@ -1,10 +1,10 @@
 //! In-process server: its calls arrive over streams in memory instead of a socket.
 
-use crate::connections::Accepted;
 use crate::error::ServeError;
-use crate::limits::{ConnectionLimits, Limits};
+use crate::limits::Limits;
 use crate::listen::Answering;
 use crate::options::Options;
+use oboro_edge::{Accepted, ConnectionLimits};
 use oboro_store::Access;
 use std::future::pending;
 use std::io;

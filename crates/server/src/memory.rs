@@ -1,11 +1,11 @@
 //! Memory budget of the server: the part left for ciphertext, and the part that queries in flight may take.
 
-use crate::clients::Client;
 use crate::error::ServeError;
 use crate::genome::FREE;
 use crate::options::Options;
 use crate::outbox::CAPACITY;
 use crate::whole::homes;
+use oboro_edge::Client;
 use oboro_format::wording::{ANSWERS, MAX_LEN, MEMORY, MIN_SUPPORT};
 use oboro_genome_server::Collections;
 use oboro_residency::{FairSemaphore, Permit, ShareLimit};

@@ -1,9 +1,8 @@
 //! Counters of each owner's calls, bytes and computing time since the server started, for metrics and the page.
 
-use crate::clients::Client;
-use crate::middleware::{Observer, observed};
 use http_body::Frame;
-use oboro_store::DEFAULT_NAMESPACE;
+use oboro_edge::{Client, Observer, observed};
+use oboro_format::DEFAULT_NAMESPACE;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::{Add, Sub};

@@ -21,7 +21,6 @@ use sources::SAMPLE;
 pub(crate) use sources::Sources;
 
 use crate::options::MonitorOptions;
-use crate::tls::Certificates;
 use axum::extract::{RawQuery, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -31,6 +30,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use metrics::Metrics;
+use oboro_edge::Certificates;
 use oboro_format::Role;
 use parking_lot::Mutex;
 use std::io;

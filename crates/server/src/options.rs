@@ -1,10 +1,8 @@
 //! Options of a server.
 
-use crate::audit::AuditOptions;
 use crate::limits::Limits;
-use crate::tls::Certificates;
-use crate::tokens::Tokens;
 use oboro_arena::{CpuAssignment, Topology};
+use oboro_edge::{AuditOptions, Certificates, Tokens};
 use oboro_store::{Location, Policy};
 use std::net::SocketAddr;
 use std::num::NonZero;

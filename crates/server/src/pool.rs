@@ -4,9 +4,9 @@
 //! sleep until one may be. Each is pinned to its CPUs.
 
 use crate::blocking::failed;
-use crate::clients::Client;
 use crate::metering::Meter;
 use oboro_arena::CpuAssignment;
+use oboro_edge::Client;
 use oboro_engine::queue;
 use parking_lot::Mutex;
 use std::ops::ControlFlow;

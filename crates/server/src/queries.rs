@@ -1,8 +1,7 @@
 //! Registry of the queries in progress: counts, fetches of columns, genome searches. Owners see and end their own,
 //! operators those of all.
 
-use crate::callers::Caller;
-use crate::clients::Client;
+use oboro_edge::{Caller, Client};
 use oboro_format::Role;
 use oboro_format::wording::QUERIES_END;
 use oboro_protocol::v1;

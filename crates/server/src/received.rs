@@ -5,10 +5,9 @@
 //! requested, that of the last one until the call is answered. A call therefore never holds one message while it waits
 //! for the memory of another.
 
-use crate::clients::Client;
 use crate::limits::Limits;
-use crate::status::{RETRY_SOON, busy};
 use http_body::{Frame, SizeHint};
+use oboro_edge::{Client, PACE, PATIENCE, RETRY_SOON, busy};
 use oboro_format::wording::{MAX_MESSAGE, MEMORY};
 use oboro_residency::{AcquireError, FairSemaphore, Permit};
 use parking_lot::Mutex;
@@ -25,11 +24,6 @@ use tonic::codegen::{BoxFuture, Bytes};
 const PREFIX: usize = 5;
 /// Maximum message length of a call that carries names and numbers.
 pub(crate) const SMALL: usize = 64 << 10;
-/// Timeout for the next bytes of a caller, in either direction; also the allowance in total, beyond the time that the
-/// bytes take at [`PACE`].
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Minimum speed of a caller, in bytes per second.
-pub(crate) const PACE: u64 = 16 << 10;
 /// Memory of a manifest, its decoded form and the answer, in multiples of the message length.
 const MANIFEST: u64 = 12;
 /// Memory of column numbers and ranges, which may take one or two bytes each in the message.

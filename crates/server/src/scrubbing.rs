@@ -5,9 +5,9 @@
 //! scrub ends when its caller disconnects.
 
 use crate::blocking::blocking;
-use crate::clients::Client;
 use crate::status;
 use crate::whole::{WholeError, WholeScrub};
+use oboro_edge::Client;
 use oboro_format::Scrubbed;
 use oboro_protocol::v1::{self, scrub_reply::Reply};
 use oboro_residency::{FairSemaphore, Permit, ShareLimit};

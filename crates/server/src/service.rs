@@ -4,7 +4,6 @@
 
 use crate::blocking::blocking;
 use crate::cache::identity;
-use crate::callers::{Caller, caller};
 use crate::columns;
 use crate::counting::Counting;
 use crate::recovery;
@@ -12,6 +11,7 @@ use crate::replies::Replies;
 use crate::scrubbing::{self, Scrubbing, Scrubs};
 use crate::status;
 use crate::writes::Writes;
+use oboro_edge::{Caller, caller};
 use oboro_format::wording::{MAX_DATASET, MIN_ITEM_SUPPORT};
 use oboro_format::{DatasetId, Manifest, Role, Roles};
 use oboro_protocol::{PROTOCOL, dataset_id, digest, v1, v1::mining_server::Mining};

@@ -1,34 +1,13 @@
 //! Errors for callers: a code for programs, a sentence for people. Only the log has paths of the server's files.
 
+use oboro_edge::{RETRY_SOON, busy};
 use oboro_engine::EngineError;
 use oboro_format::ErrorKind;
 use oboro_genome_server::GenomeError;
-use oboro_protocol::{FieldError, RETRY_AFTER_KEY};
+use oboro_protocol::FieldError;
 use oboro_residency::ResidencyError;
 use oboro_store::StoreError;
-use std::time::Duration;
-use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
-
-/// Retry delay for a caller that found all slots taken.
-pub(crate) const RETRY_SOON: Duration = Duration::from_secs(1);
-
-/// Returns a retryable refusal for lack of capacity, before any of the work was done.
-pub(crate) fn busy(told: impl Into<String>, after: Duration) -> Status {
-    for_now(Code::ResourceExhausted, told, after)
-}
-
-/// Returns a retryable refusal for a reason other than load.
-pub(crate) fn unavailable(told: impl Into<String>, after: Duration) -> Status {
-    for_now(Code::Unavailable, told, after)
-}
-
-fn for_now(code: Code, told: impl Into<String>, after: Duration) -> Status {
-    let mut metadata = MetadataMap::new();
-    let milliseconds = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-    metadata.insert(RETRY_AFTER_KEY, milliseconds.max(1).into());
-    Status::with_metadata(code, told, metadata)
-}
 
 pub(crate) fn of_store(error: &StoreError) -> Status {
     if let StoreError::Residency(ResidencyError::HeadersInUse { .. }) = error {

@@ -1,6 +1,5 @@
 //! Worker: counts assigned shards of a query for a server, on storage that both reach.
 
-use crate::clients::Client;
 use crate::error::ServeError;
 use crate::listen::placed;
 use crate::memory::{PlanMemory, RESULTS_PARTS, Reservation, of_worker, split};
@@ -9,6 +8,7 @@ use crate::packing::Packing;
 use crate::partial::{Failure, Partial, Task};
 use crate::status;
 use oboro_arena::{CpuAssignment, Distances, Topology};
+use oboro_edge::Client;
 use oboro_engine::{Count, EngineError, Outcome, Plan, Source, Tiles};
 use oboro_format::{Digest, Manifest};
 use oboro_protocol::columns;

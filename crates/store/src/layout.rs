@@ -1,6 +1,6 @@
 //! The layout of a store: names of files, directories and objects.
 
-use oboro_format::DatasetId;
+use oboro_format::{DEFAULT_NAMESPACE, DatasetId};
 use std::path::{Path, PathBuf};
 
 /// File of the catalogue.
@@ -10,8 +10,6 @@ pub(crate) const SEGMENTS: &str = "segments";
 
 /// Directory of the namespaces other than the default one, each with the layout of a store.
 pub(crate) const NAMESPACES: &str = "namespaces";
-/// Namespace of callers without a token, in the store's own directory.
-pub const DEFAULT_NAMESPACE: &str = "default";
 /// The directory of recovery copies.
 pub(crate) const RECOVERY: &str = "recovery";
 /// The directory of notes of what owners rewrote.
@@ -25,7 +23,7 @@ pub(crate) const RESERVE: &str = "reserve";
 /// Directory of datasets that the catalogue does not know.
 pub(crate) const UNKNOWN: &str = "unknown";
 
-/// Returns the directory of a namespace in a store.
+/// Returns the directory of a namespace in a store: for the default one, the store's own.
 pub fn home_of(store: &Path, namespace: &str) -> PathBuf {
     match namespace {
         DEFAULT_NAMESPACE => store.into(),

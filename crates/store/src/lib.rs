@@ -18,7 +18,7 @@ mod store_id;
 mod testing;
 
 pub use error::{CatalogueError, ObjectStorageError, QuotaKind, StoreError, UploadError};
-pub use layout::{DEFAULT_NAMESPACE, home_of};
+pub use layout::home_of;
 pub use location::Location;
 pub use object::Requested;
 pub use pace::Pace;

@@ -5,12 +5,13 @@
 //! process at a time opens a store.
 
 use crate::error::StoreError;
-use crate::layout::{CATALOGUE, DEFAULT_NAMESPACE};
+use crate::layout::CATALOGUE;
 use crate::location::Location;
 use common::Common;
 use directory::check_is_no_other;
 use namespace::Namespace;
 use namespaces::Namespaces;
+use oboro_format::DEFAULT_NAMESPACE;
 use oboro_format::Roles;
 use oboro_format::files::{ensure_directories, io_error};
 use oboro_residency::Placement;

@@ -29,6 +29,7 @@ const LAYERS: &[&[&str]] = &[
     &["oboro-mining"],
     &["oboro-dataset", "oboro-results"],
     &["oboro-protocol"],
+    &["oboro-edge"],
     &["oboro-server", "oboro-client"],
     &["oboro", "oboro-python", "oboro-fuzz"],
 ];
@@ -50,7 +51,7 @@ const MOST_PACKAGES: usize = 270
     + 5 // toml, toml_parser, toml_datetime, serde_spanned, winnow: the file with a server's settings
     + 3 // clap_complete, clap_mangen with roff: completion and manual pages
     + 2 // csv with csv-core: results as tables
-    + 3 // oboro-system, oboro-residency, memmap2: files on Linux, macOS and Windows
+    + 4 // oboro-system, oboro-residency, oboro-edge, memmap2: files on Linux, macOS and Windows
     + 6; // microlp with ndarray, matrixmultiply, rawpointer, sprs, web-time: linear programs about releases
 
 /// The only crate whose code touches secrets.
@@ -69,6 +70,7 @@ const WITHOUT_SECRETS: &[&str] = &[
     "oboro-store",
     "oboro-engine",
     "oboro-protocol",
+    "oboro-edge",
     "oboro-server",
 ];
 

@@ -2,8 +2,7 @@
 //! received or read. Clients take turns; a search that does not fit may be passed for a limited time. One larger than
 //! the budget gets that of kept windows too, exclusively.
 
-use crate::clients::Client;
-use crate::status::{RETRY_SOON, busy};
+use oboro_edge::{Client, RETRY_SOON, busy};
 use oboro_genome::Plan;
 use oboro_genome_server::{Evaluation, ExpandedQuery};
 use oboro_residency::{FairSemaphore, Permit, ShareLimit};

@@ -2,13 +2,12 @@
 
 use super::memory::{self, SearchMemory};
 use super::windows::{Collection, WindowRows, Windows};
-use crate::callers::Caller;
-use crate::clients::Client;
 use crate::limits::{Admission, Limits};
 use crate::options::GenomeOptions;
 use crate::pool::Queue;
 use crate::status;
 use crate::writes::Writes;
+use oboro_edge::{Caller, Client};
 use oboro_format::Role;
 use oboro_format::wording::{
     ALLELES, COUNT, GENOME_CACHE, GENOME_COUNTS, GENOME_REFERENCE_LIMIT, MAX_MESSAGE, MAX_SEARCH,

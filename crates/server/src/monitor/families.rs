@@ -3,8 +3,8 @@
 use super::exposition::{Families, label};
 use super::sources::Sources;
 use crate::cache::CacheUse;
-use crate::clients::Client;
 use crate::metering::Used;
+use oboro_edge::Client;
 use oboro_protocol::PROTOCOL;
 use oboro_residency::FairSemaphore;
 use std::fmt;

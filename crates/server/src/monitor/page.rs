@@ -5,8 +5,6 @@
 
 use super::seen::{Peer, Seen, unauthorized};
 use super::sources::{Sources, Use};
-use crate::callers::Caller;
-use crate::clients::Client;
 use crate::metering::Used;
 use crate::status;
 use askama::Template;
@@ -14,6 +12,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::{Html, IntoResponse, Response};
 use bytesize::ByteSize;
+use oboro_edge::{Caller, Client};
 use oboro_format::{DatasetInfo, Role};
 use oboro_store::{StoreError, Usage};
 use std::collections::BTreeSet;

@@ -4,8 +4,8 @@
 //! answer is a failed condition.
 
 use super::process;
-use crate::audit::Audit;
 use crate::writes::Writes;
+use oboro_edge::Audit;
 use oboro_store::Store;
 use parking_lot::Mutex;
 use std::fs;

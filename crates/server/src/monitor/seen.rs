@@ -2,8 +2,8 @@
 
 use super::metrics::Metrics;
 use super::sources::Sources;
-use crate::auth::Authentication;
 use axum::response::{IntoResponse, Response};
+use oboro_edge::Authentication;
 use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::sync::Arc;

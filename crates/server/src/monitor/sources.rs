@@ -1,11 +1,9 @@
 //! Data sources of metrics, readiness and the status page.
 
 use super::readiness::Readiness;
-use crate::auth::Authentication;
 use crate::cache::MomentCache;
 use crate::call_limits::CallLimits;
 use crate::calls::CallTimes;
-use crate::connections::Connections;
 use crate::genome::Genomes;
 use crate::health::Watches;
 use crate::limits::Admission;
@@ -13,7 +11,7 @@ use crate::memory::PlanMemory;
 use crate::metering::{Meter, Used};
 use crate::pool::Queue;
 use crate::scrubbing::Scrubs;
-use crate::tls::Certificates;
+use oboro_edge::{Authentication, Certificates, Connections};
 use oboro_store::Store;
 use parking_lot::Mutex;
 use rustix::fs::{StatVfs, statvfs};

@@ -1,9 +1,9 @@
 //! Published versions as read by another process: any storage, and missing parts.
 
 use super::*;
-use crate::DEFAULT_NAMESPACE;
 use crate::Store;
 use crate::testing::{ID, append, bundle, files, residues, send, two_limbs};
+use oboro_format::DEFAULT_NAMESPACE;
 use oboro_format::FormatError;
 use oboro_ring::{Column, Limb};
 use std::fs;

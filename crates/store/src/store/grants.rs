@@ -5,8 +5,9 @@
 
 use super::common::Common;
 use crate::error::{ObjectStorageError, QuotaKind, StoreError};
-use crate::layout::{DEFAULT_NAMESPACE, GRANTS};
+use crate::layout::GRANTS;
 use crate::object::{ObjectError, OwnedObject};
+use oboro_format::DEFAULT_NAMESPACE;
 use oboro_format::codec::{Reader, Writer, unseal};
 use oboro_format::files::{Durability, read_if_there, remove_if_there, replace, sync_directory};
 use oboro_format::{Corruption, Roles, is_caller, is_name};

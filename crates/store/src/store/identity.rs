@@ -7,9 +7,10 @@
 use super::directory::has_catalogue;
 use crate::catalogue::Catalogue;
 use crate::error::{CatalogueError, StoreError};
-use crate::layout::{CATALOGUE, DEFAULT_NAMESPACE, IDENTITY};
+use crate::layout::{CATALOGUE, IDENTITY};
 use crate::object::{ObjectError, Objects, PutError};
 use crate::store_id::{CatalogueIdentity, StoreId};
+use oboro_format::DEFAULT_NAMESPACE;
 use oboro_format::codec::{Reader, Writer, unseal};
 use oboro_format::files::{Durability, read_if_there, replace, sync_directory};
 use oboro_format::{Corruption, FormatError};

@@ -13,9 +13,10 @@ use super::stored_manifest::stored_manifest;
 use super::sweep::is_forgotten;
 use crate::catalogue::{Catalogue, Record, Table};
 use crate::error::StoreError;
-use crate::layout::{CATALOGUE, DEFAULT_NAMESPACE, GRANTS, IDENTITY, SEGMENTS, home_of};
+use crate::layout::{CATALOGUE, GRANTS, IDENTITY, SEGMENTS, home_of};
 use crate::location::Location;
 use crate::store_id::CatalogueIdentity;
+use oboro_format::DEFAULT_NAMESPACE;
 use oboro_format::files::{exists, names};
 use oboro_format::wording::{SCRUB_SERVER, UPLOAD_KEEP_RECORD};
 use oboro_format::{

@@ -1,10 +1,10 @@
 //! Isolation of namespaces: data of one caller do not exist for another, unless granted.
 
 use super::*;
-use crate::layout::DEFAULT_NAMESPACE;
 use crate::store::Store;
 use crate::store::policy::{Policy, Quota};
 use crate::testing::{ID, append, bundle, one_limb, rewrite, send_as};
+use oboro_format::DEFAULT_NAMESPACE;
 use oboro_format::{ErrorKind, Manifest};
 use tempfile::TempDir;
 

@@ -4,8 +4,7 @@
 //! takes too long, the call ends and the stream is reset, which frees all that the answer holds. A caller whose
 //! credential has ended gets a moment to read the status.
 
-use crate::rarely::Rarely;
-use crate::received::{PACE, PATIENCE};
+use crate::throttled_log::ThrottledLog;
 use http_body::{Frame, SizeHint};
 use hyper::rt::Executor;
 use parking_lot::Mutex;
@@ -20,6 +19,11 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Bytes;
 
+/// Timeout for the next bytes of a caller, in either direction; also the allowance in total, beyond the time that the
+/// bytes take at [`PACE`].
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Minimum speed of a caller, in bytes per second.
+pub const PACE: u64 = 16 << 10;
 /// Size of the pieces of an answer that the connection receives, which holds at most one unsent piece of each.
 const PIECE: usize = 64 << 10;
 
@@ -34,12 +38,12 @@ tokio::task_local! {
 /// Executor that runs calls until they end or their callers time out.
 #[derive(Clone)]
 pub(crate) struct Attended {
-    stopped: Arc<Rarely>,
+    stopped: Arc<ThrottledLog>,
 }
 
 impl Attended {
     /// Creates an executor that logs timeouts to `stopped`.
-    pub(crate) fn telling(stopped: &Arc<Rarely>) -> Self {
+    pub(crate) fn telling(stopped: &Arc<ThrottledLog>) -> Self {
         let stopped = Arc::clone(stopped);
         Self { stopped }
     }
@@ -55,7 +59,7 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Attended {
                     _ = call => {}
                     () = reader.is_revoked() => {}
                     () = reader.has_stopped() => {
-                        stopped.tell(|times| {
+                        stopped.log(|times| {
                             tracing::warn!(times, "a call was ended because its caller takes the answer too slowly, or has stopped");
                         });
                     }

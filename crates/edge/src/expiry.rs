@@ -3,7 +3,7 @@
 mod watch;
 
 use time::{Duration, OffsetDateTime};
-pub(crate) use watch::Watch;
+pub use watch::Watch;
 
 /// Notice period for the server's certificate.
 pub(crate) const OF_SERVER: Duration = Duration::days(30);

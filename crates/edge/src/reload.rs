@@ -1,6 +1,6 @@
 //! Values loaded from files, and reloaded when these change.
 
-use crate::rarely::Rarely;
+use crate::throttled_log::ThrottledLog;
 use oboro_format::files::Identity;
 use parking_lot::RwLock;
 use std::fmt;
@@ -19,7 +19,7 @@ pub(crate) struct Reloaded<T> {
     what: &'static str,
     paths: Vec<PathBuf>,
     current: RwLock<Current<T>>,
-    errors: Rarely,
+    errors: ThrottledLog,
 }
 
 struct Current<T> {
@@ -56,7 +56,7 @@ impl<T> Reloaded<T> {
             what,
             paths,
             current: RwLock::new(Current { seen, value }),
-            errors: Rarely::default(),
+            errors: ThrottledLog::default(),
         })
     }
 
@@ -91,7 +91,7 @@ impl<T> Reloaded<T> {
                     current.seen = seen;
                 }
                 drop(current);
-                self.errors.tell(|times| {
+                self.errors.log(|times| {
                     tracing::error!(%error, times, "{} was changed and cannot be used; what was read before stays valid", self.what);
                 });
                 None

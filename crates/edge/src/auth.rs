@@ -1,14 +1,14 @@
 //! Authentication: checks the protocol number and, if the operator requires one, a bearer token or client certificate.
 
 use crate::audit::Subject;
+use crate::auth_backoff::AuthBackoff;
 use crate::callers::Caller;
 use crate::clients::Client;
 use crate::connections::Connection;
 use crate::credentials::{Credential, Refusal};
-use crate::guesses::Guesses;
 use crate::middleware::{Answer, Middleware, Next};
-use crate::rarely::Rarely;
 use crate::readers;
+use crate::throttled_log::ThrottledLog;
 use crate::tls::Certificates;
 use crate::tokens::Tokens;
 use base64::Engine;
@@ -35,28 +35,29 @@ use zeroize::Zeroizing;
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
 /// Authentication shared by all services.
-pub(crate) struct Authentication {
+pub struct Authentication {
     tokens: Option<Arc<Tokens>>,
     /// `true` if clients may authenticate with certificates.
     certificates: bool,
-    guesses: Guesses,
+    backoff: AuthBackoff,
     /// Throttled logs, one for each kind of refusal: a frequent kind must not hide another.
-    refusals: [Rarely; Refusal::KINDS],
+    refusals: [ThrottledLog; Refusal::KINDS],
 }
 
 impl Authentication {
-    pub(crate) fn new(tokens: Option<Arc<Tokens>>, tls: Option<&Certificates>) -> Arc<Self> {
+    /// Creates the middleware for a server with these tokens and certificates.
+    pub fn new(tokens: Option<Arc<Tokens>>, tls: Option<&Certificates>) -> Arc<Self> {
         Arc::new(Self {
             tokens,
             certificates: tls.is_some_and(Certificates::name_clients),
-            guesses: Guesses::default(),
+            backoff: AuthBackoff::default(),
             refusals: Default::default(),
         })
     }
 
     /// Returns the number of refused calls by reason.
-    pub(crate) fn refused(&self) -> [(&'static str, u64); Refusal::KINDS] {
-        let times = self.refusals.each_ref().map(Rarely::in_all);
+    pub fn refused(&self) -> [(&'static str, u64); Refusal::KINDS] {
+        let times = self.refusals.each_ref().map(ThrottledLog::total);
         std::array::from_fn(|kind| (Refusal::NAMES[kind], times[kind]))
     }
 
@@ -89,7 +90,7 @@ impl Authentication {
     ///
     /// # Errors
     /// No valid token.
-    pub(crate) async fn viewer(
+    pub async fn viewer(
         &self,
         headers: &http::HeaderMap,
         peer: SocketAddr,
@@ -124,11 +125,11 @@ impl Authentication {
 
     /// Returns the refusal for the caller and its delay. Only the log has the reason.
     fn refuse(&self, refusal: &Refusal, peer: Option<SocketAddr>) -> (Status, Duration) {
-        self.refusals[refusal.kind()].tell(|times| {
+        self.refusals[refusal.kind()].log(|times| {
             let (reason, id) = (refusal.reason(), refusal.id());
             tracing::info!(reason, id, times, "a call was refused");
         });
-        let wait = |peer: SocketAddr| self.guesses.wait(peer.ip(), Instant::now());
+        let wait = |peer: SocketAddr| self.backoff.delay(peer.ip(), Instant::now());
         let token = self.tokens.is_some();
         let token = token.then(|| ("a token", TOKEN_FILE.to_string()));
         let certificate = self.certificates.then(|| {
@@ -146,9 +147,9 @@ impl Authentication {
     }
 }
 
-impl Middleware for Arc<Authentication> {
+impl Middleware for Authentication {
     /// Checks every call before reading its body; the handler finds the [`Caller`] in the request.
-    fn handle(&self, mut request: http::Request<Body>, next: Next) -> Answer {
+    fn handle(self: &Arc<Self>, mut request: http::Request<Body>, next: Next) -> Answer {
         let peer = peer(&request);
         let identified = self.identify(&request);
         let connected = Client::Connected(peer);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// Client, the unit of fair sharing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Client {
+pub enum Client {
     /// Every holder of this name, over any number of connections.
     Named(Arc<str>),
     /// One connection, by its peer.
@@ -15,7 +15,7 @@ pub(crate) enum Client {
 
 impl Client {
     /// Returns the account that its searches are charged to; all callers without a name share one.
-    pub(crate) fn account(&self) -> &str {
+    pub fn account(&self) -> &str {
         match self {
             Self::Named(name) => name,
             Self::Connected(_) => "",

@@ -94,7 +94,7 @@ impl Certificates {
     }
 
     /// Returns true if clients may authenticate with certificates.
-    pub(crate) fn name_clients(&self) -> bool {
+    pub fn name_clients(&self) -> bool {
         self.clients.is_some()
     }
 
@@ -121,12 +121,12 @@ impl Certificates {
     }
 
     /// Returns the expiry of the server's certificate.
-    pub(crate) fn expiry(&self) -> OffsetDateTime {
+    pub fn expiry(&self) -> OffsetDateTime {
         self.own.0.current().ending.at
     }
 
     /// Returns an acceptor of HTTP/1.1 connections, with the current certificate.
-    pub(crate) fn http1_acceptor(&self) -> TlsAcceptor {
+    pub fn http1_acceptor(&self) -> TlsAcceptor {
         let mut config = ServerConfig::clone(&self.config);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Arc::new(config).into()

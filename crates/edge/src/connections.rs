@@ -7,12 +7,11 @@
 
 use crate::client_certificates::Presented;
 use crate::clients::Client;
-use crate::limits::ConnectionLimits;
 use crate::linger::Lingering;
 use crate::middleware::holding;
-use crate::rarely::Rarely;
 use crate::readers::{Answered, Attended};
-use crate::status::{RETRY_SOON, busy};
+use crate::refusal::{RETRY_SOON, busy};
+use crate::throttled_log::ThrottledLog;
 use crate::tls::Certificates;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -50,19 +49,49 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// Pause after the system failed to accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Limits on connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Maximum number of connections.
+    pub all: usize,
+    /// Maximum number of unauthenticated connections from one address (for IPv6, from one /64 network), and of
+    /// connections of one name.
+    pub per_address: usize,
+    /// Maximum number of concurrent calls on one connection.
+    pub streams: u32,
+    /// Time from acceptance to the first call.
+    pub handshake: Duration,
+    /// Time without a call in progress.
+    pub idle: Duration,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self {
+            all: 4096,
+            per_address: 256,
+            streams: 64,
+            handshake: Duration::from_secs(10),
+            idle: Duration::from_secs(300),
+        }
+    }
+}
+
 /// Bidirectional stream of bytes.
-pub(crate) trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 
 /// Accepted stream with the address of its peer, `None` in this process.
-pub(crate) struct Accepted {
-    pub(crate) stream: Box<dyn Transport>,
-    pub(crate) peer: Option<SocketAddr>,
+pub struct Accepted {
+    /// Stream.
+    pub stream: Box<dyn Transport>,
+    /// Address of the peer.
+    pub peer: Option<SocketAddr>,
 }
 
 /// Returns the connections that a socket accepts.
-pub(crate) fn accepted(listener: TcpListener) -> impl Stream<Item = io::Result<Accepted>> {
+pub fn accepted(listener: TcpListener) -> impl Stream<Item = io::Result<Accepted>> {
     tokio_stream::wrappers::TcpListenerStream::new(listener).map(|stream| {
         let stream = stream?;
         stream.set_nodelay(true)?;
@@ -256,7 +285,7 @@ fn shown(peer: Option<SocketAddr>) -> tracing::field::DisplayValue<String> {
 }
 
 /// Connections of a server.
-pub(crate) struct Connections {
+pub struct Connections {
     limits: ConnectionLimits,
     tls: Option<Arc<Certificates>>,
     open: Mutex<Open>,
@@ -266,14 +295,14 @@ pub(crate) struct Connections {
 /// Throttled logs and counters of connection events.
 #[derive(Debug, Default)]
 struct Incidents {
-    refused: Rarely,
-    not_accepted: Rarely,
-    evicted: Rarely,
-    failed_handshake: Rarely,
-    late_handshake: Rarely,
-    exhausted: Rarely,
-    idle: Rarely,
-    unread_answer: Arc<Rarely>,
+    refused: ThrottledLog,
+    not_accepted: ThrottledLog,
+    evicted: ThrottledLog,
+    failed_handshake: ThrottledLog,
+    late_handshake: ThrottledLog,
+    exhausted: ThrottledLog,
+    idle: ThrottledLog,
+    unread_answer: Arc<ThrottledLog>,
 }
 
 #[derive(Default)]
@@ -283,7 +312,8 @@ struct Open {
 }
 
 impl Connections {
-    pub(crate) fn new(limits: ConnectionLimits, tls: Option<Arc<Certificates>>) -> Arc<Self> {
+    /// Creates the set of connections of a server.
+    pub fn new(limits: ConnectionLimits, tls: Option<Arc<Certificates>>) -> Arc<Self> {
         Arc::new(Self {
             limits,
             tls,
@@ -293,28 +323,28 @@ impl Connections {
     }
 
     /// Returns the number of open connections and of all so far.
-    pub(crate) fn count(&self) -> (usize, u64) {
+    pub fn count(&self) -> (usize, u64) {
         let open = self.open.lock();
         (open.by_number.len(), open.next)
     }
 
     /// Returns the number of events by kind.
-    pub(crate) fn incidents(&self) -> [(&'static str, u64); 8] {
+    pub fn incidents(&self) -> [(&'static str, u64); 8] {
         let it = &self.incidents;
         [
-            ("refused", it.refused.in_all()),
-            ("not_accepted", it.not_accepted.in_all()),
-            ("closed_for_another", it.evicted.in_all()),
-            ("failed_handshake", it.failed_handshake.in_all()),
-            ("late_handshake", it.late_handshake.in_all()),
-            ("descriptors_exhausted", it.exhausted.in_all()),
-            ("idle", it.idle.in_all()),
-            ("answer_not_read", it.unread_answer.in_all()),
+            ("refused", it.refused.total()),
+            ("not_accepted", it.not_accepted.total()),
+            ("closed_for_another", it.evicted.total()),
+            ("failed_handshake", it.failed_handshake.total()),
+            ("late_handshake", it.late_handshake.total()),
+            ("descriptors_exhausted", it.exhausted.total()),
+            ("idle", it.idle.total()),
+            ("answer_not_read", it.unread_answer.total()),
         ]
     }
 
     /// Serves incoming connections until `shutdown` completes, then finishes the calls in progress.
-    pub(crate) async fn serve(
+    pub async fn serve(
         self: Arc<Self>,
         routes: Routes,
         incoming: impl Stream<Item = io::Result<Accepted>>,
@@ -354,7 +384,7 @@ impl Connections {
     /// Recovers after the system failed to accept a connection.
     async fn recover(&self, error: &io::Error) {
         if !is_exhaustion(error) {
-            self.incidents.not_accepted.tell(|times| {
+            self.incidents.not_accepted.log(|times| {
                 tracing::warn!(%error, times, "a connection could not be accepted");
             });
             // An error of one peer need not delay others.
@@ -363,7 +393,7 @@ impl Connections {
             }
             return;
         }
-        self.incidents.exhausted.tell(|times| {
+        self.incidents.exhausted.log(|times| {
             tracing::error!(
                 %error,
                 times,
@@ -381,7 +411,7 @@ impl Connections {
         let account = Account::Address(peer.map(|peer| network(peer.ip())));
         let mut open = self.open.lock();
         let refused = |most: usize, limit: &dyn std::fmt::Display| {
-            self.incidents.refused.tell(|times| {
+            self.incidents.refused.log(|times| {
                 tracing::warn!(
                     peer = shown(peer),
                     times,
@@ -451,7 +481,7 @@ impl Connections {
         let number = same[chosen as usize];
         let evicted = open.by_number.remove(&number).expect("it was found");
         evicted.evicted.cancel();
-        self.incidents.evicted.tell(|times| {
+        self.incidents.evicted.log(|times| {
             tracing::info!(
                 peer = shown(evicted.peer),
                 times,
@@ -494,7 +524,7 @@ impl Connections {
         let peer = shown(connection.peer);
         let Ok(handshake) = timeout(self.limits.handshake, tls.acceptor().accept(stream)).await
         else {
-            self.incidents.late_handshake.tell(|times| {
+            self.incidents.late_handshake.log(|times| {
                 tracing::info!(peer, times, "a TLS handshake took too long");
             });
             return None;
@@ -511,7 +541,7 @@ impl Connections {
                 Some(Box::new(stream))
             }
             Err(error) => {
-                self.incidents.failed_handshake.tell(|times| {
+                self.incidents.failed_handshake.log(|times| {
                     tracing::info!(peer, %error, times, "a TLS handshake failed");
                 });
                 None
@@ -576,7 +606,7 @@ impl Connections {
             let _ = serving.await;
             return;
         }
-        self.incidents.idle.tell(|times| {
+        self.incidents.idle.log(|times| {
             tracing::info!(
                 peer = shown(connection.peer),
                 times,

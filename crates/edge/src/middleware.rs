@@ -4,6 +4,7 @@
 use http_body::{Frame, SizeHint};
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tonic::Status;
 use tonic::body::Body;
@@ -11,27 +12,37 @@ use tonic::codegen::{BoxFuture, Bytes, Service, StdError, http};
 use tonic::server::NamedService;
 
 /// Future answer.
-pub(crate) type Answer = BoxFuture<http::Response<Body>, Infallible>;
+pub type Answer = BoxFuture<http::Response<Body>, Infallible>;
 
 /// Service behind a middleware, ready for one request.
-pub(crate) type Next = Box<dyn FnOnce(http::Request<Body>) -> Answer + Send>;
+pub type Next = Box<dyn FnOnce(http::Request<Body>) -> Answer + Send>;
 
 /// Middleware around each call of a service.
-pub(crate) trait Middleware: Clone + Send + 'static {
-    fn handle(&self, request: http::Request<Body>, next: Next) -> Answer;
+pub trait Middleware: Send + Sync + 'static {
+    /// Answers a call, by the service or in its place.
+    fn handle(self: &Arc<Self>, request: http::Request<Body>, next: Next) -> Answer;
 }
 
 /// Service behind a middleware.
-#[derive(Clone)]
-pub(crate) struct Behind<M, S> {
-    middleware: M,
+pub struct Behind<M, S> {
+    middleware: Arc<M>,
     service: S,
 }
 
-impl<M: Middleware, S> Behind<M, S> {
-    pub(crate) fn new(middleware: &M, service: S) -> Self {
+impl<M, S: Clone> Clone for Behind<M, S> {
+    fn clone(&self) -> Self {
         Self {
-            middleware: middleware.clone(),
+            middleware: Arc::clone(&self.middleware),
+            service: self.service.clone(),
+        }
+    }
+}
+
+impl<M: Middleware, S> Behind<M, S> {
+    /// Puts a middleware before a service.
+    pub fn new(middleware: &Arc<M>, service: S) -> Self {
+        Self {
+            middleware: Arc::clone(middleware),
             service,
         }
     }
@@ -73,7 +84,7 @@ where
 }
 
 /// Observer of the frames of a body, dropped with it.
-pub(crate) trait Observer: Send + Unpin + 'static {
+pub trait Observer: Send + Unpin + 'static {
     /// Receives the next frame, or the error in its place, and may modify it.
     fn observe(&mut self, frame: &mut Result<Frame<Bytes>, Status>);
 }
@@ -85,12 +96,12 @@ struct Observed<O> {
 }
 
 /// Wraps a body to pass each frame to the observer.
-pub(crate) fn observed(body: Body, observer: impl Observer) -> Body {
+pub fn observed(body: Body, observer: impl Observer) -> Body {
     Body::new(Observed { body, observer })
 }
 
 /// Wraps a body to hold a guard until it is dropped.
-pub(crate) fn holding<G: Send + Unpin + 'static>(body: Body, guard: G) -> Body {
+pub fn holding<G: Send + Unpin + 'static>(body: Body, guard: G) -> Body {
     observed(body, Guard { _guard: guard })
 }
 

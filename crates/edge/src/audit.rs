@@ -7,7 +7,7 @@
 mod quota;
 
 use crate::clients::Client;
-use crate::status::{RETRY_SOON, busy, unavailable};
+use crate::refusal::{RETRY_SOON, busy, unavailable};
 use oboro_format::DatasetId;
 use oboro_format::FormatError;
 use oboro_format::files::{io_error, parent};
@@ -81,7 +81,7 @@ impl AuditOptions {
     ///
     /// # Errors
     /// A missing directory, a directory inside the store, a file with other content.
-    pub(crate) fn check(&self, home: &Path) -> Result<(), AuditError> {
+    pub fn check(&self, home: &Path) -> Result<(), AuditError> {
         let directory = parent(&self.path);
         let found = fs::canonicalize(directory);
         let found = found.map_err(io_error("find the directory", directory))?;
@@ -123,7 +123,7 @@ const NAME_BYTES: usize = 256;
 /// Facts about a call, collected while it is handled. Its line is written when the last clone is dropped: the work of a
 /// call may outlive its caller.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Subject(Arc<Audited>);
+pub struct Subject(Arc<Audited>);
 
 /// Facts about a call, and the log that its line goes to.
 #[derive(Debug, Default)]
@@ -154,7 +154,7 @@ struct Known {
 
 impl Subject {
     /// Records the caller, its credential and its address.
-    pub(crate) fn set_caller(
+    pub fn set_caller(
         &self,
         client: &Client,
         credential: Option<(&'static str, String)>,
@@ -167,7 +167,7 @@ impl Subject {
     }
 
     /// Records the name that the caller uses for the dataset.
-    pub(crate) fn set_name(&self, name: &str) {
+    pub fn set_name(&self, name: &str) {
         tracing::debug!(name, "is about");
         if !name.is_empty() {
             let mut ends = (0..=NAME_BYTES.min(name.len())).rev();
@@ -178,22 +178,23 @@ impl Subject {
         }
     }
 
-    pub(crate) fn set_dataset(&self, dataset: DatasetId) {
+    /// Sets the dataset.
+    pub fn set_dataset(&self, dataset: DatasetId) {
         self.0.known.lock().dataset = Some(dataset);
     }
 
     /// Records further arguments of the call.
-    pub(crate) fn set_detail(&self, detail: Value) {
+    pub fn set_detail(&self, detail: Value) {
         self.0.known.lock().detail = Some(detail);
     }
 
     /// Records how the work of the call ended, possibly after its caller has disconnected.
-    pub(crate) fn set_work(&self, work: Code) {
+    pub fn set_work(&self, work: Code) {
         self.0.known.lock().work = Some(work);
     }
 
     /// Schedules the call's line, which is written once its work has ended, too.
-    pub(crate) fn end(&self, audit: &Arc<Audit>, ended: Ended) {
+    pub fn end(&self, audit: &Arc<Audit>, ended: Ended) {
         *self.0.line.lock() = Some((Arc::clone(audit), ended));
     }
 }
@@ -208,11 +209,15 @@ fn caller_of(client: &Client) -> Option<&str> {
 
 /// Outcome of a call.
 #[derive(Debug)]
-pub(crate) struct Ended {
-    pub(crate) request: String,
-    pub(crate) call: &'static str,
-    pub(crate) outcome: Code,
-    pub(crate) time: Duration,
+pub struct Ended {
+    /// Number of the request.
+    pub request: String,
+    /// Name of the call.
+    pub call: &'static str,
+    /// Status code.
+    pub outcome: Code,
+    /// Duration.
+    pub time: Duration,
 }
 
 #[derive(Serialize)]
@@ -241,7 +246,7 @@ struct Line<'a> {
 }
 
 /// Open audit log.
-pub(crate) struct Audit {
+pub struct Audit {
     lines: Option<Sender<String>>,
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
@@ -263,7 +268,7 @@ impl Audit {
     ///
     /// # Errors
     /// Errors of [`AuditOptions::check`]; a file that cannot be opened or written.
-    pub(crate) fn open(options: AuditOptions, home: &Path) -> Result<Self, AuditError> {
+    pub fn open(options: AuditOptions, home: &Path) -> Result<Self, AuditError> {
         options.check(home)?;
         if options.kept() < USUAL_KEPT {
             tracing::warn!(
@@ -294,7 +299,7 @@ impl Audit {
     ///
     /// # Errors
     /// The log cannot be written, or the client has used up its quota of changes.
-    pub(crate) fn check(&self, client: &Client, call: &str) -> Result<(), Status> {
+    pub fn check(&self, client: &Client, call: &str) -> Result<(), Status> {
         if self.problem().is_some() {
             return Err(unavailable(
                 "this server cannot write its audit log and therefore accepts no calls; try again later, or tell its operator",
@@ -321,7 +326,7 @@ impl Audit {
     }
 
     /// Returns the reason why lines cannot be written, or not as fast as they arrive.
-    pub(crate) fn problem(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<String> {
         let waiting = self.state.waiting.load(Ordering::Relaxed);
         let problem = self.state.problem.lock().clone();
         problem.or_else(|| {

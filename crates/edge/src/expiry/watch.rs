@@ -9,7 +9,7 @@ use time::{Date, OffsetDateTime};
 
 /// Watches the credentials of callers and server: reloads files, ends the calls of expired credentials, and warns of
 /// those that expire soon.
-pub(crate) struct Watch {
+pub struct Watch {
     tls: Option<Arc<Certificates>>,
     tokens: Option<Arc<Tokens>>,
     /// Warnings already logged on a day.
@@ -17,7 +17,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(tls: Option<Arc<Certificates>>, tokens: Option<Arc<Tokens>>) -> Self {
+    /// Creates the watch of a server with these certificates and tokens.
+    pub fn new(tls: Option<Arc<Certificates>>, tokens: Option<Arc<Tokens>>) -> Self {
         Self {
             tls,
             tokens,
@@ -26,7 +27,7 @@ impl Watch {
     }
 
     /// Checks once.
-    pub(crate) fn look(&mut self, now: OffsetDateTime) {
+    pub fn look(&mut self, now: OffsetDateTime) {
         for Ending { what, at } in self.news(now) {
             let days = (at - now).whole_days();
             if at <= now {

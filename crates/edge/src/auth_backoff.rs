@@ -17,11 +17,11 @@ const ADDRESSES: usize = 1 << 16;
 
 /// Time up to which each address has used its refusals.
 #[derive(Debug, Default)]
-pub(crate) struct Guesses(Mutex<HashMap<IpAddr, Instant>>);
+pub(crate) struct AuthBackoff(Mutex<HashMap<IpAddr, Instant>>);
 
-impl Guesses {
+impl AuthBackoff {
     /// Returns the delay for refusing an invalid token from this address.
-    pub(crate) fn wait(&self, address: IpAddr, now: Instant) -> Duration {
+    pub(crate) fn delay(&self, address: IpAddr, now: Instant) -> Duration {
         let mut paced = self.0.lock();
         if paced.len() >= ADDRESSES {
             paced.retain(|_, until| *until > now);
@@ -43,37 +43,37 @@ mod tests {
 
     #[test]
     fn many_wait_longer_and_longer_and_others_do_not() {
-        let guesses = Guesses::default();
+        let backoff = AuthBackoff::default();
         let (now, zero) = (Instant::now(), Duration::ZERO);
         let [one, same, other] = ["2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1"]
             .map(|it| it.parse::<IpAddr>().unwrap());
         for _ in 0..AT_ONCE {
-            assert_eq!(guesses.wait(one, now), zero);
+            assert_eq!(backoff.delay(one, now), zero);
         }
-        assert_eq!(guesses.wait(same, now), INTERVAL);
-        assert_eq!(guesses.wait(one, now), 2 * INTERVAL);
+        assert_eq!(backoff.delay(same, now), INTERVAL);
+        assert_eq!(backoff.delay(one, now), 2 * INTERVAL);
         for _ in 0..100 {
-            guesses.wait(one, now);
+            backoff.delay(one, now);
         }
-        assert_eq!(guesses.wait(one, now), LONGEST);
-        assert_eq!(guesses.wait(other, now), zero);
+        assert_eq!(backoff.delay(one, now), LONGEST);
+        assert_eq!(backoff.delay(other, now), zero);
         // After some time, refusals are immediate again.
         let later = now + LONGEST + (AT_ONCE + 1) * INTERVAL;
-        assert_eq!(guesses.wait(one, later), zero);
+        assert_eq!(backoff.delay(one, later), zero);
         let mapped = "::ffff:192.0.2.1".parse().unwrap();
         assert_eq!(network(mapped), "192.0.2.1".parse::<IpAddr>().unwrap());
     }
 
     #[test]
     fn addresses_without_end_take_no_memory() {
-        let guesses = Guesses::default();
+        let backoff = AuthBackoff::default();
         let now = Instant::now();
         for number in 0..ADDRESSES as u32 {
-            guesses.wait(IpAddr::V4(number.into()), now);
+            backoff.delay(IpAddr::V4(number.into()), now);
         }
         let next = IpAddr::V4((ADDRESSES as u32).into());
-        assert_eq!(guesses.wait(next, now), LONGEST);
-        assert_eq!(guesses.wait(next, now + 2 * INTERVAL), Duration::ZERO);
-        assert_eq!(guesses.0.lock().len(), 1);
+        assert_eq!(backoff.delay(next, now), LONGEST);
+        assert_eq!(backoff.delay(next, now + 2 * INTERVAL), Duration::ZERO);
+        assert_eq!(backoff.0.lock().len(), 1);
     }
 }

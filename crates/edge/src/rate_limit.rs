@@ -13,7 +13,7 @@ const FEW: usize = 1024;
 
 /// Rate limiter of calls.
 #[derive(Debug)]
-pub(crate) struct RateLimit {
+pub struct RateLimit {
     interval: Duration,
     state: Mutex<State>,
 }
@@ -26,7 +26,8 @@ struct State {
 }
 
 impl RateLimit {
-    pub(crate) fn new(per_second: u32) -> Self {
+    /// Creates a limit of so many calls per second for each client.
+    pub fn new(per_second: u32) -> Self {
         Self {
             interval: Duration::from_secs(1) / per_second.max(1),
             state: Mutex::default(),
@@ -37,7 +38,7 @@ impl RateLimit {
     ///
     /// # Errors
     /// An exceeded rate limit, as the time until the next call is allowed.
-    pub(crate) fn count(&self, client: &Client) -> Result<(), Duration> {
+    pub fn count(&self, client: &Client) -> Result<(), Duration> {
         let now = Instant::now();
         let mut state = self.state.lock();
         if state.full_at.len() >= state.forget_at.max(FEW) {

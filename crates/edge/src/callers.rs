@@ -2,27 +2,27 @@
 
 use crate::audit::Subject;
 use crate::clients::Client;
-use oboro_format::Roles;
-use oboro_store::DEFAULT_NAMESPACE;
+use oboro_format::{DEFAULT_NAMESPACE, Roles};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tonic::{Request, Status};
 
 /// Caller of a call, which handlers find in the request.
 #[derive(Debug, Clone)]
-pub(crate) struct Caller {
-    pub(crate) client: Client,
+pub struct Caller {
+    /// Client, for fair shares.
+    pub client: Client,
     /// Roles in its own namespace, and upper bound of those in another.
-    pub(crate) roles: Roles,
+    pub roles: Roles,
     /// Namespace of the caller.
-    pub(crate) namespace: Arc<str>,
+    pub namespace: Arc<str>,
     /// Facts about the call for the audit log.
-    pub(crate) subject: Subject,
+    pub subject: Subject,
 }
 
 impl Caller {
     /// Creates an authenticated caller.
-    pub(crate) fn named(name: &Arc<str>, roles: Roles) -> Self {
+    pub fn named(name: &Arc<str>, roles: Roles) -> Self {
         Self {
             client: Client::Named(Arc::clone(name)),
             roles,
@@ -32,7 +32,7 @@ impl Caller {
     }
 
     /// Creates a caller of a server without authentication, which may do everything.
-    pub(crate) fn connected(peer: Option<SocketAddr>) -> Self {
+    pub fn connected(peer: Option<SocketAddr>) -> Self {
         Self {
             client: Client::Connected(peer),
             roles: Roles::ALL,
@@ -46,7 +46,7 @@ impl Caller {
 ///
 /// # Errors
 /// The request did not pass authentication, which is a bug: nothing is allowed then.
-pub(crate) fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
+pub fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
     let caller = request.extensions().get::<Caller>().cloned();
     caller.ok_or_else(|| {
         Status::internal("this server did not look who calls, and so refuses; report it as a bug")
