@@ -1,4 +1,4 @@
-//! What those do who want a server down, or do not care: callers that nobody let in, tenants who send without end, tenants who
+//! What those do who want a server down, or do not care: callers without a token, tenants who send without end, tenants who
 //! take nothing of what they asked for. Whatever it is, meanwhile and afterwards another owner's question is answered, and
 //! memory, descriptors and log of the server stay within their bounds.
 //!

@@ -5,7 +5,7 @@ use crate::common::plaintext::random_baskets;
 use serde_json::Value;
 
 #[test]
-fn fcmalloc_tells_what_the_command_took() {
+fn fcmalloc_reports_what_the_command_took() {
     let home = Home::new();
     home.set("FCMALLOC_STATS", "json:stats");
     home.done("keygen");

@@ -1,6 +1,6 @@
 //! The settings of a server: where they come from, what is refused, and what is checked without serving.
 
-use crate::common::{Home, says};
+use crate::common::{Home, each_case, says};
 use crate::serving::certificates;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -77,32 +77,26 @@ fn text_of(value: &Value) -> String {
 }
 
 #[test]
-fn every_flag_of_a_server_can_be_set_in_the_file() {
+fn every_flag_of_a_server_can_be_set_in_the_file_and_in_the_environment() {
     let operator = Home::new();
     let values = values(&operator);
     assert!(values.len() > 30, "{values:?}");
     // The scalars of JSON are written like those of TOML.
     let line = |(name, value): (&String, &Value)| format!("{name} = {value}\n");
     operator.write("oboro.toml", values.iter().map(line).collect::<String>());
+    let expected = |source: &str| {
+        let value = |(name, value): (&String, &Value)| {
+            (name.clone(), (text_of(value).into(), source.to_owned()))
+        };
+        values.iter().map(value).collect::<BTreeMap<_, _>>()
+    };
     let settings = in_force(&operator, &format!("{CHECK} --config oboro.toml"));
-    let expected = values
-        .iter()
-        .map(|(name, value)| (name.clone(), (text_of(value).into(), "file".to_owned())));
-    assert_eq!(settings, expected.collect());
-}
-
-#[test]
-fn every_flag_of_a_server_can_be_set_in_the_environment() {
-    let operator = Home::new();
-    let values = values(&operator);
+    assert_eq!(settings, expected("file"));
     for (name, value) in &values {
         let variable = name.to_uppercase().replace('-', "_");
         operator.set(&format!("OBORO_SERVE_{variable}"), &text_of(value));
     }
-    for (name, (value, source)) in in_force(&operator, CHECK) {
-        assert_eq!(value, text_of(&values[&name]), "{name}");
-        assert_eq!(source, "environment", "{name}");
-    }
+    assert_eq!(in_force(&operator, CHECK), expected("environment"));
 }
 
 #[test]
@@ -140,11 +134,9 @@ fn the_command_line_overrides_the_environment_and_that_the_file() {
 fn a_flag_that_is_off_in_the_environment_is_off() {
     let operator = Home::new();
     operator.write("oboro.toml", "data = 'data'\ngenome-counts = true\n");
-    let check = format!("{CHECK} --config oboro.toml");
-    let counts = || in_force(&operator, &check)["genome-counts"].0.clone();
-    assert_eq!(counts(), "true");
     operator.set("OBORO_SERVE_GENOME_COUNTS", "false");
-    assert_eq!(counts(), "false");
+    let settings = in_force(&operator, &format!("{CHECK} --config oboro.toml"));
+    assert_eq!(settings["genome-counts"].0, "false");
 }
 
 #[test]
@@ -163,73 +155,37 @@ fn a_server_is_started_from_a_file() {
 #[test]
 fn what_is_wrong_in_the_file_is_refused_with_its_line() {
     let operator = Home::new();
-    for (text, phrases) in [
-        (
-            "max-querys = 3",
-            ["line 1", "\"max-querys\"", "did you mean \"max-queries\"?"],
-        ),
-        (
-            "max_queries = 3",
-            ["line 1", "\"max_queries\"", "did you mean \"max-queries\"?"],
-        ),
-        ("'a b=c' = 3", ["line 1", "\"a b=c\"", "like the flags"]),
-        (
-            "config = 'other.toml'",
-            ["line 1", "\"config\"", "like the flags"],
-        ),
-        (
-            "\n\nmax-queries = 0",
-            ["line 3", "'--max-queries <N>'", "0 is not in"],
-        ),
-        (
-            "max-queries = 99999999999999999999",
-            ["line 1", "max-queries", "smaller number"],
-        ),
-        (
-            "log-format = 'xml'",
-            ["line 1", "'--log-format", "[possible values: text, json]"],
-        ),
-        ("listen = 7171", ["line 1", "'--listen", "correct it there"]),
-        ("data = ''", ["line 1", "--data", "correct it there"]),
-        (
-            "max-queries = true",
-            ["line 1", "max-queries", "give a string or a number"],
-        ),
-        (
-            "max-queries = [1]",
-            ["line 1", "max-queries", "give a string or a number"],
-        ),
-        (
-            "genome-counts = 'yes'",
-            ["line 1", "genome-counts", "give true or false"],
-        ),
-        (
-            "threads = 1\nthreads = 1",
-            ["line 2", "duplicate key", "correct it there"],
-        ),
-        (
-            "data = 'x'\n[limits]\nmax-queries = 1",
-            ["line 2", "\"limits\"", "outside of tables"],
-        ),
-        ("max-queries =", ["line 1", "", "correct it there"]),
-        (
-            "tls-cert = 'tls.crt'",
-            ["not provided", "--tls-key", "add them there"],
-        ),
-    ] {
-        operator.write("oboro.toml", text);
-        let message = operator.refused("serve --config oboro.toml");
-        says(&message, &["oboro.toml"]);
-        says(&message, &phrases);
-    }
+    each_case(
+        r#"max-querys = 3 => line 1 … "max-querys" … did you mean "max-queries"?
+        max_queries = 3 => line 1 … "max_queries" … did you mean "max-queries"?
+        'a b=c' = 3 => line 1 … "a b=c" … like the flags
+        config = 'other.toml' => line 1 … "config" … like the flags
+        \n\nmax-queries = 0 => line 3 … '--max-queries <N>' … 0 is not in
+        max-queries = 99999999999999999999 => line 1 … max-queries … smaller number
+        log-format = 'xml' => line 1 … '--log-format … [possible values: text, json]
+        listen = 7171 => line 1 … '--listen … correct it there
+        data = '' => line 1 … --data … correct it there
+        max-queries = true => line 1 … max-queries … give a string or a number
+        max-queries = [1] => line 1 … max-queries … give a string or a number
+        genome-counts = 'yes' => line 1 … genome-counts … give true or false
+        threads = 1\nthreads = 1 => line 2 … duplicate key … correct it there
+        data = 'x'\n[limits]\nmax-queries = 1 => line 2 … "limits" … outside of tables
+        max-queries =  => line 1 … correct it there
+        tls-cert = 'tls.crt' => not provided … --tls-key … add them there"#,
+        |text| {
+            operator.write("oboro.toml", text.replace(r"\n", "\n"));
+            let message = operator.refused("serve --config oboro.toml");
+            says(&message, &["oboro.toml"]);
+            message
+        },
+    );
     operator.write("binary", [0xff]);
     for file in ["none", "binary", "."] {
-        let message = operator.refused(&format!("serve --config {file}"));
-        let cause = format!("cannot read the configuration in {file}");
-        says(&message, &[&cause, "--config"]);
+        operator.refuses(format!(
+            "serve --config {file} => cannot read the configuration in {file} … --config"
+        ));
     }
-    operator.misused("serve --config");
-    operator.misused("serve");
+    operator.misuses("serve --config\nserve");
 }
 
 #[test]
@@ -237,12 +193,11 @@ fn what_is_wrong_in_the_environment_is_refused_by_its_variable() {
     let operator = Home::new();
     operator.write("oboro.toml", "data = 'data'\nmax-queries = 1");
     operator.set("OBORO_SERVE_MAX_QUERIES", "0");
-    let message = operator.refused("serve --config oboro.toml");
-    says(
-        &message,
-        &["OBORO_SERVE_MAX_QUERIES: ", "0 is not in", "unset it"],
-    );
-    operator.misused("serve --config oboro.toml --max-queries 0");
+    let serve = "serve --config oboro.toml";
+    operator.refuses(format!(
+        "{serve} => OBORO_SERVE_MAX_QUERIES:  … 0 is not in … unset it"
+    ));
+    operator.misuses(format!("{serve} --max-queries 0"));
     operator.json(&format!("{CHECK} --config oboro.toml --max-queries 1"));
     // Other commands have no settings.
     operator.done("keygen");
@@ -253,39 +208,23 @@ fn a_configuration_is_checked_without_a_server() {
     let operator = Home::new();
     operator.write("file", "not a directory");
     operator.write("tokens", "alice two\n");
-    for (options, phrases) in [
-        ("--data file", ["file", "Check the path"]),
-        ("--data file/below", ["file", "Check the path"]),
-        (
-            "--data data --listen 0.0.0.0:7171",
-            ["refusing to listen", "--tokens"],
-        ),
-        ("--data data --memory 64MiB", ["leaves nothing", "--memory"]),
-        (
-            "--data data --tokens tokens",
-            ["token file tokens", "line 1"],
-        ),
-        (
-            "--data data --tls-cert no.crt --tls-key no.key",
-            ["could not read", "no.crt"],
-        ),
-        ("--data data --cache cache", ["--cache", "object storage"]),
-        (
-            "--data ftp://x --cache cache",
-            ["neither of s3: nor of file:", "s3://BUCKET/PREFIX"],
-        ),
-        (
-            "--data s3:///prefix --cache cache",
-            ["names no bucket", "s3://BUCKET/PREFIX"],
-        ),
-        (
-            "--data file:///dev/null/x --cache cache",
-            ["/dev/null/x", "Check the path"],
-        ),
-    ] {
-        says(&operator.refused(&format!("{CHECK} {options}")), &phrases);
-    }
-    operator.misused(&format!("{CHECK} --data data --max-queries 0"));
+    each_case(
+        "--data file => file … Check the path
+        --data file/below => file … Check the path
+        --data data --listen 0.0.0.0:7171 => refusing to listen … --tokens
+        --data data --memory 64MiB => leaves nothing … --memory
+        --data data --tokens tokens => token file tokens … line 1
+        --data data --tls-cert no.crt --tls-key no.key => could not read … no.crt
+        --data data --cache cache => --cache … object storage
+        --data s3://bucket/a => --cache
+        --data ftp://x --cache cache => neither of s3: nor of file: … s3://BUCKET/PREFIX
+        --data s3:///prefix --cache cache => names no bucket … s3://BUCKET/PREFIX
+        --data file:///dev/null/x --cache cache => /dev/null/x … Check the path",
+        |options| operator.refused(&format!("{CHECK} {options}")),
+    );
+    operator.misuses(format!(
+        "{CHECK} --data data --max-queries 0\n{CHECK} --data data --cache-size 1GiB"
+    ));
 }
 
 #[test]
@@ -300,6 +239,5 @@ fn a_configuration_is_checked_while_a_server_runs_with_it() {
     );
     // A cache is no store, and a store is no cache.
     let objects = format!("file://{}", operator.path("objects").display());
-    let message = operator.refused(&format!("{CHECK} --data {objects} --cache data"));
-    says(&message, &["data"]);
+    operator.refuses(format!("{CHECK} --data {objects} --cache data => data"));
 }

@@ -73,7 +73,7 @@ fn until_logged(server: &Server, line: &str) {
 }
 
 /// Waits until a watch says this.
-async fn until_told(watch: &mut Streaming<HealthCheckResponse>, status: ServingStatus) {
+async fn until_health_is(watch: &mut Streaming<HealthCheckResponse>, status: ServingStatus) {
     while watch.message().await.unwrap().unwrap().status() != status {}
 }
 
@@ -117,7 +117,7 @@ fn a_disk_that_turns_read_only_answers_questions_and_refuses_writes() {
             ("", ServingStatus::Serving),
         ] {
             let mut watch = client.watch(about(service)).await.unwrap().into_inner();
-            until_told(&mut watch, status).await;
+            until_health_is(&mut watch, status).await;
         }
     });
     until_logged(&server, "the disk takes no writes");
@@ -149,17 +149,17 @@ fn a_disk_that_takes_writes_again_is_found_out_without_a_restart() {
     let mut client = health(&runtime, &server);
     let watch = runtime.block_on(client.watch(about(WRITES)));
     let mut watch = watch.unwrap().into_inner();
-    runtime.block_on(until_told(&mut watch, ServingStatus::Serving));
+    runtime.block_on(until_health_is(&mut watch, ServingStatus::Serving));
     // `dd` ends when the disk is full.
     let filler = format!("of={}", mount.0.join("filler").display());
     assert!(!done("dd", &["if=/dev/zero", &filler, "bs=4096"]));
     owner.json("encrypt rows.dat --out others.oboro --max-len 3");
-    says(&owner.refused("upload others.oboro"), &["disk full"]);
-    runtime.block_on(until_told(&mut watch, ServingStatus::NotServing));
+    owner.refuses("upload others.oboro => disk full … resumes where it stopped");
+    runtime.block_on(until_health_is(&mut watch, ServingStatus::NotServing));
     owner.json(MINE);
     fs::remove_file(mount.0.join("filler")).unwrap();
-    // Nobody writes: the server finds out by itself.
-    runtime.block_on(until_told(&mut watch, ServingStatus::Serving));
+    // Without a write the server finds out by itself.
+    runtime.block_on(until_health_is(&mut watch, ServingStatus::Serving));
     until_logged(&server, "the disk takes writes again");
     owner.json("upload others.oboro");
 }

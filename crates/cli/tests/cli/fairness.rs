@@ -1,14 +1,13 @@
-//! Tenants who take what they can get: places, messages, calls. None of them keeps another from being served,
-//! and who is refused for a while is told when to come again, and comes.
+//! Tenants who take what they can get: places and calls. None of them keeps another from being served, and a refused
+//! call is made again when the server says.
 
 use crate::common::calls::{self, connect_narrowly, is_for_now, with_token};
-use crate::common::http2::Connection;
 use crate::common::plaintext::random_baskets;
-use crate::common::{Home, Server, says, until};
+use crate::common::{Home, Server, says};
 use oboro_protocol::v1::mining_client::MiningClient;
 use oboro_protocol::{RETRY_AFTER_KEY, v1};
 use tokio::runtime::Runtime;
-use tonic::{Code, Status, Streaming};
+use tonic::{Status, Streaming};
 
 /// An owner with an uploaded dataset, and an operator whose server has these options.
 fn scene(options: &str) -> (Home, Home, Server) {
@@ -50,13 +49,15 @@ fn greedy_tenants_leave_places_to_the_next() {
         scene("--max-queries 16 --max-queries-per-client 4 --queue-timeout 0");
     let runtime = Runtime::new().unwrap();
     let mut kept: Vec<Streaming<v1::CountReply>> = Vec::new();
-    let tokens = ["a", "b", "c", "d"].map(|name| tenant(&owner, &operator, name));
+    let names = ["a", "b", "c", "d"];
+    let tokens = names.map(|name| [tenant(&owner, &operator, name), operator.token(name)]);
     runtime.block_on(async {
-        for token in tokens {
-            let question = question(&server, &token, 2).await;
-            for _ in 0..4 {
+        for [one, other] in tokens {
+            let question = question(&server, &one, 2).await;
+            // A client is one however many connections and tokens it has.
+            for token in [&one, &other, &one, &other, &other] {
                 let mut client = connect_narrowly(&server).await;
-                let asked = client.count(with_token(question.clone(), &token)).await;
+                let asked = client.count(with_token(question.clone(), token)).await;
                 match asked {
                     Ok(answer) => kept.push(answer.into_inner()),
                     Err(refusal) => assert_for_now(&refusal),
@@ -67,28 +68,6 @@ fn greedy_tenants_leave_places_to_the_next() {
     // Three have all that one may have; the fourth has one of those places that are for clients that have none.
     assert_eq!(kept.len(), 3 * 4 + 1);
     owner.json("mine rows.oboro --min-support 10% --verify rows.dat --token-file token");
-}
-
-#[test]
-fn who_has_many_connections_keeps_nobody_out_at_the_same_address() {
-    let (owner, operator, server) = scene("--max-connections-per-address 8");
-    let greedy = operator.token("greedy");
-    // None of them takes its answer, so that all that the name may have are in use.
-    let held: Vec<_> = (0..24)
-        .map(|_| {
-            let mut connection = Connection::to(&server, 0);
-            connection.ask("/oboro.v1.Mining/ListDatasets", &greedy, &[]);
-            until("it has an answer, or a refusal", || {
-                (connection.answered() > 0).then_some(())
-            });
-            connection
-        })
-        .collect();
-    assert_eq!(held.iter().map(Connection::refused).sum::<usize>(), 16);
-    for _ in 0..3 {
-        owner.json("mine rows.oboro --min-support 10% --verify rows.dat --token-file token");
-    }
-    drop(held);
 }
 
 #[test]
@@ -126,27 +105,7 @@ fn many_clients_are_served_beside_one_huge_question() {
 }
 
 #[test]
-fn messages_count_inside_the_memory_of_the_server() {
-    let memory = "--memory 112MiB --moment-cache 0 --threads 1 --max-queries 1";
-    let (owner, _operator, server) = scene(memory);
-    let token = String::from_utf8(owner.read("token")).unwrap();
-    let runtime = Runtime::new().unwrap();
-    runtime.block_on(async {
-        let mut client = connect_narrowly(&server).await;
-        let manifest = v1::BeginUploadRequest {
-            name: "large".to_owned(),
-            manifest: vec![0; 8 << 20].into(),
-        };
-        let refused = client.begin_upload(with_token(manifest, &token)).await;
-        let refused = refused.unwrap_err();
-        assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
-        says(refused.message(), &["for all messages", "--memory"]);
-    });
-    owner.json("mine rows.oboro --min-support 10% --verify rows.dat --token-file token");
-}
-
-#[test]
-fn who_calls_too_often_is_told_when_to_call_again_and_does() {
+fn calls_beyond_the_rate_are_made_again_when_the_server_says() {
     let (owner, operator, server) = scene("--max-calls-per-second 1");
     let (token, runtime) = (operator.token("eager"), Runtime::new().unwrap());
     owner.write("eager", &token);
@@ -174,26 +133,4 @@ fn who_calls_too_often_is_told_when_to_call_again_and_does() {
     exhaust();
     owner.json("datasets --token-file eager");
     owner.json("datasets --token-file token");
-}
-
-#[test]
-fn owners_wait_for_a_busy_server_and_say_so() {
-    let (owner, operator, server) = scene("--max-queries 1 --queue-timeout 0");
-    let token = tenant(&owner, &operator, "greedy");
-    let runtime = Runtime::new().unwrap();
-    let kept = runtime.block_on(async {
-        let question = question(&server, &token, 2).await;
-        let mut client = connect_narrowly(&server).await;
-        client.count(with_token(question, &token)).await.unwrap()
-    });
-    let mine = "mine rows.oboro --min-support 10% --verify rows.dat --token-file token";
-    let waiting = owner.start(mine);
-    crate::common::until("it was refused once", || {
-        server.log().contains("ResourceExhausted").then_some(())
-    });
-    drop(kept);
-    drop(runtime);
-    let ended = waiting.ended();
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    says(&ended.stderr, &["the server is busy; trying again in"]);
 }

@@ -1,51 +1,27 @@
 //! The output of `oboro encrypt` is decrypted by `tests/independent_decrypt.py`, which was written
 //! from `docs/cryptography.md` and `docs/formats.md` alone, and compared with the plaintext.
 
+use crate::common::Home;
+use serde_json::Value;
 use std::collections::BTreeSet;
-use std::fs;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
-
-use serde_json::Value;
 
 /// One transaction, by item names.
 type Row = BTreeSet<String>;
 
-/// Runs a command that must succeed; returns its standard output.
-fn run(command: &mut Command) -> String {
-    let output = match command.output() {
-        Ok(output) => output,
-        Err(error) if error.kind() == ErrorKind::NotFound => panic!(
-            "{} was not found; this test needs Python 3.10 or newer as python3",
-            command.get_program().display()
-        ),
-        Err(error) => panic!("{command:?}: {error}"),
-    };
-    assert!(
-        output.status.success(),
-        "{command:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn oboro(directory: &Path, arguments: &[&str]) -> Value {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_oboro"));
-    command.current_dir(directory).args(arguments).arg("--json");
-    serde_json::from_str(&run(&mut command)).unwrap()
-}
-
-/// The independent program's result for `data.oboro` with the key `key`.
-fn decrypt(directory: &Path) -> Value {
+/// The independent program's result for `data.oboro`.
+fn decrypt(owner: &Home) -> Value {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/independent_decrypt.py");
-    let mut command = Command::new("python3");
-    command
+    let output = Command::new("python3")
         .arg("-B")
         .arg(program)
-        .arg(directory.join("key"))
-        .arg(directory.join("data.oboro"));
-    serde_json::from_str(&run(&mut command)).unwrap()
+        .args(["oboro.key", "data.oboro"])
+        .current_dir(owner.path("."))
+        .output()
+        .expect("this test needs Python 3.10 or newer as python3");
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 fn support(rows: &[Row], itemset: &[&String]) -> u64 {
@@ -62,47 +38,23 @@ fn columns(value: &Value) -> impl Iterator<Item = usize> {
 
 /// Encrypts generated transactions, and checks everything that the independent program reports.
 fn check(items: usize, transactions: usize, length: usize, blocks: u64) {
-    let directory = tempfile::tempdir().unwrap();
-    let directory = directory.path();
-    oboro(directory, &["keygen", "--key", "key"]);
-    oboro(
-        directory,
-        &[
-            "generate",
-            "--items",
-            &items.to_string(),
-            "--transactions",
-            &transactions.to_string(),
-            "--transaction-length",
-            &length.to_string(),
-            "data.dat",
-        ],
-    );
-    oboro(
-        directory,
-        &[
-            "encrypt",
-            "--key",
-            "key",
-            "--max-len",
-            "3",
-            "--out",
-            "data.oboro",
-            "data.dat",
-        ],
-    );
-    let inspected = oboro(directory, &["inspect", "data.oboro", "--key", "key"]);
+    let owner = Home::with_key();
+    owner.json(&format!(
+        "generate data.dat --items {items} --transactions {transactions} --transaction-length {length}"
+    ));
+    owner.json("encrypt data.dat --max-len 3");
+    let inspected = owner.json("inspect data.oboro --key oboro.key");
     let names: Vec<String> = serde_json::from_value(inspected["items"].clone()).unwrap();
     assert_eq!(names.len(), items);
 
-    let mut plaintext: Vec<Row> = fs::read_to_string(directory.join("data.dat"))
+    let mut plaintext: Vec<Row> = String::from_utf8(owner.read("data.dat"))
         .unwrap()
         .lines()
         .map(|line| line.split_whitespace().map(str::to_owned).collect())
         .collect();
     assert_eq!(plaintext.len(), transactions);
 
-    let decrypted = decrypt(directory);
+    let decrypted = decrypt(&owner);
     assert_eq!(decrypted["dataset"], inspected["dataset"]);
     assert_eq!(decrypted["limbs"], inspected["limbs"]);
     assert_eq!(decrypted["degree"], 4096);

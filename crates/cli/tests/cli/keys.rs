@@ -2,7 +2,7 @@
 //! ever leak.
 
 use crate::common::proxy::Proxy;
-use crate::common::{Home, Server, flip, says};
+use crate::common::{Home, Server, each_case, files, flip, says};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -36,121 +36,81 @@ const WITH_KEY: [&str; 4] = [
     "inspect rows.oboro --key oboro.key",
 ];
 
+/// Asserts that the files below `name` are for their owner alone; returns how many there are.
+fn assert_private(home: &Home, name: &str) -> usize {
+    let files = files(&home.path(name));
+    for path in &files {
+        assert_eq!(mode(path) & 0o077, 0, "{}", path.display());
+    }
+    files.len()
+}
+
 #[test]
-fn only_the_owner_can_read_what_is_the_owners() {
-    // Whatever the umask.
-    let owner = Home::new();
-    let ended = owner
-        .start_shell("umask 0; \"$oboro\" keygen --json")
-        .ended();
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+fn what_is_written_is_for_its_owner_alone_whatever_the_umask() {
+    let (owner, operator) = (Home::new(), Home::new());
+    let run = |home: &Home, line: &str| {
+        let script = format!("umask 0; exec \"$oboro\" {line} --json");
+        home.start_shell(&script).json()
+    };
     owner.write("rows.dat", "1 2 3\n");
-    let ended = owner
-        .start_shell("umask 0; \"$oboro\" encrypt rows.dat")
-        .ended();
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert_eq!(mode(&owner.path("oboro.key")), 0o600);
+    run(&owner, "keygen");
+    run(&owner, "encrypt rows.dat");
     assert_eq!(mode(&owner.path("rows.oboro")), 0o700);
-    assert_eq!(mode(&owner.path("rows.oboro/head")), 0o600);
-    assert_eq!(mode(&owner.path("rows.oboro/segments/00000000.seg")), 0o600);
+    assert!(assert_private(&owner, "oboro.key") + assert_private(&owner, "rows.oboro") > 2);
+    // In a directory that others may enter.
+    let serve =
+        "umask 0; mkdir data; exec \"$oboro\" serve --data data --listen 127.0.0.1:0 --json";
+    let server = Server::new(operator.start_shell(serve));
+    owner.talk_to(server.url());
+    owner.json("upload rows.oboro");
+    run(&operator, "backup data copy");
+    assert!(assert_private(&operator, "data") + assert_private(&operator, "copy") > 4);
     let operator = Home::new();
     let _server = operator.serve("");
     assert_eq!(mode(&operator.path("data")), 0o700);
 }
 
 #[test]
-fn only_the_operator_can_read_what_a_server_and_a_backup_hold() {
+fn keys_and_passphrases_that_others_can_read_are_refused() {
     let owner = encrypted();
-    let operator = Home::new();
-    // In a directory that others may enter, whatever the umask.
-    let serve =
-        "umask 0; mkdir data; exec \"$oboro\" serve --data data --listen 127.0.0.1:0 --json";
-    let server = Server::new(operator.start_shell(serve));
-    owner.talk_to(server.url());
-    owner.json("upload rows.oboro");
-    let backup = "umask 0; \"$oboro\" backup data copy --json";
-    let ended = operator.start_shell(backup).ended();
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    let mut seen = 0;
-    let mut open = vec![operator.path("data"), operator.path("copy")];
-    while let Some(path) = open.pop() {
-        if path.is_dir() {
-            open.extend(fs::read_dir(path).unwrap().map(|it| it.unwrap().path()));
-        } else {
-            assert_eq!(mode(&path) & 0o077, 0, "{}", path.display());
-            seen += 1;
-        }
-    }
-    assert!(seen > 4, "{seen}");
-}
-
-#[test]
-fn a_key_that_others_can_read_is_refused() {
-    let owner = encrypted();
-    for mode in [0o640, 0o604, 0o644, 0o620, 0o610, 0o601] {
-        allow(&owner.path("oboro.key"), mode);
-        for command in WITH_KEY.iter().chain(&["inspect oboro.key"]) {
-            let message = owner.refused(command);
-            says(&message, &["can be read by others", "chmod 600 oboro.key"]);
-            says(&message, &[&format!("mode {mode:o}")]);
-        }
-    }
-    for mode in [0o600, 0o400] {
-        allow(&owner.path("oboro.key"), mode);
-        owner.json("inspect oboro.key");
-    }
-}
-
-#[test]
-fn a_key_may_come_through_a_pipe_of_its_owners() {
-    let owner = encrypted();
-    for (mode, status) in [("600", Some(0)), ("666", Some(4))] {
-        let script = format!(
-            "mkfifo -m {mode} pipe{mode}; cat oboro.key >pipe{mode} & \"$oboro\" inspect rows.oboro --key pipe{mode}"
-        );
-        let ended = owner.start_shell(&script).ended();
-        assert_eq!(ended.code, status, "{ended:?}");
-        assert_eq!(
-            ended.stderr.contains("can be read by others"),
-            status == Some(4)
-        );
-    }
-}
-
-#[test]
-fn a_passphrase_that_others_can_read_is_refused() {
-    let owner = Home::new();
     owner.write("passphrase", "open sesame\n");
-    let keygen = "keygen --passphrase --passphrase-file passphrase";
-    for mode in [0o640, 0o604, 0o620] {
+    let keygen = "keygen --key new.key --passphrase --passphrase-file passphrase";
+    for mode in [0o640, 0o604, 0o620, 0o610, 0o601] {
+        allow(&owner.path("oboro.key"), mode);
         allow(&owner.path("passphrase"), mode);
-        let message = owner.refused(keygen);
-        says(&message, &["can be read by others", "chmod 600 passphrase"]);
+        owner.refuses(format!(
+            "inspect oboro.key => can be read by others … mode {mode:o} … chmod 600 oboro.key
+            {keygen} => can be read by others … chmod 600 passphrase"
+        ));
     }
-    assert!(!owner.path("oboro.key").exists());
+    for command in WITH_KEY {
+        owner.refuses(format!("{command} => chmod 600 oboro.key"));
+    }
+    allow(&owner.path("oboro.key"), 0o400);
+    owner.json("inspect oboro.key");
     allow(&owner.path("passphrase"), 0o600);
+    if let Err(error) = chown(owner.path("passphrase"), Some(12_345), None) {
+        return eprintln!("skipped: only root can give files away ({error})");
+    }
+    owner.refuses(format!(
+        "{keygen} => passphrase belongs to another user (uid 12345 … (chown 0 passphrase)"
+    ));
+    chown(owner.path("passphrase"), Some(0), None).unwrap();
     owner.json(keygen);
 }
 
 #[test]
-fn keys_and_passphrases_of_another_user_are_refused() {
-    let owner = Home::new();
-    owner.write("passphrase", "open sesame\n");
-    allow(&owner.path("passphrase"), 0o600);
-    owner.json("keygen --passphrase --passphrase-file passphrase");
-    owner.write("rows.dat", "1 2 3\n");
-    let encrypt = "encrypt rows.dat --passphrase-file passphrase";
-    for file in ["oboro.key", "passphrase"] {
-        if let Err(error) = chown(owner.path(file), Some(12_345), None) {
-            return eprintln!("skipped: only root can give files away ({error})");
-        }
-        let sentence = format!(
-            "{file} belongs to another user (uid 12345, and this process runs as 0), who can read and replace it; make it yours (chown 0 {file}), or use a copy of your own"
-        );
-        says(&owner.refused(encrypt), &[&sentence]);
-        chown(owner.path(file), Some(0), None).unwrap();
+fn a_key_may_come_through_a_pipe_of_its_owner() {
+    let owner = encrypted();
+    for (mode, status) in [("600", Some(0)), ("666", Some(4))] {
+        let ended = owner.start_shell(&format!(
+            "mkfifo -m {mode} pipe{mode}; cat oboro.key >pipe{mode} & \"$oboro\" inspect rows.oboro --key pipe{mode}"
+        ));
+        let ended = ended.ended();
+        assert_eq!(ended.code, status, "{ended:?}");
+        let is_public = ended.stderr.contains("can be read by others");
+        assert_eq!(is_public, mode == "666");
     }
-    owner.json(encrypt);
 }
 
 #[test]
@@ -161,159 +121,71 @@ fn keys_that_are_not_there_or_not_the_right_ones() {
     owner.talk_to(server.url());
     owner.json("upload rows.oboro");
     owner.json("keygen --key other.key");
-    let with = |command: &str, key: &str| {
-        if command.contains("--key") {
-            command.replace("oboro.key", key)
-        } else {
-            format!("{command} --key {key}")
-        }
-    };
-    for command in &WITH_KEY[1..] {
-        let message = owner.refused(&with(command, "other.key"));
-        says(
-            &message,
-            &["is not the one that dataset", "give the right key file"],
-        );
-    }
+    allow(&owner.path("rows.dat"), 0o600);
     for command in WITH_KEY {
-        let message = owner.refused(&with(command, "none.key"));
-        says(
-            &message,
-            &["cannot read the key file none.key", "check the path"],
-        );
-        allow(&owner.path("rows.dat"), 0o600);
-        let message = owner.refused(&with(command, "rows.dat"));
-        says(
-            &message,
-            &["rows.dat is not an Oboro key file", "oboro keygen"],
-        );
-        let message = owner.refused(&with(command, "rows.oboro"));
-        says(&message, &["rows.oboro"]);
+        let command = command.replace(" --key oboro.key", "");
+        owner.refuses(format!(
+            "{command} --key none.key => cannot read the key file none.key … check the path
+            {command} --key rows.dat => rows.dat is not an Oboro key file … oboro keygen
+            {command} --key rows.oboro => rows.oboro"
+        ));
+        if !command.contains("new.oboro") {
+            owner.refuses(format!(
+                "{command} --key other.key => is not the one that dataset … give the right key file"
+            ));
+        }
     }
     // Also through the environment.
     owner.set("OBORO_KEY", "other.key");
-    let message = owner.refused("mine rows.oboro --min-support 1");
-    says(&message, &["is not the one that dataset"]);
+    owner.refuses("mine rows.oboro --min-support 1 => is not the one that dataset");
     owner.unset("OBORO_KEY");
     owner.json("mine rows.oboro --min-support 1 --verify rows.dat");
-
     // A key is never replaced.
     let before = owner.read("oboro.key");
-    let message = owner.refused("keygen");
-    says(&message, &["oboro.key exists already", "move it away"]);
+    owner.refuses("keygen => oboro.key exists already … move it away");
     assert_eq!(owner.read("oboro.key"), before);
-}
-
-#[test]
-fn key_files_that_were_damaged() {
-    let owner = Home::with_key();
-    let path = owner.path("oboro.key");
-    let whole = owner.read("oboro.key");
-    assert_eq!(whole.len(), 120);
-    owner.write("rows.dat", "1 2 3\n");
-    for length in [0, 8, 11] {
-        owner.write("oboro.key", &whole[..length]);
-        let message = owner.refused("encrypt rows.dat");
-        says(&message, &["oboro.key is not an Oboro key file"]);
-    }
-    for length in [12, 71, 104, 119] {
-        owner.write("oboro.key", &whole[..length]);
-        let message = owner.refused("encrypt rows.dat");
-        says(
-            &message,
-            &["oboro.key is damaged", "restore it from your backup"],
-        );
-    }
-    owner.write("oboro.key", [&whole[..], b"x"].concat());
-    let message = owner.refused("encrypt rows.dat");
-    says(&message, &["oboro.key is damaged"]);
-    owner.write("oboro.key", [&whole[..8], &[2], &whole[9..]].concat());
-    let message = owner.refused("encrypt rows.dat");
-    says(&message, &["newer Oboro", "format 2", "update Oboro"]);
-    for at in 0..whole.len() {
-        owner.write("oboro.key", &whole);
-        flip(&path, at);
-        let message = owner.refused("encrypt rows.dat");
-        says(&message, &["oboro.key"]);
-    }
-    owner.write("oboro.key", &whole);
-    owner.json("encrypt rows.dat");
 }
 
 #[test]
 fn passphrases() {
     let owner = Home::new();
-    owner.write("passphrase", "open sesame\nnot this\n");
-    owner.write("wrong", "open barley\n");
-    owner.write("empty", "\n");
     owner.write("rows.dat", "1 2 3\n");
-    for file in ["passphrase", "wrong", "empty"] {
+    for (file, text) in [
+        ("passphrase", "open sesame\nnot this\n"),
+        ("wrong", "open barley\n"),
+        ("empty", "\n"),
+    ] {
+        owner.write(file, text);
         allow(&owner.path(file), 0o600);
     }
-    let encrypt = "encrypt rows.dat";
-
-    // There is no terminal for a prompt.
-    let message = owner.refused("keygen --passphrase");
-    says(
-        &message,
-        &["no terminal", "--passphrase-file or OBORO_PASSPHRASE"],
-    );
-    let message = owner.refused("keygen --passphrase --passphrase-file empty");
-    says(&message, &["passphrase", "first line is empty"]);
-    let message = owner.refused("keygen --passphrase --passphrase-file none");
-    says(&message, &["cannot read the passphrase file none"]);
-
+    let keygen = "keygen --passphrase";
+    owner.refuses(format!(
+        "{keygen} => no terminal … --passphrase-file or OBORO_PASSPHRASE
+        {keygen} --passphrase-file empty => passphrase … first line is empty
+        {keygen} --passphrase-file none => cannot read the passphrase file none"
+    ));
     let made = owner.json("keygen --passphrase --passphrase-file passphrase");
     assert_eq!(made["passphrase"], true);
     assert_eq!(mode(&owner.path("oboro.key")), 0o600);
-    let message = owner.refused(encrypt);
-    says(
-        &message,
-        &[
-            "is protected by a passphrase",
-            "--passphrase-file, OBORO_PASSPHRASE",
-        ],
-    );
-    let message = owner.refused(&format!("{encrypt} --passphrase-file wrong"));
-    says(
-        &message,
-        &["the passphrase does not open oboro.key", "try again"],
+    owner.refuses(
+        "encrypt rows.dat => is protected by a passphrase … --passphrase-file, OBORO_PASSPHRASE
+        encrypt rows.dat --passphrase-file wrong => the passphrase does not open oboro.key … try again",
     );
     owner.set("OBORO_PASSPHRASE", "open barley");
-    let message = owner.refused(encrypt);
+    let message = owner.refused("encrypt rows.dat");
     says(&message, &["the passphrase does not open oboro.key"]);
     assert!(!message.contains("barley"));
     // The file takes precedence over the environment; only its first line is used.
-    owner.json(&format!("{encrypt} --passphrase-file passphrase"));
+    owner.json("encrypt rows.dat --passphrase-file passphrase");
     owner.set("OBORO_PASSPHRASE", "open sesame");
-    let inspected = owner.json("inspect rows.oboro --key oboro.key");
-    assert_eq!(inspected["key_check"], made["key_check"]);
-    let inspected = owner.json("inspect oboro.key");
-    assert_eq!(inspected["key_check"], made["key_check"]);
-
-    // Nonce, salt and cost are authenticated like the key itself.
-    let whole = owner.read("oboro.key");
-    for at in [16, 20, 24, 28, 32, 47, 48, 71, 72, 103, 104, 119] {
-        let mut damaged = whole.clone();
-        damaged[at] ^= 0x80;
-        owner.write("oboro.key", damaged);
-        let message = owner.refused("inspect oboro.key");
-        says(&message, &["oboro.key", "from your backup"]);
+    for line in ["inspect rows.oboro --key oboro.key", "inspect oboro.key"] {
+        assert_eq!(owner.json(line)["key_check"], made["key_check"]);
     }
-    // Costs that would exhaust the machine are refused.
-    let mut damaged = whole.clone();
-    damaged[16..28].fill(0xff);
-    owner.write("oboro.key", damaged);
-    let message = owner.refused("inspect oboro.key");
-    says(&message, &["oboro.key is damaged", "Argon2id costs"]);
-    owner.write("oboro.key", &whole);
-
     // A passphrase in the environment protects new keys, too.
     let made = owner.json("keygen --key second.key");
     assert_eq!(made["passphrase"], true);
     owner.unset("OBORO_PASSPHRASE");
-    let message = owner.refused("inspect second.key");
-    says(&message, &["second.key is protected by a passphrase"]);
+    owner.refuses("inspect second.key => second.key is protected by a passphrase");
 }
 
 #[test]
@@ -335,27 +207,22 @@ fn a_key_and_its_passphrase_may_come_from_commands() {
     // Those of the command line go before the environment.
     owner.write("other", "#!/bin/sh\necho open barley\n");
     allow(&owner.path("other"), 0o700);
-    let message = owner.refused("trust show rows.oboro --passphrase-command ./other");
-    says(
-        &message,
-        &["the passphrase does not open what the command of OBORO_KEY_COMMAND prints"],
+    owner.refuses(
+        "trust show rows.oboro --passphrase-command ./other => the passphrase does not open what the command of OBORO_KEY_COMMAND prints
+        trust show rows.oboro --key none.key => cannot read the key file none.key",
     );
-    let message = owner.refused("trust show rows.oboro --key none.key");
-    says(&message, &["cannot read the key file none.key"]);
     owner.write("passphrase", "open sesame\n");
     allow(&owner.path("passphrase"), 0o600);
     owner.json("trust show rows.oboro --passphrase-file passphrase");
-    for (one, other) in [
-        ("--key", "--key-command"),
-        ("--passphrase-file", "--passphrase-command"),
-    ] {
-        let message = owner.misused(&format!("trust show rows.oboro {one} a {other} b"));
-        says(&message, &[one, other, "cannot be used with"]);
-    }
+    owner.misuses(
+        "trust show rows.oboro --key a --key-command b => cannot be used with … --key-command
+        trust show rows.oboro --passphrase-file a --passphrase-command b => cannot be used with",
+    );
     for name in ["OBORO_KEY", "OBORO_PASSPHRASE"] {
         owner.set(name, "open sesame");
-        let message = owner.refused("trust show rows.oboro");
-        says(&message, &[name, &format!("{name}_COMMAND"), "both set"]);
+        owner.refuses(format!(
+            "trust show rows.oboro => {name} … {name}_COMMAND … both set"
+        ));
         owner.unset(name);
     }
     // Of another key, and of the new one.
@@ -372,46 +239,41 @@ fn a_key_and_its_passphrase_may_come_from_commands() {
 #[test]
 fn commands_that_give_no_key_or_passphrase() {
     let owner = encrypted();
-    for (command, phrases) in [
-        (
-            "false",
-            &["OBORO_KEY_COMMAND", "failed (exit status 1)"][..],
-        ),
-        ("echo whisper; exit 7", &["failed (exit status 7)"]),
-        ("true", &["OBORO_KEY_COMMAND", "printed nothing"]),
-        ("yes whisper", &["printed more than 4096 bytes"]),
-        (
-            "echo whisper",
-            &["is not an Oboro key file", "oboro keygen"],
-        ),
-        ("head -c 119 oboro.key", &["is damaged"]),
-        ("none-such 2>&-", &["failed (exit status 127)"]),
-    ] {
-        owner.set("OBORO_KEY_COMMAND", command);
-        let message = owner.refused("trust show rows.oboro");
-        says(&message, phrases);
-        assert!(!message.contains("whisper"), "{message}");
-    }
+    each_case(
+        "false => OBORO_KEY_COMMAND … failed (exit status 1)
+        true => OBORO_KEY_COMMAND … printed nothing
+        echo whisper => is not an Oboro key file … oboro keygen
+        head -c 119 oboro.key => is damaged
+        none-such 2>&- => failed (exit status 127)",
+        |command| {
+            owner.set("OBORO_KEY_COMMAND", command);
+            let message = owner.refused("trust show rows.oboro");
+            assert!(!message.contains("whisper"), "{message}");
+            message
+        },
+    );
     // What it says on standard error is for its user.
     owner.set("OBORO_KEY_COMMAND", "echo the vault is sealed >&2; false");
     let ended = owner.run("trust show rows.oboro");
     says(&ended.stderr, &["the vault is sealed\n", "error: "]);
-    // A passphrase that nobody needs is not asked for.
+    // A passphrase that is not needed is not asked for.
     owner.set("OBORO_KEY_COMMAND", "cat oboro.key");
     owner.set("OBORO_PASSPHRASE_COMMAND", "touch asked; echo open sesame");
     owner.json("trust show rows.oboro");
     assert!(!owner.path("asked").exists());
     owner.unset("OBORO_KEY_COMMAND");
-    for (command, phrase) in [
-        ("exit 2", "failed (exit status 2)"),
-        ("echo; echo whisper", "no text on its first line"),
-        ("printf '\\377whisper\\n'", "no text on its first line"),
-    ] {
-        owner.set("OBORO_PASSPHRASE_COMMAND", command);
-        let message = owner.refused("keygen --key new.key");
-        says(&message, &["OBORO_PASSPHRASE_COMMAND", phrase]);
-        assert!(!message.contains("whisper"), "{message}");
-    }
+    each_case(
+        "exit 2 => failed (exit status 2)
+        echo; echo whisper => no text on its first line
+        printf '\\377whisper\\n' => no text on its first line",
+        |command| {
+            owner.set("OBORO_PASSPHRASE_COMMAND", command);
+            let message = owner.refused("keygen --key new.key");
+            says(&message, &["OBORO_PASSPHRASE_COMMAND"]);
+            assert!(!message.contains("whisper"), "{message}");
+            message
+        },
+    );
 }
 
 #[test]
@@ -462,7 +324,7 @@ fn no_secret_shows_anywhere_but_where_it_belongs() {
     let server = operator.serve("--tokens tokens");
     let proxy = Proxy::to(server.address());
     owner.talk_to(&proxy.url());
-    let mut told = Vec::new();
+    let mut printed = Vec::new();
     for (command, shows_names) in [
         ("keygen --key other.key", false),
         // How the file was read: the sparsest and the densest item.
@@ -499,7 +361,7 @@ fn no_secret_shows_anywhere_but_where_it_belongs() {
             let all = [ended.stdout, ended.stderr].concat();
             let here = NAMES.iter().any(|name| all.contains(name));
             assert_eq!(here, shows_names, "{command}: {all}");
-            told.push((command.to_owned(), all.into_bytes()));
+            printed.push((command.to_owned(), all.into_bytes()));
         }
     }
     server.terminate();
@@ -527,7 +389,7 @@ fn no_secret_shows_anywhere_but_where_it_belongs() {
             assert!(!has(content, name.as_bytes()), "{name} in {place}");
         }
     }
-    let everywhere = beyond_owner.iter().chain(&bundle).chain(&told);
+    let everywhere = beyond_owner.iter().chain(&bundle).chain(&printed);
     for (place, content) in everywhere {
         for form in spellings(&key) {
             assert!(!has(content, &form), "the key in {place}");
@@ -540,7 +402,7 @@ fn no_secret_shows_anywhere_but_where_it_belongs() {
 }
 
 #[test]
-fn the_log_tells_calls_by_numbers() {
+fn the_log_names_calls_by_numbers() {
     const NAME: &str = "confidential-name-of-a-study";
     for level in ["info", "debug"] {
         let (owner, operator) = (Home::with_key(), Home::new());
@@ -574,41 +436,39 @@ fn the_log_tells_calls_by_numbers() {
             let of_it = ended.iter().filter(|line| line["span"]["call"] == call);
             of_it.collect()
         };
-        let pairs = of("Count")[0];
-        for (field, expected) in [
-            ("client", json!("ward")),
-            ("dataset", dataset.clone()),
-            ("level", json!(2)),
-            ("itemsets", json!(3)),
-        ] {
-            assert_eq!(pairs["span"][field], expected, "{pairs}");
-        }
-        assert!(pairs["span"]["limbs"].as_u64() >= Some(2), "{pairs}");
-        assert_eq!(pairs["fields"]["outcome"], "Ok");
-        assert!(pairs["fields"]["bytes_sent"].as_u64() > Some(10_000));
-        assert!(pairs["fields"]["microseconds"].as_u64() > Some(0));
         let [columns] = of("FetchColumns")[..] else {
             panic!("{log}")
         };
-        assert_eq!(columns["span"]["columns"], 3);
-        assert_eq!(columns["span"]["client"], "ward");
+        let pairs = of("Count")[0];
+        for (line, field, expected) in [
+            (pairs, "client", json!("ward")),
+            (pairs, "dataset", dataset.clone()),
+            (pairs, "level", json!(2)),
+            (pairs, "itemsets", json!(3)),
+            (columns, "columns", json!(3)),
+            (columns, "client", json!("ward")),
+        ] {
+            assert_eq!(line["span"][field], expected, "{line}");
+        }
+        assert!(pairs["span"]["limbs"].as_u64() >= Some(2), "{pairs}");
+        assert!(pairs["fields"]["bytes_sent"].as_u64() > Some(10_000));
+        assert!(pairs["fields"]["microseconds"].as_u64() > Some(0));
         for call in [
+            "Count",
             "FetchColumns",
             "BeginUpload",
             "SendSegment",
             "Publish",
             "DeleteDataset",
         ] {
-            let [line] = of(call)[..] else {
-                panic!("{call}: {log}")
-            };
-            assert_eq!(line["span"]["dataset"], dataset, "{line}");
-            assert_eq!(line["fields"]["outcome"], "Ok");
+            let line = of(call)[0];
+            let ended = (&line["span"]["dataset"], &line["fields"]["outcome"]);
+            assert_eq!(ended, (&dataset, &json!("Ok")), "{line}");
         }
-        let [refused] = of("ListDatasets")[..] else {
-            panic!("{log}")
-        };
-        assert_eq!(refused["fields"]["outcome"], "Unauthenticated");
+        assert_eq!(
+            of("ListDatasets")[0]["fields"]["outcome"],
+            "Unauthenticated"
+        );
         let numbers: BTreeSet<&str> = ended
             .iter()
             .map(|line| line["span"]["request"].as_str().unwrap())

@@ -167,10 +167,10 @@ fn damage_to_what_streams_ends_its_questions_and_no_others() {
         assert!(!message.contains("segments/"), "{message}");
         owner.json("mine others.oboro --min-support 1% --verify others.dat --trust-server");
     }
-    until("the log tells the file", || {
+    until("the log names the file", || {
         let log = server.log();
-        let tells = |line: &str| line.contains("ERROR") && line.contains("segments/");
-        log.lines().any(tells).then_some(())
+        let names = |line: &str| line.contains("ERROR") && line.contains("segments/");
+        log.lines().any(names).then_some(())
     });
     segments.iter().for_each(|path| flip_last(path));
     owner.json(mine_rows);
@@ -247,22 +247,16 @@ fn searches_of_genomes_stay_within_their_memory() {
 #[test]
 fn too_little_memory_is_refused_with_what_would_do() {
     let operator = Home::new();
-    let message = operator.refused("serve --data store --memory 100MiB --listen 127.0.0.1:0");
-    says(
-        &message,
-        &[
-            "--memory 100MiB",
-            "--moment-cache",
-            "--max-queries",
-            "give more",
-        ],
-    );
+    let remedies = "--memory 100MiB … --moment-cache … --max-queries … give more";
+    operator.refuses(format!(
+        "serve --data store --memory 100MiB --listen 127.0.0.1:0 => {remedies}"
+    ));
     // Two columns modulo two limbs are 4 MiB.
     let (owner, _operator, _server) = uploaded(1, 5, &options(4));
-    let message = owner
-        .run("mine rows.oboro --min-support 1% --trust-server")
-        .refusal();
-    says(&message, &["ciphertext in memory at a time", "--memory"]);
+    let mine = "mine rows.oboro --min-support 1% --trust-server";
+    owner.refuses(format!(
+        "{mine} => ciphertext in memory at a time … --memory"
+    ));
 }
 
 #[test]
@@ -334,11 +328,9 @@ fn what_takes_more_memory_than_given_is_encrypted_in_parts() {
     let appended = owner.json("encrypt --append-to rows.oboro rows.dat --memory 5632KiB");
     assert_eq!(appended["transactions"], 2 * rows);
 
-    let refused = owner.refused("encrypt rows.dat --max-len 2 --memory 5631KiB --out other.oboro");
-    says(
-        &refused,
-        &["the memory is too little", "give --memory 6MiB or more"],
-    );
+    let encrypt = "encrypt rows.dat --max-len 2 --out other.oboro --memory";
+    let least = "the memory is too little … give --memory 6MiB or more";
+    owner.refuses(format!("{encrypt} 5631KiB => {least}"));
     let limited = "ulimit -f 100; exec \"$oboro\" encrypt rows.dat --max-len 2 --memory 5632KiB --out other.oboro";
     let ended = owner.start_shell(limited).ended();
     assert_eq!(ended.code, Some(10), "{ended:?}");
@@ -347,17 +339,10 @@ fn what_takes_more_memory_than_given_is_encrypted_in_parts() {
         &["more memory than was given", "File too large"],
     );
     owner.set("TMPDIR", "nowhere");
-    let refused = owner.refused("encrypt rows.dat --max-len 2 --memory 5632KiB --out other.oboro");
-    says(
-        &refused,
-        &[
-            "rows.dat, line",
-            "more memory than was given",
-            "the file for them in nowhere",
-            "TMPDIR",
-            "No such file",
-        ],
-    );
+    let cause = "rows.dat, line … more memory than was given … the file for them in nowhere";
+    owner.refuses(format!(
+        "{encrypt} 5632KiB => {cause} … TMPDIR … No such file"
+    ));
     assert!(!owner.path("other.oboro").exists());
 }
 

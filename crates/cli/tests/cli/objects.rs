@@ -222,21 +222,7 @@ fn of_two_servers_the_later_one_writes() {
 }
 
 #[test]
-fn places_that_make_no_sense_are_refused() {
-    let home = Home::new();
-    for (line, said) in [
-        ("--data s3://bucket/a", "--cache"),
-        ("--data data --cache c", "--cache is for object storage"),
-        ("--data gs://bucket --cache c", "s3://BUCKET/PREFIX"),
-    ] {
-        let ended = home.run(&format!("serve {line} --listen 127.0.0.1:0"));
-        says(&ended.refusal(), &[said]);
-    }
-    home.misused("serve --data data --cache-size 1GiB");
-}
-
-#[test]
-fn a_server_out_of_reach_is_told_and_comes_back() {
+fn storage_out_of_reach_is_named_and_comes_back() {
     let Some(s3) = S3::start() else { return };
     let mut setting = Setting::new(Some(s3));
     let server = setting.serve("cache", "");

@@ -39,7 +39,7 @@ fn has_several_nodes() -> bool {
 }
 
 #[test]
-fn an_operator_is_told_where_a_dataset_lies() {
+fn placement_shows_where_a_dataset_lies() {
     let (owner, _operator, _server) = uploaded(GROUP, "");
     let before = owner.json("inspect --placement rows");
     assert_eq!(before["resident_panels"], 0);
@@ -52,8 +52,8 @@ fn an_operator_is_told_where_a_dataset_lies() {
     let pages: u64 = of_nodes.map(|node| number(&node["pages"])).sum();
     assert_eq!(number(&after["pages"]), pages);
     assert!(pages > 0);
-    let told = owner.done("inspect --placement rows");
-    says(&told, &["resident panels", "misplaced share", "node "]);
+    let text = owner.done("inspect --placement rows");
+    says(&text, &["resident panels", "misplaced share", "node "]);
 }
 
 /// The cores of this machine that these tests may use, ordered round-robin over the nodes.
@@ -127,12 +127,8 @@ fn what_is_not_there_is_nowhere() {
     let (owner, operator) = (Home::with_key(), Home::new());
     let server = operator.serve("");
     owner.talk_to(server.url());
-    let message = owner.refused("inspect --placement nothing");
-    says(&message, &["nothing"]);
-    let message = owner.misused("inspect --placement nothing --verify");
-    says(&message, &["--verify"]);
-    let message = owner.misused("inspect");
-    says(&message, &["PATH"]);
+    owner.refuses("inspect --placement nothing => nothing");
+    owner.misuses("inspect --placement nothing --verify => --verify\ninspect => PATH");
 }
 
 #[test]

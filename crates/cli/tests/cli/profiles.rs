@@ -1,6 +1,6 @@
 //! Profiles: what they stand in for, what goes before them, and which are refused.
 
-use crate::common::{Home, Server, says};
+use crate::common::{Home, Server, each_case};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -29,7 +29,7 @@ fn a_profile_has_server_token_and_key() {
         &owner,
         &format!(
             "default = \"ward\"\n[profile.ward]\nserver = \"{url}\"\ntoken-file = \"ward.token\"\nkey = \"mine.key\"\n\
-             [profile.nobody]\nserver = \"{url}\"\n"
+             [profile.without]\nserver = \"{url}\"\n"
         ),
     );
     owner.done("keygen");
@@ -41,15 +41,15 @@ fn a_profile_has_server_token_and_key() {
     assert_eq!(listed.as_array().unwrap().len(), 1);
 
     // Another one, by its flag and by the environment; the flag goes before the environment.
-    says(&owner.refused("datasets --profile nobody"), &["token"]);
-    owner.set("OBORO_PROFILE", "nobody");
-    says(&owner.refused("datasets"), &["token"]);
+    owner.refuses("datasets --profile without => token");
+    owner.set("OBORO_PROFILE", "without");
+    owner.refuses("datasets => token");
     owner.json("datasets --profile ward");
     owner.unset("OBORO_PROFILE");
 
-    // Who names one means it, whatever else the environment has.
+    // A named profile goes before the environment.
     owner.set("OBORO_SERVER", "http://127.0.0.1:1");
-    owner.refused("datasets");
+    owner.refuses("datasets => cannot reach");
     owner.json("datasets --profile ward");
     owner.unset("OBORO_SERVER");
 
@@ -59,36 +59,26 @@ fn a_profile_has_server_token_and_key() {
 
     // The command line and the environment go before it.
     owner.write("other.token", "wrong");
-    says(
-        &owner.refused("datasets --token-file other.token"),
-        &["token"],
-    );
+    owner.refuses("datasets --token-file other.token => token");
     owner.set("OBORO_KEY", "absent.key");
-    says(
-        &owner.refused("encrypt rows.dat --out more.oboro"),
-        &["absent.key"],
-    );
-    says(
-        &owner.refused("encrypt rows.dat --out more.oboro --key-command false"),
-        &["--key-command"],
+    owner.refuses(
+        "encrypt rows.dat --out more.oboro => absent.key
+        encrypt rows.dat --out more.oboro --key-command false => --key-command",
     );
 }
 
 #[test]
 fn a_token_goes_to_the_server_of_its_profile_only() {
     let (owner, _operator, server) = homes();
-    let url = server.url();
+    let elsewhere = "server = \"http://127.0.0.1:1\"\ntoken-file = \"ward.token\"";
     write(
         &owner,
-        "default = \"ward\"\n[profile.ward]\nserver = \"http://127.0.0.1:1\"\ntoken-file = \"ward.token\"\n",
+        &format!("default = \"ward\"\n[profile.ward]\n{elsewhere}\n"),
     );
     // It would have been let in with the token.
-    says(
-        &owner.refused(&format!("datasets --server {url}")),
-        &["token"],
-    );
-    owner.set("OBORO_SERVER", url);
-    says(&owner.refused("datasets"), &["token"]);
+    owner.refuses(format!("datasets --server {} => token", server.url()));
+    owner.set("OBORO_SERVER", server.url());
+    owner.refuses("datasets => token");
     owner.json("datasets --token-file config/oboro/ward.token");
 }
 
@@ -98,54 +88,28 @@ fn a_file_that_cannot_be_meant_is_refused() {
     // No file, and none that is needed.
     owner.write_fimi("rows.dat", &[vec![1, 2], vec![1]]);
     owner.json("plan rows.dat");
-    says(
-        &owner.refused("plan rows.dat --profile ward"),
-        &["cannot read the profiles in", "config.toml"],
+    owner.refuses("plan rows.dat --profile ward => cannot read the profiles in … config.toml");
+    each_case(
+        r#"default = "ward" => no profile "ward" … it has none
+        [profile.a]\n[profile.b]\nserver = 3 => config.toml, line 3: a string belongs here, not: integer
+        profiles = 1 => line 1: there is no setting "profiles" here
+        default = "a"\n[profile.a]\ntokenfile = "x" => "tokenfile", which is no setting … token-file
+        default = "a"\n[profile.a]\nserver = "http://127.0.0.1:1"\nclient-cert = "x" => only one of client-cert and client-key
+        default = "a"\n[profile.a]\ntoken-file = "x" => "token-file" without the server"#,
+        |text| {
+            write(&owner, &text.replace(r"\n", "\n"));
+            owner.refused("plan rows.dat")
+        },
     );
-    for (text, parts) in [
-        (
-            "default = \"ward\"",
-            &["no profile \"ward\"", "it has none"][..],
-        ),
-        (
-            "[profile.a]\n[profile.b]\nserver = 3",
-            &["config.toml, line 3: a string belongs here, not: integer"],
-        ),
-        (
-            "profiles = 1",
-            &["line 1: there is no setting \"profiles\" here"],
-        ),
-        (
-            "default = \"a\"\n[profile.a]\ntokenfile = \"x\"",
-            &["\"tokenfile\", which is no setting", "token-file"],
-        ),
-        (
-            "default = \"a\"\n[profile.a]\nserver = \"http://127.0.0.1:1\"\nclient-cert = \"x\"",
-            &["only one of client-cert and client-key"],
-        ),
-        (
-            "default = \"a\"\n[profile.a]\ntoken-file = \"x\"",
-            &["\"token-file\" without the server"],
-        ),
-    ] {
-        write(&owner, text);
-        says(&owner.refused("plan rows.dat"), parts);
-    }
     // A link that leads nowhere is no absent file.
     fs::remove_file(owner.path(CONFIG)).unwrap();
     symlink("unmounted", owner.path(CONFIG)).unwrap();
-    says(
-        &owner.refused("plan rows.dat"),
-        &["cannot read the profiles in"],
-    );
+    owner.refuses("plan rows.dat => cannot read the profiles in");
     fs::remove_file(owner.path(CONFIG)).unwrap();
     write(&owner, "[profile.a]\nserver = \"http://127.0.0.1:1\"");
     owner.json("plan rows.dat");
     fs::set_permissions(owner.path(CONFIG), Permissions::from_mode(0o664)).unwrap();
-    says(
-        &owner.refused("plan rows.dat"),
-        &["others can write", "chmod go-w"],
-    );
+    owner.refuses("plan rows.dat => others can write … chmod go-w");
 }
 
 /// The current directory may be anybody's, and profiles have commands that are run.

@@ -23,46 +23,6 @@ fn published(transactions: u64) -> (Home, Home, Server, PathBuf) {
     (owner, operator, server, segment)
 }
 
-#[test]
-fn a_namespace_without_its_own_catalogue_is_damaged() {
-    let (owner, operator) = (Home::with_key(), Home::new());
-    owner.write("token", operator.token("ward"));
-    let server = operator.serve("--tokens tokens");
-    owner.talk_to(server.url());
-    owner.write_fimi("rows.dat", &random_baskets(100, 4, 128));
-    owner.json("encrypt rows.dat --max-len 2");
-    owner.json("upload rows.oboro --token-file token");
-    server.kill();
-    operator.json("scrub data");
-    let catalogue = operator.path("data/namespaces/ward/catalogue.sqlite");
-    let own = operator.path("data/catalogue.sqlite");
-    std::fs::remove_file(&catalogue).unwrap();
-    let damaged = |phrases: &[&str]| {
-        let found = finds(&operator, "scrub data");
-        assert_eq!(found["damaged_parts"], 1);
-        let damage = &found["damaged"][0];
-        says(
-            damage["path"].as_str().unwrap(),
-            &["data/namespaces/ward/catalogue.sqlite"],
-        );
-        says(damage["problem"].as_str().unwrap(), phrases);
-        operator.refused("backup data copy");
-    };
-    damaged(&["is missing", "from a backup"]);
-    std::os::unix::fs::symlink("unmounted", &catalogue).unwrap();
-    damaged(&["symbolic link to something that is not there"]);
-    std::fs::remove_file(&catalogue).unwrap();
-    std::fs::copy(&own, &catalogue).unwrap();
-    damaged(&[
-        "belongs to namespace \"default\"",
-        "that of namespace \"ward\"",
-    ]);
-    let server = operator.serve("--tokens tokens");
-    owner.talk_to(server.url());
-    let refused = owner.refused("datasets --token-file token");
-    says(&refused, &["belongs to namespace"]);
-}
-
 const MINE: &str = "mine rows.oboro --min-support 10% --verify rows.dat --trust-server";
 
 /// Runs a scrub that must find damage; returns its JSON.
@@ -132,8 +92,7 @@ fn damage_is_named_and_only_what_touches_it_is_refused() {
         (&1.into(), &32.into())
     );
     assert_eq!(finds(&owner, &format!("{scrub} rows"))["damaged_parts"], 1);
-    let message = owner.refused(&format!("{scrub} nobody"));
-    says(&message, &["no dataset named \"nobody\""]);
+    owner.refuses(format!("{scrub} nothing => no dataset named \"nothing\""));
     owner.json(&format!("{MINE} --max-len 2"));
     owner.json("mine others.oboro --min-support 10% --verify rows.dat");
     says(&owner.refused(MINE), &["panel (limb 2, column 7)"]);
@@ -149,8 +108,7 @@ fn damage_is_named_and_only_what_touches_it_is_refused() {
     );
 
     // The operator's own scrub names the file, and repairs nothing.
-    let message = operator.refused("scrub data");
-    says(&message, &["in use by another process", "scrub --server"]);
+    operator.refuses("scrub data => in use by another process … scrub --server");
     server.kill();
     for _ in 0..2 {
         let found = finds(&operator, "scrub data --rate 1GiB");
@@ -158,9 +116,7 @@ fn damage_is_named_and_only_what_touches_it_is_refused() {
         says(path, &["data/segments/", "00000000.seg"]);
         assert_eq!(found["damaged"].as_array().unwrap().len(), 1);
     }
-    operator.misused("scrub");
-    operator.misused("scrub data --rate 0");
-    operator.misused("scrub data --token-file token");
+    operator.misuses("scrub\nscrub data --rate 0\nscrub data --token-file token");
 }
 
 /// Blocks of a segment times slots of a block: a dataset takes 21 MiB.
@@ -192,7 +148,7 @@ fn serving_goes_on_beside_a_slow_scrub() {
         &message,
         &["4 scrubs are in progress", "try again when one has ended"],
     );
-    // Its rate has a lower limit, so that nobody occupies it indefinitely.
+    // Its rate has a lower limit, or one caller would occupy it indefinitely.
     let message = owner.refused(&quick.replace("1GiB", "1B"));
     says(&message, &["1 MiB a second or more"]);
     owner.json(MINE);

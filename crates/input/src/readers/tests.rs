@@ -1526,3 +1526,97 @@ fn numbers_have_what_a_taxonomy_says() {
     let data = read_with("1 2\n3\n", &options).unwrap();
     assert_eq!(baskets(&data), [&["1", "2", "odd"][..], &["3", "odd"]]);
 }
+
+#[test]
+fn bytes_that_are_no_text_are_refused() {
+    for (bytes, parts) in [
+        (&b"\x7fELF\x02\x01\x01\0\xff\xfe\xfd"[..], &["line 1"][..]),
+        (&[0; 4096], &["line 1", "zero byte"]),
+        (
+            b"a\0,\0b\0\n\0c\0,\0d\0\n\0",
+            &["line 1", "zero byte", "iconv"],
+        ),
+        (
+            b"PK\x03\x04\x14\0\0\0\x08\0",
+            &["data is zip", "unpack it first"],
+        ),
+        (
+            b"bread butter\n",
+            &["cannot tell the format", "--separator space"],
+        ),
+    ] {
+        assert_refused(bytes, Format::Auto, parts);
+    }
+}
+
+/// Runs the command that the refusal of a text names on that text.
+fn piped(text: &[u8]) -> Vec<u8> {
+    let message = message(text, Format::Auto);
+    let is_command = |it: &&str| {
+        ["sed ", "tr ", "iconv "]
+            .iter()
+            .any(|name| it.starts_with(name))
+    };
+    let command = message.split('`').find(is_command).expect(&message);
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(text).unwrap();
+    std::io::Seek::rewind(&mut file).unwrap();
+    let mut shell = std::process::Command::new("sh");
+    let ended = shell.args(["-c", command]).stdin(file).output().unwrap();
+    assert!(ended.status.success(), "{command}: {ended:?}");
+    ended.stdout
+}
+
+#[test]
+fn commands_that_refusals_name_make_data_of_other_files() {
+    let auto = ReadOptions::default();
+    let long = ReadOptions {
+        transaction_columns: vec!["id".to_owned()],
+        item_column: Some("item".to_owned()),
+        ..ReadOptions::default()
+    };
+    let drawn = ReadOptions {
+        separator: Some("pipe".parse().unwrap()),
+        spaces: Some(Spaces::Trim),
+        ..long.clone()
+    };
+    let counted = ReadOptions {
+        skip_last: Some(1),
+        ..drawn.clone()
+    };
+    let markdown = "| id | item  |\n|----|:-----:|\n| 1  | tea   |\n| 1  | milk  |\n| 22 | tea |\n";
+    let psql = " id | item \n----+------\n  1 | tea\n  1 | milk\n 22 | tea\n(3 rows)\n";
+    let mysql = "+----+------+\n| id | item |\n+----+------+\n|  1 | tea  |\n|  1 | milk |\n| 22 | tea  |\n+----+------+\n";
+    let fixed = "id   item\n1    tea\n1    milk, whole\n22   tea\n";
+    let wide: Vec<u8> = "\u{feff}visit\tcode\n1\ttea\n1\tmilk\n2\ttea\n"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    // Two transactions each, and in both of them one of these items.
+    for (text, options, items) in [
+        (markdown.as_bytes(), &drawn, 2),
+        (psql.as_bytes(), &counted, 2),
+        (mysql.as_bytes(), &drawn, 2),
+        (fixed.as_bytes(), &long, 2),
+        (b"[\"milk\", \"tea\"]\n[\"tea\"]\n", &auto, 2),
+        (b"['milk', 'tea']\n['tea']\n", &auto, 2),
+        (b"{milk,tea}\n{\"tea\"}\n", &auto, 2),
+        (b"1 -1 2 3 -1 -2\n2 -1 -2\n", &auto, 3),
+        (b"<0> 1 -1 <1> 2 3 -1 -2\n<0> 2 -1 -2\n", &auto, 3),
+        (b"1 2:9:4 5\n2:2:2\n", &auto, 2),
+        (b"+1 2:1 7:1\n-1 2:1\n", &auto, 2),
+        (&wide, &auto, 2),
+    ] {
+        let data = read_with(piped(text), options).unwrap();
+        let most = data.item_supports().into_iter().max();
+        let found = (data.len(), data.item_count(), most);
+        assert_eq!(
+            found,
+            (2, items, Some(2)),
+            "{}",
+            String::from_utf8_lossy(text)
+        );
+    }
+    let arff = "@relation market\n@attribute tea {0, 1}\n@data\n1\n";
+    assert_refused(arff, Format::Auto, &["one line with the names"]);
+}

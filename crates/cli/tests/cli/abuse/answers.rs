@@ -37,7 +37,7 @@ async fn take(mut answer: Streaming<v1::CountReply>) -> Result<(), Status> {
 }
 
 #[test]
-fn many_tiny_datasets_are_cheap_and_so_are_listings_that_nobody_reads() {
+fn many_tiny_datasets_and_unread_listings_are_cheap() {
     // Of more files than these none stays open between questions.
     let (connections, files) = (300, 200);
     let scene = Scene::served(super::MEMORY, |operator, lean| {
@@ -158,7 +158,7 @@ fn a_dataset_of_more_segments_than_descriptors_is_served() {
 }
 
 #[test]
-fn searches_whose_queries_trickle_keep_nobody_from_searching() {
+fn trickling_queries_do_not_block_other_searches() {
     let operator = Home::new();
     operator.json("genome generate --data data --panel p --haplotypes 2000 --sites 64");
     let memory = 192;

@@ -194,7 +194,7 @@ fn messages_of_seventy_mebibytes_are_refused_or_fit() {
 }
 
 #[test]
-fn messages_that_do_not_end_keep_nobody_from_sending() {
+fn unfinished_messages_do_not_block_others() {
     let scene = Scene::new("");
     let tokens = ["a", "b", "c"].map(|name| scene.tenant(name));
     let part = vec![0; 3 << 20];

@@ -250,6 +250,16 @@ impl Home {
         ended.stderr
     }
 
+    /// Runs commands that must be refused: one on each line, before the phrases of its message, `LINE => PHRASE … PHRASE`.
+    pub fn refuses(&self, cases: impl AsRef<str>) {
+        each_case(cases.as_ref(), |line| self.refused(line));
+    }
+
+    /// Runs commands that must be refused because of their arguments, as [`refuses`](Self::refuses) does.
+    pub fn misuses(&self, cases: impl AsRef<str>) {
+        each_case(cases.as_ref(), |line| self.misused(line));
+    }
+
     /// Makes a token whose hash is in the file `tokens` here.
     pub fn token(&self, name: &str) -> String {
         let made = self.json(&format!("token new {name}"));
@@ -501,6 +511,21 @@ impl Ended {
         for text in [&self.stdout, &self.stderr] {
             assert!(!text.contains("panicked"), "{self:?}");
             assert!(!text.contains("RUST_BACKTRACE"), "{self:?}");
+        }
+    }
+}
+
+/// Asserts that the message for what stands before `=>` on each line contains the phrases behind it.
+#[track_caller]
+pub fn each_case(cases: &str, message: impl Fn(&str) -> String) {
+    for case in cases.lines().map(str::trim).filter(|it| !it.is_empty()) {
+        let (line, phrases) = case.split_once(" => ").unwrap_or((case, ""));
+        let message = message(line);
+        for phrase in phrases.split(" … ") {
+            assert!(
+                message.contains(phrase),
+                "{line}: {message:?} does not say {phrase:?}"
+            );
         }
     }
 }
