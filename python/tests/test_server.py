@@ -322,11 +322,12 @@ def refuse_as_protocol(number: int, listener: socket.socket) -> None:
                 )
 
 
-def test_a_server_of_another_protocol_is_told_from_broken_ones() -> None:
+@pytest.mark.parametrize(("protocol", "remedy"), [(0, "the server"), (99, "this Oboro")])
+def test_a_server_of_another_protocol_is_no_broken_one(protocol: int, remedy: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=refuse_as_protocol, args=(99, listener), daemon=True).start()
+        threading.Thread(target=refuse_as_protocol, args=(protocol, listener), daemon=True).start()
         server = oboro.connect(f"http://127.0.0.1:{listener.getsockname()[1]}")
-        with pytest.raises(VersionError, match=r"speaks protocol 99.*update this Oboro"):
+        with pytest.raises(VersionError, match=rf"speaks protocol {protocol}.*update {remedy}"):
             server.datasets()
         server.close()
 

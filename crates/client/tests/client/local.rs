@@ -1,5 +1,6 @@
 //! Server within the process, and interrupted calls.
 
+use crate::common::{options, two};
 use oboro_client::genome::{GenomeSearch, GenomicPosition, Pattern, Symbols, Where};
 use oboro_client::{ClientError, Connection, Mining, upload};
 use oboro_dataset::{Dataset, Shuffled, Target};
@@ -8,9 +9,8 @@ use oboro_input::{MinSupport, Transactions};
 use oboro_mining::{AprioriError, AprioriOptions, eclat};
 use oboro_results::ItemsetsDocument;
 use oboro_rlwe::MasterKey;
-use oboro_server::{GenomeOptions, Limits, Local, Options, Policy};
+use oboro_server::Local;
 use std::io;
-use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Mutex;
@@ -19,27 +19,8 @@ use std::thread;
 use tokio::io::{AsyncReadExt, DuplexStream, duplex};
 use tokio_util::sync::CancellationToken;
 
-fn two() -> NonZeroUsize {
-    NonZeroUsize::new(2).unwrap()
-}
-
 fn start(data: &Path) -> Local {
-    Local::start(Options {
-        data: data.into(),
-        listen: "127.0.0.1:0".parse().unwrap(),
-        tls: None,
-        tokens: None,
-        threads: two(),
-        limits: Limits::default(),
-        policy: Policy::default(),
-        moment_cache: 0,
-        memory: None,
-        genome: GenomeOptions::default(),
-        pin: None,
-        monitor: None,
-        audit: None,
-    })
-    .unwrap()
+    Local::start(options(data, 0)).unwrap()
 }
 
 fn connect(server: &Local) -> Connection {
@@ -53,7 +34,7 @@ fn transactions() -> Transactions {
     Transactions::from_named((0..60).map(|i| Vec::from_iter(names(i)))).unwrap()
 }
 
-fn encrypted(directory: &Path) -> Dataset {
+pub fn encrypted(directory: &Path) -> Dataset {
     let master = MasterKey::generate().unwrap();
     let path = directory.join("dataset");
     let rows = Shuffled::of(transactions());

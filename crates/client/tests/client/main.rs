@@ -1,6 +1,7 @@
 //! Integration tests of this crate, in one program because each links everything.
 
 mod common;
+mod credentials;
 mod device;
 mod genome;
 mod genome_blinding;
@@ -9,3 +10,4 @@ mod growth;
 mod hostile;
 mod local;
 mod mining;
+mod owners;

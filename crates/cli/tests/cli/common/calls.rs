@@ -37,20 +37,22 @@ pub fn with_token<T>(message: T, token: &str) -> Request<T> {
     request
 }
 
-/// A question for all moments of all itemsets of a length, which is 1 or 2.
+/// A question for all moments of all itemsets of a length.
 pub fn question(of: &v1::DatasetInfo, length: u32) -> v1::CountRequest {
-    let columns = match length {
-        1 => (0..of.columns).collect(),
-        _ => (0..of.columns)
-            .flat_map(|a| (a + 1..of.columns).flat_map(move |b| [a, b]))
-            .collect(),
-    };
+    let mut itemsets = vec![Vec::new()];
+    for _ in 0..length {
+        let longer = |set: &Vec<u32>| {
+            let (set, next) = (set.clone(), set.last().map_or(0, |last| last + 1));
+            (next..of.columns).map(move |column| [&set[..], &[column]].concat())
+        };
+        itemsets = itemsets.iter().flat_map(longer).collect();
+    }
     v1::CountRequest {
         name: of.name.clone(),
         root: of.root.clone(),
         limbs: of.limbs,
         length,
-        columns,
+        columns: itemsets.concat(),
         ranges: vec![Blocks::from(0..of.blocks).into()],
         scalars: false,
     }

@@ -1,7 +1,7 @@
 //! Server in the test's own process, and a connection to it.
 
 use oboro_client::Connection;
-use oboro_server::{Limits, Policy, Server};
+use oboro_server::{GenomeOptions, Limits, Options, Policy, Server};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use tokio::sync::oneshot;
@@ -13,9 +13,9 @@ pub struct Running {
     _runtime: tokio::runtime::Runtime,
 }
 
-pub fn serve(data: &Path, moment_cache: u64) -> Running {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let options = oboro_server::Options {
+/// Options of a server that listens on a free port.
+pub fn options(data: &Path, moment_cache: u64) -> Options {
+    Options {
         data: data.into(),
         listen: "127.0.0.1:0".parse().unwrap(),
         tls: None,
@@ -24,14 +24,23 @@ pub fn serve(data: &Path, moment_cache: u64) -> Running {
         limits: Limits::default(),
         policy: Policy::default(),
         moment_cache,
-        genome: oboro_server::GenomeOptions::default(),
+        genome: GenomeOptions::default(),
         memory: None,
         pin: None,
         monitor: None,
         audit: None,
-    };
+    }
+}
+
+pub fn serve(data: &Path, moment_cache: u64) -> Running {
+    start(options(data, moment_cache))
+}
+
+pub fn start(options: Options) -> Running {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let scheme = options.tls.as_ref().map_or("http", |_| "https");
     let server = runtime.block_on(Server::bind(options)).unwrap();
-    let url = format!("http://{}", server.address());
+    let url = format!("{scheme}://{}", server.address());
     let (stop, stopped) = oneshot::channel();
     runtime.spawn(server.serve(async {
         // Ends when the sender is dropped, too.
