@@ -25,16 +25,13 @@ about and has "ranges", each with "first_block", "blocks" and "limbs". The quest
                               places: {"row": PLACE}, and a limb is a list of sums. If there are
                               too many columns for the fixed parts of all pairs, only of a focus
                               column
-    --moment PLACE            the moment M_{i,1} of one of so many columns: {"moment": PLACE}, and
-                              a limb is a list of N residues
 
 Itemsets are in lexicographic order of places.
 
     independent_verify.py KEYFILE BUNDLE_DIR verify ANSWER
 
 Verifies such an answer with the owner's tokens and prints the supports of all itemsets in it, in
-the same order; of a moment there are none. Nothing is decrypted before all of the answer was
-verified.
+the same order. Nothing is decrypted before all of the answer was verified.
 
     independent_verify.py KEYFILE BUNDLE_DIR plain QUESTION
 
@@ -87,9 +84,9 @@ from independent_decrypt import (
 )
 
 RECORD_VERSION = 8
-RANGE_VERSION = 1
+RANGE_VERSION = 2
 RANGE_HEADER = 36
-MOST_PAIRED = 1024
+LEAST_PAIRED, MOST_PAIRED = 1024, 4096
 MOST_FOCUS = 64
 TOKEN_LENGTHS = (2, 3, 4)
 MOST_RANGES_LOG2 = 10
@@ -382,8 +379,6 @@ class KeptPairs:
     row_tokens: dict[int, Element]  # by place
     fixed_parts: list[int]  # of each pair of paired columns, in lexicographic order
     focus_parts: dict[int, list[int]]  # by place of a focus column, then of each column
-    column_tokens: list[Element]  # if there are more columns than paired ones
-    squared_masks: list[int]  # M_{∅,2}, likewise
     paired: int
 
     def fixed_part(self, i: int, j: int) -> int:
@@ -421,7 +416,10 @@ def check_columns(record: Record, columns: int) -> None:
     """Which columns have fixed parts for which pairs."""
     everything, focus = list(range(columns)), record.focus
     require(sorted(record.by_support) == everything, "each column is in the order once")
-    require(record.paired == min(columns, MOST_PAIRED), "as many columns are paired as may be")
+    require(
+        min(columns, LEAST_PAIRED) <= record.paired <= min(columns, MOST_PAIRED),
+        "as many columns are paired as may be",
+    )
     require(record.is_wide or not focus, "there is no focus where all pairs have fixed parts")
     require(len(focus) <= MOST_FOCUS, "there are not too many focus columns")
     require(len(set(focus)) == len(focus), "no column is in the focus twice")
@@ -524,31 +522,24 @@ class Reader:
         require(self.at == len(self.data), "a range has nothing behind its end")
 
 
-def read_pairs(reader: Reader, record: Record, degree: int, modulus: int) -> KeptPairs:
+def read_pairs(reader: Reader, record: Record, modulus: int) -> KeptPairs:
     """What is kept about pairs, of a range modulo one limb."""
     columns, paired = len(record.by_support), record.paired
-    prefix_parts = reader.elements(columns, modulus)
+    prefix_parts = reader.elements(paired, modulus)
     row_tokens: dict[int, Element] = {}
     if not record.is_wide:
         row_tokens = dict(enumerate(reader.elements(columns, modulus)))
     fixed_parts = reader.residues(paired * (paired - 1) // 2, modulus)
     focus_parts: dict[int, list[int]] = {}
-    column_tokens: list[Element] = []
-    squared_masks: list[int] = []
-    if record.is_wide:
-        column_tokens = reader.elements(columns, modulus)
-        for place in record.focus_places:
-            row_tokens[place] = reader.elements(1, modulus)[0]
-            focus_parts[place] = reader.residues(columns, modulus)
-            require(focus_parts[place][place] == 0, "a column has no fixed part with itself")
-        squared_masks = reader.residues(degree, modulus)
+    for place in record.focus_places:
+        row_tokens[place] = reader.elements(1, modulus)[0]
+        focus_parts[place] = reader.residues(columns, modulus)
+        require(focus_parts[place][place] == 0, "a column has no fixed part with itself")
     return KeptPairs(
         prefix_parts,
         row_tokens,
         fixed_parts,
         focus_parts,
-        column_tokens,
-        squared_masks,
         paired,
     )
 
@@ -559,7 +550,7 @@ def parse_range(data: bytes, blocks: int, record: Record, bounds: Bounds) -> lis
     limbs_of = {length: bounds.limbs(length) for length in TOKEN_LENGTHS}
     header = struct.unpack_from("<IIIIIIIQ", data)
     version, columns_kept, paired, focus_kept, *limbs_kept, blocks_kept = header
-    require(version == RANGE_VERSION, "a range of version 1")
+    require(version == RANGE_VERSION, "a range of version 2")
     require(blocks_kept == blocks, "a range has the blocks of its place")
     require(columns_kept == columns and paired == record.paired, "a range has all columns")
     require(focus_kept == len(focus), "a range has all focus columns")
@@ -573,7 +564,7 @@ def parse_range(data: bytes, blocks: int, record: Record, bounds: Bounds) -> lis
         modulus = bounds.primes[limb]
         pairs = None
         if limb < limbs_of[2]:
-            pairs = read_pairs(reader, record, bounds.degree, modulus)
+            pairs = read_pairs(reader, record, modulus)
         longer = {
             length: reader.elements(paired + 1, modulus)
             for length in TOKEN_LENGTHS[1:]
@@ -833,47 +824,6 @@ class Row(QuestionOfPairs):
 
 
 @dataclass(frozen=True)
-class Moment(Question):
-    """M_{i,1} of one column."""
-
-    place: int
-
-    def about(self) -> dict[str, int]:
-        return {"moment": self.place}
-
-    def check(self, dataset: Dataset) -> None:
-        record = dataset.record
-        if not record.is_wide:
-            raise CannotAsk("moments of columns are asked for where not all pairs have fixed parts")
-        if not 0 <= self.place < len(record.by_support):
-            raise CannotAsk("there is no column at this place")
-
-    def itemsets(self, dataset: Dataset) -> list[tuple[int, ...]]:
-        return []
-
-    def honest(self, dataset: Dataset, limb: int) -> list[object]:
-        factors = zip(dataset.masks(limb), dataset.ciphertexts(limb, self.place), strict=True)
-        modulus = dataset.owner.primes[limb]
-        by_block = [entrywise_product(pair, modulus) for pair in factors]
-        return [*over_ranges(dataset, by_block, modulus)]
-
-    def parse(self, value: object) -> LimbAnswer:
-        return LimbAnswer([], [[integers(value)]])
-
-    def verify(self, answer: LimbAnswer, kept: KeptLimb, keys: LimbKeys) -> None:
-        """Whether Σ_s z_s·M_{i,1}(s) is column(i)."""
-        ((moment,),) = answer.moments
-        keys.check_residues(moment, len(keys.weights))
-        token = kept_pairs(kept).column_tokens[self.place]
-        accept(keys.weighed(moment) == token, "a moment does not match the token of its column")
-
-    def phases(
-        self, dataset: Dataset, part: Range, limb: int, answer: LimbAnswer, kept: KeptLimb
-    ) -> list[int]:
-        return []
-
-
-@dataclass(frozen=True)
 class Longer(Question):
     """All itemsets of three or four of the first columns."""
 
@@ -1003,8 +953,6 @@ def parse_question(value: object) -> Question:
             return Longer(member(value, "columns", int), member(value, "length", int))
         case ["row"]:
             return Row(member(value, "row", int))
-        case ["moment"]:
-            return Moment(member(value, "moment", int))
     raise Malformed("what it is about is not said")
 
 
@@ -1141,8 +1089,6 @@ def question_of(arguments: argparse.Namespace) -> Question:
         raise CannotAsk("only of the first columns all itemsets of a length are counted")
     if arguments.row is not None:
         return Row(arguments.row)
-    if arguments.columns is None:
-        return Moment(arguments.moment)
     if arguments.length == 2:
         return Pairs(arguments.columns)
     return Longer(arguments.columns, arguments.length)
@@ -1183,8 +1129,6 @@ def main() -> int:
         asked = command.add_mutually_exclusive_group(required=True)
         asked.add_argument("--columns", type=int, metavar="M", help="all itemsets of the first M")
         asked.add_argument("--row", type=int, metavar="PLACE", help="the pairs of one column")
-        if command is count:
-            asked.add_argument("--moment", type=int, metavar="PLACE", help="M_{i,1} of one column")
         command.add_argument("--length", type=int, default=2, choices=TOKEN_LENGTHS)
     check.add_argument("answer", type=Path, metavar="ANSWER")
     try:

@@ -350,6 +350,7 @@ def encrypt(
     max_len: int = 4,
     min_item_support: float | None = None,
     focus: Iterable[object] = (),
+    pair_columns: int = 1024,
     path: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     progress: bool | None = None,
@@ -381,7 +382,10 @@ def encrypt(
         min_item_support: leave out the items below it: a float is a fraction of the transactions,
             an int a number of them. Minimum supports below it are refused later.
         focus: up to 64 items for `Dataset.pairs_with`, which counts their pairs with every other
-            item at once. Needed with more than 1,024 items; with fewer, every item is possible.
+            item at once. Needed with more items than `pair_columns`; with fewer, every item is
+            possible.
+        pair_columns: the number of items, by support, of which the server counts all pairs and
+            longer itemsets verifiably, up to 4,096; other frequent items are mined in sealed cells.
         path: a directory to create; None for a temporary one.
         threads: the number of threads; None for one per processor.
         progress: show a bar; None shows one on terminals and in notebooks.
@@ -412,7 +416,7 @@ def encrypt(
         StorageError: a full or failing disk. Nothing is left behind.
         Interrupted: `interrupt` was set. Nothing is left behind.
     """
-    _check_counts(max_len=(max_len, 0), threads=(threads, 1))
+    _check_counts(max_len=(max_len, 0), pair_columns=(pair_columns, 0), threads=(threads, 1))
     rows = _frames.rows(data, threads, reading)
     if min_item_support is not None:
         rows.restrict(_least_item_count(min_item_support, len(rows)))
@@ -428,6 +432,7 @@ def encrypt(
             keys,
             max_len=max_len,
             focus=[str(item) for item in focus],
+            pair_columns=pair_columns,
             path=path,
             threads=threads,
             progress=told,

@@ -38,6 +38,7 @@ class Encrypted:
         *,
         max_len: int,
         focus: Sequence[str] = (),
+        pair_columns: int = 1024,
         path: str | os.PathLike[str] | None = None,
         threads: int | None = None,
         progress: _Progress | None = None,

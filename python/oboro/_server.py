@@ -472,8 +472,8 @@ class Dataset:
         verified. If the cells of all items are cached, they are counted instead.
 
         Args:
-            item: the item, as in ``Encrypted.columns``. With more than 1,024 items, one of the
-                ``focus`` of :func:`oboro.encrypt`.
+            item: the item, as in ``Encrypted.columns``. With more items than `pair_columns`, one of
+                the ``focus`` of :func:`oboro.encrypt`.
             offline: answer from cached cells, as in :meth:`apriori`.
             progress: show a bar; ``None`` for a terminal or a notebook only.
             interrupt: cancel the call from another thread.

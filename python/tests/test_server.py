@@ -394,11 +394,17 @@ def test_one_of_many_items_is_counted_with_each_other_if_it_is_in_focus() -> Non
     wide = pd.DataFrame(values, columns=[f"item {number}" for number in range(1030)])
     with oboro.local() as server:
         encrypted = oboro.encrypt(wide, keys, max_len=2, focus=["item 7"])
+        paired = oboro.encrypt(wide, keys, max_len=2, pair_columns=1_030)
+        both = wide[wide["item 8"]].sum().drop("item 8").astype(int)
+        found = server.upload(paired, "paired").pairs_with("item 8")
+        assert found["together"].to_dict() == both.to_dict()
         uploaded = server.upload(encrypted, "wide")
         both = wide[wide["item 7"]].sum().drop("item 7").astype(int)
         assert uploaded.pairs_with("item 7")["together"].to_dict() == both.to_dict()
         with pytest.raises(InputError, match="focus"):
             uploaded.pairs_with("item 8")
+    with pytest.raises(InputError, match="1024 to 4096"):
+        oboro.encrypt(wide, keys, pair_columns=5_000)
     with pytest.raises(InputError, match="give a list of items"):
         oboro.encrypt(wide, keys, focus="item 7")
     with pytest.raises(InputError, match="is to be a focus item"):

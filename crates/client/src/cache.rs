@@ -4,7 +4,6 @@
 //! cells are still sealed: a file that does not open is removed and fetched again. A file is renamed into place only
 //! after the whole answer was verified.
 
-use crate::kept_moments::MOMENTS;
 use crate::verify::cells::{Part, Wanted};
 use oboro_format::codec::{Reader, Writer};
 use oboro_format::files::{io_error, names, remove_if_there};
@@ -30,21 +29,18 @@ const PARTIAL: &str = "partial-";
 /// Age from which an incomplete file counts as abandoned by its process.
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Removes the caches of all versions of a bundle: sealed cells and moments.
+/// Removes the cached sealed cells of all versions of a bundle.
 ///
 /// # Errors
 /// A disk that fails.
 pub fn forget_kept(bundle: &Bundle) -> Result<(), FormatError> {
-    for kept in [CELLS, MOMENTS] {
-        let path = bundle.directory().join(kept);
-        match fs::remove_dir_all(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(io_error("remove", &path)(error));
-            }
-            _ => {}
+    let path = bundle.directory().join(CELLS);
+    match fs::remove_dir_all(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(io_error("remove", &path)(error))
         }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Cache directory of one bundle.

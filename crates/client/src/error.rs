@@ -2,10 +2,10 @@
 
 use crate::genome::query::PatternError;
 use crate::genome::reading::{EncryptError, ReadError};
-use oboro_dataset::{Dataset, DatasetError, MOST_PAIRED};
+use oboro_dataset::{Dataset, DatasetError};
 use oboro_format::wording::{
-    ANSWERS, CA, CLIENT_CERT, CLIENT_KEY, FOCUS, MAX_LEN, MIN_SUPPORT, OFFLINE, ROW_IDS, SERVE,
-    TRUST_RESET, TRUST_SERVER, TRUST_SHOW,
+    ANSWERS, CA, CLIENT_CERT, CLIENT_KEY, FOCUS, MAX_LEN, MIN_SUPPORT, OFFLINE, PAIR_COLUMNS,
+    ROW_IDS, SERVE, TRUST_RESET, TRUST_SERVER, TRUST_SHOW,
 };
 use oboro_format::{Corruption, DatasetId, Digest, ErrorClass, FormatError};
 use oboro_genome::wire::WireError;
@@ -69,16 +69,15 @@ pub enum ClientError {
     )]
     RowIds,
     #[error(
-        "items are frequent that are not among the {MOST_PAIRED} with the largest supports when the data were first encrypted, and only of those the server counts itemsets of three and more that are verified; mine with {}, with {}, or at a higher {MIN_SUPPORT}",
-        ANSWERS.to("cells"),
-        MAX_LEN.to(2)
+        "items are frequent that are not among the {0} with the largest supports when the data were first encrypted, and only of those the server counts itemsets that are verified; mine with {cells}, at a higher {MIN_SUPPORT}, or encrypt again with {PAIR_COLUMNS}",
+        cells = ANSWERS.to("cells")
     )]
-    NotInPrefix,
+    NotInPrefix(usize),
     #[error(
-        "{0:?} is not a focus item of this dataset, and of more than {MOST_PAIRED} items the server counts only those with every other one; encrypt again with {FOCUS}, or mine pairs, with {pairs}",
+        "{0:?} is not a focus item of this dataset, and of more than {1} items the server counts only those with every other one; encrypt again with {FOCUS}, or mine pairs, with {pairs}",
         pairs = MAX_LEN.to(2)
     )]
-    NoRow(String),
+    NoRow(String, usize),
     #[error(
         "the server counts no pairs of this dataset that are verified: it was encrypted with {}, or has one item; encrypt it again with {} or more",
         MAX_LEN.to(1),
@@ -461,8 +460,8 @@ impl ClientError {
             | Self::NoRowIds
             | Self::ReliedOn { .. }
             | Self::NotKept
-            | Self::NotInPrefix
-            | Self::NoRow(_)
+            | Self::NotInPrefix(_)
+            | Self::NoRow(..)
             | Self::NoPairs
             | Self::UnknownItem(_)
             | Self::LongMoments { .. }

@@ -2,7 +2,6 @@
 
 use crate::levels::Route;
 use crate::sums::MOST_BYTES;
-use oboro_dataset::MOST_PAIRED;
 use oboro_format::{BLOCKS_PER_SEGMENT, CELL_SEAL_BYTES};
 use oboro_protocol::max_itemsets;
 use oboro_ring::moment::binomial;
@@ -22,6 +21,8 @@ pub struct Prospect {
     pub max_len: usize,
     /// Number of items that are frequent in itemsets of two or more.
     pub frequent: u32,
+    /// Number of columns, by support, whose itemsets are verified.
+    pub pair_columns: usize,
     /// Maximum number of itemsets to count at a level.
     pub itemsets: u64,
 }
@@ -207,19 +208,10 @@ impl Prospect {
     /// Returns the bytes of verified answers for all itemsets of a length; `None` if they are not requested.
     fn verified_bytes(&self, strata: &Strata, level: usize) -> Option<u64> {
         let frequent = self.frequent.into();
-        let mut bytes = prefix_bytes(&self.parameters, strata, frequent, level)?;
-        let is_wide = self.frequent as usize > MOST_PAIRED;
-        if is_wide {
-            // One moment with the mask per column.
-            let each = moment_packed_len(self.parameters.degree(), strata.bounds().limbs(2)?, 1);
-            let columns = frequent.saturating_mul(each as u64);
-            bytes = bytes.saturating_add(columns.saturating_mul(strata.ranges().len() as u64));
-        }
-        let fits_a_request = match level {
-            2 => true,
-            _ => !is_wide && binomial(frequent, level) <= max_itemsets(level) as u64,
-        };
-        let is_requested = bytes <= MOST_BYTES && fits_a_request;
+        let bytes = prefix_bytes(&self.parameters, strata, frequent, level)?;
+        let fits_a_request = level == 2 || binomial(frequent, level) <= max_itemsets(level) as u64;
+        let has_fixed_parts = self.frequent as usize <= self.pair_columns;
+        let is_requested = bytes <= MOST_BYTES && fits_a_request && has_fixed_parts;
         is_requested.then_some(bytes)
     }
 
@@ -263,6 +255,7 @@ mod tests {
             columns,
             max_len,
             frequent,
+            pair_columns: 1_024,
             itemsets: u64::MAX,
         }
     }
@@ -318,12 +311,12 @@ mod tests {
         let wide = prospect(100_000, 1_000, 1_000, 3).levels();
         let verified: Vec<bool> = wide.iter().map(|it| it.verified_bytes.is_some()).collect();
         assert_eq!(verified, [true, false]);
-        // Pairs of more items than have fixed parts need moments with the mask.
-        let wider = prospect(100_000, 1_500, 1_500, 2).levels();
+        // Pairs of more items than have fixed parts are not verified.
+        let mut wider = prospect(100_000, 1_500, 1_500, 2);
+        assert_eq!(wider.levels()[0].verified_bytes, None);
+        wider.pair_columns = 2_000;
         let pairs = 1_500 * 1_499 / 2 * 7;
-        assert_eq!(wider[0].verified_bytes, Some(pairs + 1_500 * 28_672));
-        let widest = prospect(100_000, 10_000, 10_000, 2).levels();
-        assert_eq!(widest[0].verified_bytes, None);
+        assert_eq!(wider.levels()[0].verified_bytes, Some(pairs));
     }
 
     #[test]

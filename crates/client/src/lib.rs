@@ -15,7 +15,6 @@ mod gate;
 pub mod genome;
 mod guard;
 mod items;
-mod kept_moments;
 mod levels;
 mod mine;
 mod moments;

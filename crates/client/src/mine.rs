@@ -8,10 +8,9 @@ use crate::error::ClientError;
 use crate::fetch::{CellSource, Fetched};
 use crate::gate::{Gate, VersionCheck, check_decided};
 use crate::items::Numbered;
-use crate::kept_moments::KeptMoments;
 use crate::levels::{LevelTrace, Progress};
 use crate::moments::{MomentCounter, TrustServer};
-use crate::sums::{self, MOST_BYTES, PrefixCounter, check_size, longest};
+use crate::sums::{self, MOST_BYTES, PrefixCounter, check_size, longest, pair_columns};
 use crate::verify::Verified;
 use crate::verify::cells::{Cells, column_bytes};
 use crate::verify::prefixes::Prefix;
@@ -120,7 +119,6 @@ pub struct Mining<'a> {
     check: VersionCheck,
     announce: Box<dyn Fn() + Sync + 'a>,
     cache: Cache,
-    kept: KeptMoments,
     progress: Box<Progress<'a>>,
     interrupt: CancellationToken,
 }
@@ -143,7 +141,6 @@ impl<'a> Mining<'a> {
             check: VersionCheck::Compare,
             announce: Box::new(|| {}),
             cache: Cache::new(dataset.bundle().directory(), 0),
-            kept: KeptMoments::new(dataset.bundle().directory(), dataset.manifest(), 0),
             progress: Box::new(|_, _, _| {}),
             interrupt: CancellationToken::new(),
         }
@@ -196,14 +193,11 @@ impl<'a> Mining<'a> {
         }
     }
 
-    /// Caches sealed cells in the bundle's directory for later runs, up to `bytes`, and moments of columns up to an
-    /// equal limit.
+    /// Caches sealed cells in the bundle's directory for later runs, up to `bytes`.
     #[must_use]
     pub fn keeping(self, bytes: u64) -> Self {
-        let bundle = self.dataset.bundle();
         Self {
-            cache: Cache::new(bundle.directory(), bytes),
-            kept: KeptMoments::new(bundle.directory(), bundle.manifest(), bytes),
+            cache: Cache::new(self.dataset.bundle().directory(), bytes),
             ..self
         }
     }
@@ -292,14 +286,15 @@ impl<'a> Mining<'a> {
         let items = self.dataset.record().names.len();
         let wanted = options.max_len.map_or(items, |it| it.get().min(items));
         let are_verified = wanted <= longest;
-        let prefix = |level| Prefix::of(self.dataset, &columns, level, &self.kept);
+        let not_in_prefix = || ClientError::NotInPrefix(pair_columns(self.dataset));
+        let prefix = |level| Prefix::of(self.dataset, &columns, level);
         match self.answers {
             Answers::Cells => Ok(false),
             _ if self.check == VersionCheck::Offline => Ok(false),
             _ if columns.is_empty() => Ok(false),
             Answers::Moments if !are_verified => Err(ClientError::LongMoments { longest, wanted }),
             Answers::Moments => {
-                let pairs = prefix(2).ok_or(ClientError::NotInPrefix)?;
+                let pairs = prefix(2).ok_or_else(not_in_prefix)?;
                 check_size(self.dataset, columns.len(), &pairs).map(|()| true)
             }
             Answers::Auto if !are_verified => Ok(false),
@@ -344,7 +339,7 @@ impl<'a> Mining<'a> {
         let (supports, trace) = self.prefixes(&gate).supports(&columns, level)?;
         let supports = supports.try_map(|supports| {
             let found: Option<Vec<u64>> = itemsets.iter().map(|it| supports.of(it)).collect();
-            found.ok_or(ClientError::NotInPrefix)
+            found.ok_or_else(|| ClientError::NotInPrefix(pair_columns(self.dataset)))
         });
         Ok((supports?, trace))
     }
@@ -375,7 +370,8 @@ impl<'a> Mining<'a> {
             return Err(ClientError::NoPairs);
         }
         let row = Row::of(self.dataset, column);
-        let row = row.ok_or_else(|| ClientError::NoRow(name.to_owned()))?;
+        let row =
+            row.ok_or_else(|| ClientError::NoRow(name.to_owned(), pair_columns(self.dataset)))?;
         let (supports, trace) = self.prefixes(&gate).row(&row)?;
         let items = self.items.by_column();
         let others = row.others().iter().map(|&column| items[column]);
@@ -508,7 +504,6 @@ impl<'a> Mining<'a> {
             name: &self.name,
             gate,
             threads: self.threads,
-            kept: &self.kept,
             progress: &*self.progress,
             interrupt: &self.interrupt,
         }

@@ -8,7 +8,6 @@ use crate::connection::Client;
 use crate::error::ClientError;
 use crate::gate::Gate;
 use crate::items::Numbered;
-use crate::kept_moments::KeptMoments;
 use crate::levels::{LevelTrace, Progress, Route};
 use crate::verify::Verified;
 use crate::verify::arriving::{Arriving, ReceivedSums, RequestedSums, SumsQuery};
@@ -39,6 +38,12 @@ pub(crate) fn longest(dataset: &Dataset) -> usize {
     (2..=LONGEST_VERIFIED).rev().find(has).unwrap_or(1)
 }
 
+/// Returns the number of columns all of whose pairs have fixed parts.
+pub(crate) fn pair_columns(dataset: &Dataset) -> usize {
+    let order = dataset.record().column_order();
+    order.map_or(0, |it| it.paired().len())
+}
+
 /// Rejects a request above [`MOST_BYTES`].
 pub(crate) fn check_size(
     dataset: &Dataset,
@@ -66,7 +71,6 @@ pub(crate) struct SumSource<'a> {
     /// Opens a connection for the requests of a level; it is closed before their answers are evaluated.
     pub(crate) gate: &'a Gate<'a>,
     pub(crate) threads: NonZeroUsize,
-    pub(crate) kept: &'a KeptMoments,
     pub(crate) progress: &'a Progress<'a>,
     pub(crate) interrupt: &'a CancellationToken,
 }
@@ -93,8 +97,8 @@ impl<'a> SumSource<'a> {
                 wanted: level,
             });
         }
-        let prefix = Prefix::of(self.dataset, columns, level, self.kept);
-        let prefix = prefix.ok_or(ClientError::NotInPrefix)?;
+        let prefix = Prefix::of(self.dataset, columns, level);
+        let prefix = prefix.ok_or_else(|| ClientError::NotInPrefix(pair_columns(self.dataset)))?;
         check_size(self.dataset, columns.len(), &prefix)?;
         Ok(prefix)
     }
@@ -113,11 +117,10 @@ impl<'a> SumSource<'a> {
         let begun = Instant::now();
         let prefix = self.prefix(columns, level)?;
         let asked = prefix.asked()?;
-        let questions: Vec<&SumsQuery> = asked.questions().iter().collect();
-        let (answers, received, reading) = self.answers(level, asked.bytes(), &questions)?;
+        let (answer, received, reading) = self.answer(level, asked.query())?;
         let combining = Instant::now();
         let supports = reading.conclude(self.dataset, OTHER_NUMBERS, || {
-            asked.judge(&answers, self.threads)
+            asked.judge(&answer, self.threads)
         })?;
         self.go_on()?;
         let route = match level {
@@ -143,9 +146,9 @@ impl<'a> SumSource<'a> {
     ) -> Result<(Verified<Vec<u64>>, LevelTrace), ClientError> {
         let begun = Instant::now();
         let query = row.query();
-        let (answers, received, reading) = self.answers(2, query.bytes(), &[query])?;
+        let (answer, received, reading) = self.answer(2, query)?;
         let combining = Instant::now();
-        let supports = reading.conclude(self.dataset, OTHER_NUMBERS, || row.judge(&answers[0]))?;
+        let supports = reading.conclude(self.dataset, OTHER_NUMBERS, || row.judge(&answer))?;
         self.go_on()?;
         let trace = LevelTrace {
             itemsets: row.others().len(),
@@ -156,32 +159,29 @@ impl<'a> SumSource<'a> {
         Ok((supports, trace))
     }
 
-    /// Connects, sends all queries, and reads their answers up to the first that ends badly. Then closes the
-    /// connection; `bytes` is the total of all answers.
-    fn answers<'q>(
+    /// Connects, sends all requests of a query, and reads their answers up to the first that ends badly. Then closes
+    /// the connection.
+    fn answer<'q>(
         &self,
         level: usize,
-        bytes: u64,
-        questions: &[&'q SumsQuery],
-    ) -> Result<(Vec<Arriving<'q>>, ReceivedSums, Reading), ClientError> {
+        query: &'q SumsQuery,
+    ) -> Result<(Arriving<'q>, ReceivedSums, Reading), ClientError> {
         let connection = self.gate.open()?;
         let mut received = ReceivedSums::default();
         let mut reading = Reading::nothing();
-        let mut answers: Vec<Arriving<'_>> = questions.iter().map(|it| it.arriving()).collect();
-        'all: for (query, answer) in questions.iter().zip(&mut answers) {
-            for (moments, request) in query.requests(self.name) {
-                let before = received.bytes;
-                let progress = |bytes_here| (self.progress)(level, before + bytes_here, bytes);
-                let mut requested = RequestedSums::new(answer, moments, &progress);
-                let call = async |mut client: Client| client.count(request.clone()).await;
-                let next = connection.read_again(DURING, &call, &mut requested);
-                received.add(&requested.received());
-                if !reading.then(next) {
-                    break 'all;
-                }
+        let mut answer = query.arriving();
+        for (moments, request) in query.requests(self.name) {
+            let before = received.bytes;
+            let progress = |here| (self.progress)(level, before + here, query.bytes());
+            let mut requested = RequestedSums::new(&mut answer, moments, &progress);
+            let call = async |mut client: Client| client.count(request.clone()).await;
+            let next = connection.read_again(DURING, &call, &mut requested);
+            received.add(&requested.received());
+            if !reading.then(next) {
+                break;
             }
         }
-        Ok((answers, received, reading))
+        Ok((answer, received, reading))
     }
 }
 

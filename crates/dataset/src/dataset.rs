@@ -6,7 +6,9 @@
 use crate::encryption::NewRows;
 use crate::error::{DatasetError, RecordError, other_ranges};
 use crate::progress::Progress;
-use crate::ranges::{MOST_FOCUS, MOST_PAIRED, NewBlocks, NewStratum, by_support};
+use crate::ranges::{
+    MOST_FOCUS, MOST_PAIR_COLUMNS, NewBlocks, NewStratum, PAIR_COLUMNS, by_support,
+};
 use crate::record::{Failure, Items, Notes, OwnerRecord, Trust, bounds};
 use crate::shuffled::Shuffled;
 use oboro_format::files::free_bytes;
@@ -109,10 +111,14 @@ fn focus(rows: &Shuffled, max_len: usize) -> Result<Vec<usize>, DatasetError> {
     given.iter().map(item).collect()
 }
 
-/// Sorts columns by their supports, with fixed parts for the pairs of the first ones and of the focus.
-pub(crate) fn column_order(supports: &[u64], mut focus: Vec<Column>) -> ColumnOrder {
+/// Sorts columns by their supports, with fixed parts for the pairs of the first `pair_columns` and of the focus.
+pub(crate) fn column_order(
+    supports: &[u64],
+    pair_columns: usize,
+    mut focus: Vec<Column>,
+) -> ColumnOrder {
     let order = by_support(supports);
-    let paired = order.len().min(MOST_PAIRED);
+    let paired = order.len().min(pair_columns);
     // If all pairs have fixed parts, those of the focus are among them.
     if paired == order.len() {
         focus.clear();
@@ -258,6 +264,13 @@ impl Dataset {
         rows.check_memory(plan.parameters.degree(), 0)?;
         check_free_bytes(target.path(), plan.bytes, free_bytes(target.path()))?;
         let focus = focus(&rows, max_len)?;
+        if !(PAIR_COLUMNS..=MOST_PAIR_COLUMNS).contains(&rows.pair_columns()) {
+            return Err(DatasetError::PairColumns {
+                given: rows.pair_columns(),
+                least: PAIR_COLUMNS,
+                most: MOST_PAIR_COLUMNS,
+            });
+        }
         let key = DatasetKey::fresh(master, plan.parameters)?;
         let mut writer = target.create()?;
         let mut columns: Vec<Column> = Column::first(plan.columns).collect();
@@ -287,6 +300,7 @@ impl Dataset {
         let items = Items::new(&rows, &columns);
         let order = column_order(
             &items.supports,
+            rows.pair_columns(),
             focus.iter().map(|&item| columns[item]).collect(),
         );
         let new = NewBlocks {

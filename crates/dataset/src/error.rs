@@ -105,6 +105,12 @@ pub enum DatasetError {
         "focus items are for pairs that the server counts, and with a maximum itemset length of 1 it counts none; choose 2 or more"
     )]
     FocusWithoutPairs,
+    #[error("pairs cannot be counted of the {given} most frequent items; choose {least} to {most}")]
+    PairColumns {
+        given: usize,
+        least: usize,
+        most: usize,
+    },
     #[error(
         "rows of this dataset have no ids, so none can be found; encrypt all data again with {ROW_IDS}"
     )]
@@ -189,6 +195,7 @@ impl DatasetError {
             | Self::UnknownFocus(_)
             | Self::MuchFocus { .. }
             | Self::FocusWithoutPairs
+            | Self::PairColumns { .. }
             | Self::TooManyRanges
             | Self::NoIdsToErase
             | Self::NothingToErase

@@ -16,7 +16,7 @@ pub mod shuffled;
 pub use dataset::{Dataset, DatasetPlan, NewItems, Target};
 pub use error::{DatasetError, RecordError};
 pub use progress::Progress;
-pub use ranges::MOST_PAIRED;
+pub use ranges::{MOST_PAIR_COLUMNS, PAIR_COLUMNS};
 pub use record::{Failure, OwnerRecord, Reliance, Trust};
 pub use rewrite::{Compaction, Erasure, FoundRow, RowSelection};
 pub use shuffled::{Cells, Shuffled, Shuffling, unpack_row_ids};

@@ -17,9 +17,11 @@ use oboro_rlwe::{
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
 
-/// The number of columns, by support, up to which all pairs have fixed parts, and up to which a server counts longer
-/// itemsets verifiably. Each pair takes 8 bytes per range.
-pub const MOST_PAIRED: usize = 1024;
+/// Default number of columns, by support, all of whose pairs have fixed parts, and whose longer itemsets a server counts
+/// verifiably. Each pair takes 8 bytes per range.
+pub const PAIR_COLUMNS: usize = 1024;
+/// Maximum number of such columns.
+pub const MOST_PAIR_COLUMNS: usize = 4096;
 /// The largest number of focus columns, each of which has a fixed part with every column.
 pub const MOST_FOCUS: usize = 64;
 /// The memory budget for residues of blocks that are summed together.
@@ -270,8 +272,14 @@ impl NewBlocks<'_> {
         let mut columns = Columns::new(opened, limb, paired)?;
         let focus = self.order.focus().iter();
         let focus: Vec<Column> = focus.map(|&it| self.order.columns()[it]).collect();
+        // Columns without fixed parts are in the rows of focus columns alone.
+        let tail = if focus.is_empty() {
+            &[]
+        } else {
+            &self.order.columns()[self.order.tail()]
+        };
+        let mut tail = Columns::new(opened, limb, tail)?;
         let mut focus = Columns::new(opened, limb, &focus)?;
-        let mut tail = Columns::new(opened, limb, &self.order.columns()[self.order.tail()])?;
         let most = (RUN_BYTES / (size_of::<u32>() * degree * paired.len())).clamp(1, RUN_BLOCKS);
         let mut masks = vec![vec![0; degree]; most];
         for (piece, sums) in pieces.iter().zip(sums) {

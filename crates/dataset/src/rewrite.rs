@@ -9,6 +9,7 @@ use crate::dataset::{Dataset, check_free_bytes, column_order};
 use crate::encryption::NewSegments;
 use crate::error::DatasetError;
 use crate::progress::Progress;
+use crate::ranges::PAIR_COLUMNS;
 use crate::ranges::{NewBlocks, NewStratum};
 use crate::record::{Items, OwnerRecord, bounds};
 use crate::shuffled::Bits;
@@ -57,11 +58,16 @@ impl Dataset {
         blocks.collect()
     }
 
-    /// Sorts columns by their present supports, keeping the focus.
+    /// Sorts columns by their present supports, keeping the number of pair columns and the focus.
     fn sorted_columns(&self) -> Result<ColumnOrder, DatasetError> {
         let order = self.record.column_order()?;
         let focus = order.focus().iter().map(|&it| order.columns()[it]);
-        Ok(column_order(&self.record.supports, focus.collect()))
+        let pair_columns = order.paired().len().max(PAIR_COLUMNS);
+        Ok(column_order(
+            &self.record.supports,
+            pair_columns,
+            focus.collect(),
+        ))
     }
 
     /// Opens the bits of columns in one of the dataset's own segments, from its sealed cells.

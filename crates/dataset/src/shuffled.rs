@@ -4,6 +4,7 @@
 //! part by part, and a part takes no more than a given memory. Columns are added in groups of eight: a row's bits in
 //! a group are one byte, and permuting bytes costs an eighth of permuting bits.
 
+use crate::ranges::PAIR_COLUMNS;
 use oboro_format::{BLOCKS_PER_SEGMENT, Digest, Manifest};
 use oboro_input::readers::HowRead;
 use oboro_input::transactions::{MinSupport, Transactions, TransactionsError, check_row_ids};
@@ -39,6 +40,7 @@ pub struct Shuffled {
     /// The support from which every item is present.
     min_item_support: u64,
     focus: Vec<String>,
+    pair_columns: usize,
     /// `true` if an append of these rows absorbs the youngest strata; `None` if the dataset's record decides.
     absorbs: Option<bool>,
     /// The total memory limit, in bytes.
@@ -159,6 +161,7 @@ impl Shuffled {
                 baskets: transactions,
             },
             focus: Vec::new(),
+            pair_columns: PAIR_COLUMNS,
             absorbs: None,
             memory: None,
         }
@@ -195,6 +198,19 @@ impl Shuffled {
         focus.sort_unstable();
         focus.dedup();
         Self { focus, ..self }
+    }
+
+    /// Sets how many columns, by support, have fixed parts for all their pairs.
+    #[must_use]
+    pub fn with_pair_columns(self, pair_columns: usize) -> Self {
+        Self {
+            pair_columns,
+            ..self
+        }
+    }
+
+    pub(crate) fn pair_columns(&self) -> usize {
+        self.pair_columns
     }
 
     /// Sets if an append of these rows, and later ones, absorb the youngest strata; with `None` the dataset's record
@@ -557,6 +573,7 @@ impl Shuffling {
             },
             min_item_support: 1,
             focus: Vec::new(),
+            pair_columns: PAIR_COLUMNS,
             absorbs: None,
             memory: None,
         })

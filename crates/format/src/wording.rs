@@ -128,6 +128,8 @@ pub const ANSWERS: Setting = Setting::new("answers");
 pub const TRUST_SERVER: Setting = Setting::new("trust_server");
 /// Mining from cached cells, without a server.
 pub const OFFLINE: Setting = Setting::new("offline");
+/// Number of columns, by support, all of whose pairs can be counted.
+pub const PAIR_COLUMNS: Setting = Setting::new("pair_columns");
 /// Items to count with every other item.
 pub const FOCUS: Setting = Setting::new("focus");
 /// Certificate authorities for servers.

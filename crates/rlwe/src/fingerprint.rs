@@ -6,7 +6,7 @@
 //! `token(m, 2) = Σ_w Σ_{i<j≤m} x_i x_j c_i(w) c_j(w)` over all points `w` of a range, for every prefix of its columns,
 //! and `gram_row(i) = Σ_w c_i(w)·Σ_{j≠i} x_j c_j(w)`. Later the server answers with the sums
 //! `M_ij = Σ_w c_i(w) c_j(w)`, and these, weighted with the points, must equal the token. Those of longer itemsets are
-//! in [`crate::prefix_tokens`], those of many columns in [`crate::wide`].
+//! in [`crate::prefix_tokens`], those of focus columns in [`crate::focus`].
 
 use crate::key::DatasetKey;
 use oboro_ring::mask::{self, WeightSeed};
@@ -167,7 +167,11 @@ impl PairTokens {
     /// # Panics
     /// If the number of slices is not that of columns, or their lengths differ.
     pub(crate) fn add(&mut self, points: &Points, columns: &[&[u32]]) {
-        assert_eq!(columns.len(), self.rows.len(), "each column has residues");
+        assert_eq!(
+            columns.len(),
+            self.increments.len(),
+            "each column has residues"
+        );
         let field = points.field();
         let q = field.modulus();
         let mut sum = Elements::zero(columns.first().map_or(0, |it| it.len()));
@@ -196,11 +200,6 @@ impl PairTokens {
                 *row = field.add(*row, field.add(Element { a, b }, own));
             }
         }
-    }
-
-    /// Adds to the increment of the column at index `place`.
-    pub(crate) fn add_increment(&mut self, field: &QuadraticField, place: usize, more: Element) {
-        self.increments[place] = field.add(self.increments[place], more);
     }
 
     /// Adds the tokens of other blocks of the same columns and limb.

@@ -35,23 +35,6 @@ impl MaskMoments {
         }
     }
 
-    /// Takes the moments of columns, `N` residues each.
-    ///
-    /// # Panics
-    /// If the ring lacks the limb.
-    pub(crate) fn of(
-        parameters: &Parameters,
-        limb: Limb,
-        columns: Vec<Vec<u32>>,
-        square: Vec<u32>,
-    ) -> Self {
-        Self {
-            modulus: parameters.limb_moduli()[limb],
-            columns,
-            square,
-        }
-    }
-
     /// `M_{∅,2}`.
     pub(crate) fn square(&self) -> &[u32] {
         &self.square

@@ -13,6 +13,7 @@ mod decoder;
 mod encrypt;
 mod fingerprint;
 mod fixed;
+mod focus;
 mod key;
 mod key_file;
 mod noise;
@@ -30,17 +31,17 @@ mod range_file;
 mod seal;
 mod secrets;
 mod totals;
-mod wide;
 
 pub use block::BlockResidues;
 pub use cells::{CELL_SEAL_BYTES, CellsOf};
 pub use combine::{Answer, CombineError, Combiner, Partial, Phases};
 pub use encrypt::{Block, EncryptError, Encryptor};
+pub use focus::Pass;
 pub use key::{DatasetKey, KeyCheck, MasterKey, RowHash, SecretGeneration};
 pub use key_file::KeyFileError;
 pub use noise::{BlockNoise, NORM_LIMIT, PEAK_LIMIT, PLAINTEXT_PEAK_LIMIT, log2_phase_bound};
 pub use order::{ColumnOrder, OrderError};
-pub use pairs::{ColumnMoments, PairReader, PairsError, Sums, VerifiedPairs};
+pub use pairs::{PairReader, PairsError, Sums, VerifiedPairs};
 pub use passphrase::{
     PASSPHRASE_SEAL_BYTES, Passphrase, PassphraseError, open_under_passphrase,
     seal_under_passphrase,
@@ -56,4 +57,3 @@ pub use range::{RangeLimb, RangeSums};
 pub use range_file::RangeError;
 pub use seal::SealError;
 pub use totals::{Bounds, Extent, Products, ShuffledRows, Strata, Stratum};
-pub use wide::Pass;

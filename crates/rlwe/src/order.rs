@@ -6,7 +6,7 @@ use std::ops::Range;
 use thiserror::Error;
 
 /// Columns in the owner's order. All pairs of the first `paired` have fixed parts. With more columns, so has each pair
-/// with a focus column. Fixed parts of other pairs are computed from moments `M_{i,1}` of the server.
+/// with a focus column; other pairs cannot be verified.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ColumnOrder {
     columns: Vec<Column>,

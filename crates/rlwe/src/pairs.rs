@@ -2,16 +2,14 @@
 //! (docs/cryptography.md, "Verified sums").
 
 use crate::decoder::Decoder;
-use crate::fingerprint::{Elements, Points};
-use crate::fixed::{FixedParts, MaskMoments};
+use crate::fingerprint::Points;
 use crate::key::DatasetKey;
 use crate::order::ColumnOrder;
 use crate::prefix_tokens::VerifiedLimbs;
 use crate::range::{KeptPairs, RangeLimb, fit};
 use crate::totals::Strata;
-use oboro_ring::{Blocks, Limb, Parameters, threads};
+use oboro_ring::{Blocks, Limb, Parameters};
 use std::fmt;
-use std::num::NonZeroUsize;
 use thiserror::Error;
 
 /// Error: the answer is rejected.
@@ -29,18 +27,12 @@ pub enum PairsError {
 /// Sums of one query over a range: for each limb `M_ij = Σ_w c_i(w) c_j(w)`.
 pub type Sums = Vec<Vec<u32>>;
 
-/// Moment `M_{i,1} = Σ_b a_b c_{b,i}` of one column: for each range and limb `N` residues in evaluation form.
-pub type ColumnMoments = Vec<Vec<Vec<u32>>>;
-
 /// Kept data of the ranges of a dataset, which verifies and decodes the pairs that a server counts there.
 pub struct PairReader {
-    key: DatasetKey,
     strata: Strata,
     order: ColumnOrder,
     /// Points for each limb.
     points: Vec<Points>,
-    /// Weights of slots, if some pairs lack fixed parts.
-    weights: Vec<Elements>,
     /// Kept data, ordered as the strata's ranges.
     ranges: Vec<RangeReader>,
 }
@@ -60,8 +52,6 @@ enum Fixed {
     Pairs,
     /// Kept in the row of a focus column.
     Row { place: usize, focus: usize },
-    /// Computed from verified moments, for each range and limb.
-    Made(Vec<Vec<FixedParts>>),
 }
 
 impl fmt::Debug for PairReader {
@@ -95,18 +85,13 @@ impl PairReader {
         };
         let all = ranges.into_iter().zip(strata.ranges());
         let ranges: Option<Vec<RangeReader>> = all.map(reader).collect();
-        let weighted = if order.is_wide() { limbs } else { 0 };
         Some(Self {
             points: Limb::first(limbs)
                 .map(|limb| Points::new(key, limb, order.columns()))
                 .collect(),
-            weights: Limb::first(weighted)
-                .map(|limb| key.slot_weights(limb))
-                .collect(),
             order: order.clone(),
             ranges: ranges?,
             strata,
-            key: key.clone(),
         })
     }
 
@@ -156,8 +141,8 @@ impl PairReader {
         Ok(self.verified(pairs.collect(), fixed, sums))
     }
 
-    /// Verifies the sums of one range, as [`verify_prefix`](Self::verify_prefix) or
-    /// [`verify_wide_prefix`](Self::verify_wide_prefix) does. The time depends on public lengths only.
+    /// Verifies the sums of one range, as [`verify_prefix`](Self::verify_prefix) does. The time depends on public
+    /// lengths only.
     pub fn is_prefix_of(&self, range: usize, columns: usize, sums: &Sums) -> bool {
         let reader = &self.ranges[range];
         reader.verify(&self.points, sums, Self::is_start(columns))
@@ -177,97 +162,10 @@ impl PairReader {
 
     fn is_row(&self, place: usize) -> impl Fn(&KeptPairs, &Points, &[u32]) -> bool {
         let focus = self.order.focus().binary_search(&place);
-        move |kept, points, sums| match &kept.wide {
-            None => kept.tokens.verify_row(points, place, sums),
-            Some(wide) => {
-                let focus = focus.expect("a row that is kept");
-                points.verify_row(wide.rows[focus].token, place, sums)
-            }
+        move |kept, points, sums| match focus {
+            Ok(focus) => points.verify_row(kept.rows[focus].token, place, sums),
+            Err(_) => kept.tokens.verify_row(points, place, sums),
         }
-    }
-
-    /// Returns true for the moments `M_{i,1}` of the column at index `place`, in each range and limb. Others are
-    /// accepted with probability at most `1/q²`, however they were chosen.
-    ///
-    /// # Panics
-    /// If the column does not exist, or all pairs have fixed parts.
-    pub fn is_column(&self, place: usize, moments: &[Vec<Vec<u32>>]) -> bool {
-        let mut are_right = moments.len() == self.ranges.len();
-        for (range, moments) in self.ranges.iter().zip(moments) {
-            are_right &= moments.len() == range.limbs.len();
-            let limbs = range.limbs.iter().zip(&self.points).zip(&self.weights);
-            for (((kept, points), weights), residues) in limbs.zip(moments) {
-                let wide = kept.wide.as_ref().expect("pairs without fixed parts");
-                are_right &= residues.len() == weights.a.len()
-                    && points.are_residues(residues)
-                    && weights.dot(points.field(), residues) == wide.columns[place];
-            }
-        }
-        are_right
-    }
-
-    /// Returns true for the moment `M_{∅,2}`, in each range and limb.
-    ///
-    /// # Panics
-    /// If all pairs have fixed parts.
-    pub fn is_mask_squared(&self, moment: &[Vec<Vec<u32>>]) -> bool {
-        let wide = |it: &KeptPairs| it.wide.as_ref().map(|it| it.mask_squared.clone());
-        let kept = self.ranges.iter().map(|it| it.limbs.iter().map(wide));
-        let kept = kept.map(|limbs| {
-            limbs
-                .collect::<Option<Vec<_>>>()
-                .expect("pairs without fixed parts")
-        });
-        kept.eq(moment.iter().cloned())
-    }
-
-    /// Verifies the sums of all pairs of the first `columns` columns, in lexicographic order, of each range. Verifies
-    /// the moments `M_{i,1}` of each of these columns and computes fixed parts from them.
-    ///
-    /// # Errors
-    /// The sums or moments are any others, in any limb of any range.
-    ///
-    /// # Panics
-    /// If the reader has fewer columns, or all pairs have fixed parts.
-    pub fn verify_wide_prefix<'a>(
-        &'a self,
-        columns: usize,
-        sums: &'a [Sums],
-        moments: &[ColumnMoments],
-        threads: NonZeroUsize,
-    ) -> Result<VerifiedPairs<'a>, PairsError> {
-        let each = moments.iter().enumerate();
-        let are_columns = each.map(|(place, it)| self.is_column(place, it));
-        let are_columns = are_columns.fold(moments.len() == columns, |all, it| all & it);
-        if !(self.is_prefix(columns, sums) & are_columns) {
-            return Err(PairsError::NotVerified);
-        }
-        let limbs = self.points.len();
-        let jobs: Vec<(usize, Limb)> = (0..self.ranges.len())
-            .flat_map(|range| Limb::first(limbs).map(move |limb| (range, limb)))
-            .collect();
-        let parameters = self.key.ring().parameters();
-        let made = threads::map(threads, jobs, |(range, limb)| {
-            let wide = self.ranges[range].limbs[limb].wide.as_ref();
-            let mask_squared = wide
-                .expect("pairs without fixed parts")
-                .mask_squared
-                .clone();
-            let residues = moments.iter().map(|it| it[range][limb].clone());
-            let moments = MaskMoments::of(parameters, limb, residues.collect(), mask_squared);
-            let columns = &self.order.columns()[..columns];
-            let generation = self.strata.secret_generations()[range];
-            FixedParts::new(
-                &self.key.with_secret_generation(generation),
-                limb,
-                columns,
-                &moments,
-            )
-        });
-        let mut made = made.into_iter();
-        let range = |_| made.by_ref().take(limbs).collect();
-        let fixed = Fixed::Made((0..self.ranges.len()).map(range).collect());
-        Ok(self.verified(pairs_of(columns), fixed, sums))
     }
 
     fn verified<'a>(
@@ -331,13 +229,12 @@ impl VerifiedPairs<'_> {
     /// The fixed part of a pair of indices in a range, modulo a limb.
     fn fixed_part(&self, range: usize, limb: Limb, (i, j): (usize, usize)) -> u32 {
         let kept = &self.reader.ranges[range].limbs[limb];
-        match (&self.fixed, &kept.wide) {
-            (Fixed::Made(made), _) => made[range][limb].of(i, j),
-            (Fixed::Row { place, focus }, Some(wide)) => {
-                let other = if i == *place { j } else { i };
-                wide.rows[*focus].parts[other]
+        match self.fixed {
+            Fixed::Row { place, focus } => {
+                let other = if i == place { j } else { i };
+                kept.rows[focus].parts[other]
             }
-            _ => kept.fixed.of(i, j),
+            Fixed::Pairs => kept.fixed.of(i, j),
         }
     }
 }

@@ -4,11 +4,11 @@
 use crate::block::BlockResidues;
 use crate::fingerprint::{Elements, PairTokens, Points};
 use crate::fixed::{FixedParts, MaskMoments};
+use crate::focus::{FocusSums, Pass, Row};
 use crate::key::DatasetKey;
 use crate::order::ColumnOrder;
 use crate::prefix_tokens::{PrefixTokens, VerifiedLimbs};
 use crate::totals::Strata;
-use crate::wide::{Pass, Wide, WideSums};
 use oboro_ring::{Blocks, Limb, QuadraticField};
 
 /// Sums over blocks of a range, modulo one limb, computed with their ciphertext in memory.
@@ -27,7 +27,7 @@ pub struct RangeSums {
 struct PairSums {
     tokens: PairTokens,
     moments: MaskMoments,
-    wide: Option<WideSums>,
+    rows: FocusSums,
 }
 
 impl RangeSums {
@@ -39,9 +39,9 @@ impl RangeSums {
         let (parameters, paired) = (key.ring().parameters(), order.paired().len());
         let rows = if order.is_wide() { 0 } else { paired };
         let pairs = || PairSums {
-            tokens: PairTokens::new(order.columns().len(), rows),
+            tokens: PairTokens::new(paired, rows),
             moments: MaskMoments::new(parameters, limb, paired),
-            wide: order.is_wide().then(|| WideSums::new(key, limb, order)),
+            rows: FocusSums::new(key, limb, order),
         };
         Self {
             limb,
@@ -54,18 +54,15 @@ impl RangeSums {
         }
     }
 
-    /// Adds blocks, which is faster with several at a time. If some columns lack fixed parts, all columns must
+    /// Adds blocks, which is faster with several at a time. If there are focus columns, all columns must
     /// [pass](Self::pass) as well.
     ///
     /// # Panics
     /// If the columns of a block do not match, or a slice does not have `N` residues.
     pub fn add(&mut self, blocks: &[BlockResidues<'_>]) {
         if let Some(pairs) = &mut self.pairs {
-            if pairs.wide.is_none() {
-                let tokens = &mut pairs.tokens;
-                blocks
-                    .iter()
-                    .for_each(|block| tokens.add(&self.points, block.columns));
+            for block in blocks {
+                pairs.tokens.add(&self.points, block.columns);
             }
             pairs.moments.add(blocks);
         }
@@ -74,7 +71,7 @@ impl RangeSums {
     }
 
     /// Starts a pass over all columns of blocks that are [added](Self::add) as well. Takes for each block its mask and
-    /// the residues of the focus columns. `None` if all pairs have fixed parts, or pairs are not kept modulo this limb.
+    /// the residues of the focus columns. `None` without focus columns, or if pairs are not kept modulo this limb.
     ///
     /// # Panics
     /// If the focus columns of a block do not match, or a slice does not have `N` residues.
@@ -83,9 +80,8 @@ impl RangeSums {
         masks: &[&'a [u32]],
         focus: &[Vec<&'a [u32]>],
     ) -> Option<Pass<'a>> {
-        let PairSums { tokens, wide, .. } = self.pairs.as_mut()?;
-        let sums = (tokens, wide.as_mut()?);
-        Some(Pass::new(&self.points, &self.weights, sums, masks, focus))
+        let rows = &mut self.pairs.as_mut()?.rows;
+        (!rows.is_empty()).then(|| Pass::new(&self.points, rows, masks, focus))
     }
 
     /// Adds the sums of another thread.
@@ -98,9 +94,7 @@ impl RangeSums {
         if let (Some(pairs), Some(more)) = (&mut self.pairs, &other.pairs) {
             pairs.tokens.merge(field, &more.tokens);
             pairs.moments.merge(&more.moments);
-            if let (Some(wide), Some(more)) = (&mut pairs.wide, &more.wide) {
-                wide.merge(field, more);
-            }
+            pairs.rows.merge(field, &more.rows);
         }
         self.prefixes.merge(field, &other.prefixes);
         self.blocks += other.blocks;
@@ -117,9 +111,7 @@ impl RangeSums {
         if let (Some(pairs), Some(less)) = (&mut self.pairs, &other.pairs) {
             pairs.tokens.subtract(field, &less.tokens);
             pairs.moments.subtract(&less.moments);
-            if let (Some(wide), Some(less)) = (&mut pairs.wide, &less.wide) {
-                wide.subtract(field, less);
-            }
+            pairs.rows.subtract(field, &less.rows);
         }
         self.prefixes.subtract(field, &other.prefixes);
         self.blocks -= other.blocks;
@@ -131,7 +123,7 @@ impl RangeSums {
         let kept = |sums: PairSums| {
             let square = sums.moments.square();
             KeptPairs {
-                wide: sums.wide.map(|it| it.finish(key, limb, order, square)),
+                rows: sums.rows.finish(key, limb, order, square),
                 fixed: FixedParts::new(key, limb, order.paired(), &sums.moments),
                 tokens: sums.tokens,
             }
@@ -163,8 +155,8 @@ pub struct RangeLimb {
 pub(crate) struct KeptPairs {
     pub(crate) tokens: PairTokens,
     pub(crate) fixed: FixedParts,
-    /// Data for many columns, if some pairs lack fixed parts.
-    pub(crate) wide: Option<Wide>,
+    /// Row of each focus column.
+    pub(crate) rows: Vec<Row>,
 }
 
 impl RangeLimb {
@@ -187,8 +179,8 @@ impl RangeLimb {
         if let (Some(pairs), Some(more)) = (&mut self.pairs, &other.pairs) {
             pairs.tokens.merge(&self.field, &more.tokens);
             pairs.fixed.merge(&more.fixed);
-            if let (Some(wide), Some(more)) = (&mut pairs.wide, &more.wide) {
-                wide.merge(&self.field, more);
+            for (row, more) in pairs.rows.iter_mut().zip(&more.rows) {
+                row.merge(&self.field, more);
             }
         }
         self.prefixes.merge(&self.field, &other.prefixes);

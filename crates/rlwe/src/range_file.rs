@@ -2,18 +2,18 @@
 
 use crate::fingerprint::PairTokens;
 use crate::fixed::FixedParts;
+use crate::focus::Row;
 use crate::key::DatasetKey;
 use crate::order::ColumnOrder;
 use crate::prefix_tokens::{LONGEST_VERIFIED, PrefixTokens, VerifiedLimbs};
 use crate::range::{KeptPairs, RangeLimb};
 use crate::seal::SealError;
-use crate::wide::Wide;
 use oboro_ring::{Column, Limb, QuadraticField};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
 const CONTEXT: &str = "oboro range";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Version, columns, those with fixed parts, focus columns, the limbs of each length, and blocks.
 const HEADER_BYTES: usize = 4 * (4 + LONGEST_VERIFIED - 1) + 8;
 
@@ -61,13 +61,13 @@ impl DatasetKey {
             if let Some(KeptPairs {
                 tokens,
                 fixed,
-                wide,
+                rows,
             }) = &limb.pairs
             {
                 bytes.extend(tokens.tokens().flat_map(u32::to_le_bytes));
                 bytes.extend(fixed.parts().iter().flat_map(|it| it.to_le_bytes()));
-                let wide = wide.iter().flat_map(Wide::all);
-                bytes.extend(wide.flat_map(u32::to_le_bytes));
+                let rows = rows.iter().flat_map(Row::all);
+                bytes.extend(rows.flat_map(u32::to_le_bytes));
             }
             bytes.extend(limb.prefixes.tokens().flat_map(u32::to_le_bytes));
         }
@@ -102,7 +102,6 @@ impl DatasetKey {
             columns: columns as usize,
             paired: paired as usize,
             focus: focus as usize,
-            degree: self.ring().degree(),
         };
         let fits = version == VERSION
             && (1..=self.ring().limbs().len()).contains(&verified.limbs())
@@ -126,16 +125,12 @@ impl DatasetKey {
             let pairs = if verified.has_pairs(limb) {
                 let tokens = take(shape.pair_tokens());
                 let fixed = Zeroizing::new(take(shape.pairs()).to_vec());
-                let wide = if order.is_wide() {
-                    let words = take(shape.wide()?);
-                    Some(Wide::kept(&q, shape.columns, shape.focus, words)?)
-                } else {
-                    None
-                };
+                let mut row = |_| Row::kept(&q, take(Row::words(shape.columns)));
+                let rows = (0..shape.focus).map(&mut row).collect::<Option<_>>()?;
                 Some(KeptPairs {
-                    tokens: PairTokens::kept(&q, shape.columns, shape.rows(), tokens)?,
+                    tokens: PairTokens::kept(&q, shape.paired, shape.rows(), tokens)?,
                     fixed: FixedParts::kept(q, shape.paired, fixed)?,
-                    wide,
+                    rows,
                 })
             } else {
                 None
@@ -160,7 +155,6 @@ impl DatasetKey {
             columns: order.columns().len(),
             paired: order.paired().len(),
             focus: order.focus().len(),
-            degree: self.ring().degree(),
         }
     }
 }
@@ -171,7 +165,6 @@ struct Shape {
     columns: usize,
     paired: usize,
     focus: usize,
-    degree: usize,
 }
 
 impl Shape {
@@ -186,7 +179,7 @@ impl Shape {
 
     /// Number of tokens of pairs, per limb.
     fn pair_tokens(&self) -> usize {
-        2 * (self.columns + self.rows())
+        2 * (self.paired + self.rows())
     }
 
     /// Number of fixed parts per limb.
@@ -194,13 +187,9 @@ impl Shape {
         self.paired * self.paired.saturating_sub(1) / 2
     }
 
-    /// Number of words per limb if some pairs lack fixed parts; `None` on overflow.
-    fn wide(&self) -> Option<usize> {
-        if self.paired == self.columns {
-            Some(0)
-        } else {
-            Wide::words(self.columns, self.focus, self.degree)
-        }
+    /// Number of words of the rows of focus columns per limb; `None` on overflow.
+    fn focus_rows(&self) -> Option<usize> {
+        self.focus.checked_mul(Row::words(self.columns))
     }
 
     /// Number of tokens per limb and length from three on.
@@ -219,7 +208,7 @@ impl Shape {
             return None;
         }
         let [pairs, longer @ ..] = self.verified.0;
-        let of_pairs = self.pair_tokens() + self.pairs() + self.wide()?;
+        let of_pairs = (self.pair_tokens() + self.pairs()).checked_add(self.focus_rows()?)?;
         let longer = longer.iter().sum::<usize>() * self.tokens();
         (columns + self.focus + longer).checked_add(pairs.checked_mul(of_pairs)?)
     }
@@ -296,8 +285,8 @@ mod tests {
     fn a_range_opens_as_it_was_sealed_and_adds_up() {
         let key = in_ring();
         // Columns take their numbers, pairs 16 bytes per column and limb, and 4 per pair; longer ones take 8 per
-        // column. Many columns take tokens of 8 bytes twice, a focus column, that beside each of them and M_{∅,2}.
-        let wide_pairs = 2 * (24 + 4 + 24 + 8 + 12 + 4 * 4096);
+        // column. Of many columns, those with pairs take tokens of 8 bytes, and a focus column 4 bytes beside each.
+        let wide_pairs = 2 * (16 + 4 + 8 + 12);
         for (verified, order, bytes) in [
             (PAIRS, narrow(), 12 + 2 * (48 + 12)),
             (ALL, narrow(), 12 + 2 * (48 + 12) + (3 + 4) * 32),
@@ -340,7 +329,7 @@ mod tests {
         // Version, columns, those with fixed parts, focus, limbs, a repeated column; tokens and fixed parts that are
         // not residues.
         for (at, byte) in [
-            (0, 2),
+            (0, 1),
             (4, 4),
             (4, 0),
             (7, 0xff),
@@ -366,15 +355,13 @@ mod tests {
         let many = plain(&key, &sums(&key, PAIRS, &wide(), 1));
         assert!(key.decode_range(&many).is_some());
         let focus = HEADER_BYTES + 12;
-        let columns = focus + 4 + 24 + 4;
-        let row = columns + 24;
-        // An invalid focus column; tokens of columns and rows, a row's fixed parts and moments that are not residues.
+        let row = focus + 4 + 16 + 4;
+        // An invalid focus column; a row's token and fixed parts that are not residues.
         for (at, byte) in [
             (focus, 7),
-            (columns + 3, 0xff),
             (row + 3, 0xff),
             (row + 8 + 3, 0xff),
-            (row + 20 + 3, 0xff),
+            (row + 16 + 3, 0xff),
             (many.len() - 1, 0xff),
         ] {
             refused(&many, at, byte);

@@ -6,7 +6,7 @@ use crate::interrupt::{unless, watched};
 use crate::output::{Output, Unit, bytes, seconds};
 use bytesize::ByteSize;
 use oboro_client::forget_kept;
-use oboro_dataset::{Dataset, DatasetPlan, MOST_PAIRED, NewItems, Shuffled, Target};
+use oboro_dataset::{Dataset, DatasetPlan, NewItems, PAIR_COLUMNS, Shuffled, Target};
 use oboro_format::files::free_bytes;
 use oboro_input::readers::STANDARD_INPUT;
 use oboro_input::{
@@ -63,10 +63,14 @@ pub struct Arguments {
     /// With --append-to, end what --no-absorb began.
     #[arg(long, requires = "append_to", conflicts_with = "no_absorb")]
     absorb: bool,
-    /// Items for `oboro pairs`, up to 64, separated by commas, names with commas in double quotes. Needed only with more than
-    /// 1,024 items; otherwise `oboro pairs` works for every item.
+    /// Items for `oboro pairs`, up to 64, separated by commas, names with commas in double quotes. Needed only with more items
+    /// than --pair-columns; otherwise `oboro pairs` works for every item.
     #[arg(long, value_name = "ITEMS", value_parser = names, conflicts_with = "append_to")]
     focus: Vec<NameList>,
+    /// Number of items, by support, of which the server counts all pairs and longer itemsets verifiably: up to 4,096. DIR
+    /// grows by 8 bytes a pair for each of its parts. Other frequent items are mined in sealed cells.
+    #[arg(long, value_name = "N", default_value_t = PAIR_COLUMNS, conflicts_with = "append_to")]
+    pair_columns: usize,
     /// The most memory to use, but for the names of items, row ids and what threads work with. Transactions that take more
     /// than half of it lie in a file without a name in TMPDIR, which must be on a disk, or else in /var/tmp [default: they
     /// stay in memory].
@@ -134,6 +138,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         None => items_read - rows.names().len(),
     };
     rows = rows.with_focus(arguments.focus.concat());
+    rows = rows.with_pair_columns(arguments.pair_columns);
     rows = rows.absorbing(match (arguments.absorb, arguments.no_absorb) {
         (true, _) => Some(true),
         (_, true) => Some(false),
@@ -304,7 +309,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             },
             match focus[..] {
                 [] if arguments.focus.is_empty() => String::new(),
-                [] => format!("  --focus was not needed: of up to {MOST_PAIRED} items `oboro pairs` works for each\n"),
+                [] => "  --focus was not needed: `oboro pairs` works for each item\n".to_owned(),
                 _ => {
                     let names: Vec<String> = focus.iter().map(|it| Name(it).to_string()).collect();
                     format!("  for `oboro pairs`: {}\n", names.join(", "))

@@ -95,8 +95,7 @@ pub struct Arguments {
     /// that versions were not compared.
     #[arg(long, conflicts_with_all = ["trust_server", "answers"])]
     offline: bool,
-    /// Cache up to SIZE of fetched sealed cells in DIR/cells, and up to SIZE of verified moments of columns in
-    /// DIR/moments, for later runs; 0 disables both caches.
+    /// Cache up to SIZE of fetched sealed cells in DIR/cells for later runs; 0 disables the cache.
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(KEPT_BYTES))]
     keep_cells: ByteSize,
     /// Write the itemsets to this file, which only you may read: as JSON, for `oboro rules` and `oboro report`, or as a

@@ -21,7 +21,7 @@ const SHOWN: usize = 20;
 pub struct Arguments {
     #[command(flatten)]
     uploaded: UploadedArguments,
-    /// The name of the item to count with all others, unquoted. With more than 1,024 items, one of
+    /// The name of the item to count with all others, unquoted. With more items than --pair-columns, one of
     /// `oboro encrypt --focus`. The server learns its column.
     #[arg(long, value_name = "ITEM", allow_hyphen_values = true)]
     with: String,

@@ -6,7 +6,7 @@ use crate::arguments::{ReadArguments, ThreadArguments};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes};
 use oboro_client::{LevelForecast, Prospect, RouteForecast};
-use oboro_dataset::DatasetPlan;
+use oboro_dataset::{DatasetPlan, PAIR_COLUMNS};
 use oboro_format::{BLOCKS_PER_SEGMENT, ErrorClass, MAX_ROW_ID_BYTES};
 use oboro_input::{HowRead, MinSupport, read_path};
 use oboro_ring::{pack, security_bound};
@@ -59,6 +59,9 @@ pub struct Arguments {
     /// all].
     #[arg(long, value_name = "N")]
     itemsets: Option<u64>,
+    /// Number of items, by support, of which the server counts itemsets verifiably: up to 4,096.
+    #[arg(long, value_name = "N", default_value_t = PAIR_COLUMNS)]
+    pair_columns: usize,
     /// Compare the ways to compute supports, and say which parameters were rejected, and why.
     #[arg(long)]
     explain: bool,
@@ -92,6 +95,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
                 .or(frequent)
                 .unwrap_or(items)
                 .min(items),
+            pair_columns: arguments.pair_columns,
             itemsets: arguments.itemsets.unwrap_or(u64::MAX),
         },
     };
@@ -124,7 +128,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         text += "\nlength    itemsets  limbs  log2 phase  log2 Q       verified     trusted\n";
         text.extend(levels.iter().map(level_row));
         if levels.iter().any(|it| it.verified_bytes.is_none()) {
-            text += "  -: not asked for verified: more than 4 items, 200 MB, 131,072 triples or 65,536 quadruples, or more than 1,024 frequent items\n";
+            text += "  -: not asked for verified: more than 4 items, 200 MB, 131,072 triples or 65,536 quadruples, or more frequent items than --pair-columns\n";
         }
         if arguments.explain {
             text += "\nroute                                            length   verified    received  server's multiply-adds  owner's words  the server learns\n";

@@ -216,8 +216,6 @@ fn many_columns_are_verified_as_the_documents_say() {
     }
     owner.write_fimi("rows.dat", &rows);
     owner.json("encrypt rows.dat --max-len 2 --focus 1029");
-    let (honest, _) = accepted(&owner, &["--moment", "1027"]);
-    lies_are_refused(&owner, &honest);
     let (honest, supports) = accepted(&owner, &["--row", "0"]);
     lies_are_refused(&owner, &honest);
     let mut supports: Vec<u64> = serde_json::from_value(supports).unwrap();

@@ -8,7 +8,7 @@ use oboro_format::Manifest;
 use oboro_protocol::v1::count_reply::Reply;
 use oboro_protocol::{column_numbers, moments_range, v1};
 use oboro_ring::{Blocks, Column, pack};
-use oboro_rlwe::{ColumnMoments, PrefixQuery, Sums};
+use oboro_rlwe::{PrefixQuery, Sums};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -21,8 +21,6 @@ pub(crate) enum Content {
     Sums(Vec<[Column; 2]>),
     /// All moments of the itemsets of a query.
     Moments(Box<PrefixQuery>),
-    /// All moments of these pairs, ascending, in which each of the given number of columns occurs at least once.
-    Columns(Vec<[Column; 2]>, usize),
 }
 
 /// Query about all ranges of a dataset.
@@ -64,8 +62,6 @@ impl SumsQuery {
         match &self.content {
             Content::Sums(pairs) => pairs.len(),
             Content::Moments(query) => query.moments(),
-            // Moments of pairs and columns, and that of the mask.
-            Content::Columns(pairs, columns) => pairs.len() + columns + 1,
         }
     }
 
@@ -82,14 +78,8 @@ impl SumsQuery {
         if moments.start > moments.end || moments.end > self.moments() {
             return None;
         }
-        let (Content::Sums(pairs) | Content::Columns(pairs, _)) = &self.content else {
-            return None;
-        };
-        let start = |moment: usize| {
-            let sums = moment.min(pairs.len());
-            sums * self.moment_bytes(0) + (moment - sums) * self.moment_bytes(1)
-        };
-        Some(start(moments.start)..start(moments.end))
+        let each = self.moment_bytes(0);
+        Some(moments.start * each..moments.end * each)
     }
 
     /// Returns true if these are canonical residues of moments, at least one, of equal power of the mask.
@@ -144,7 +134,6 @@ impl SumsQuery {
                 let request = request(itemsets.as_flat(), itemsets.length(), false);
                 vec![(all, request)]
             }
-            Content::Columns(pairs, _) => vec![(all, request(pairs.as_flattened(), 2, false))],
             Content::Sums(pairs) => {
                 let chunks = pairs.chunks(MOST_PAIRS).zip((0..).step_by(MOST_PAIRS));
                 chunks
@@ -291,49 +280,6 @@ impl Arriving<'_> {
         }
         Some(sums)
     }
-
-    /// Returns the moments `M_{i,1}` of the `column`-th requested column in the wire encoding, range after range;
-    /// `None` if incomplete.
-    pub(crate) fn column(&self, column: usize) -> Option<Vec<u8>> {
-        let Content::Columns(pairs, columns) = &self.query.content else {
-            return None;
-        };
-        (column < *columns).then(|| self.moment(pairs.len() + column))?
-    }
-
-    /// Returns the moment `M_{∅,2}` that accompanies those of columns, in the wire encoding, range after range.
-    pub(crate) fn mask_squared(&self) -> Option<Vec<u8>> {
-        self.moment(self.query.moments().checked_sub(1)?)
-    }
-
-    /// Returns a moment in the wire encoding, range after range; `None` if it is missing in a range.
-    fn moment(&self, moment: usize) -> Option<Vec<u8>> {
-        let place = self.query.bytes_at(moment..moment + 1)?;
-        let mut came = self.came.iter().skip(moment).step_by(self.query.moments());
-        let all = self
-            .ranges
-            .iter()
-            .flat_map(|it| &it[place.clone()])
-            .copied();
-        came.all(|&it| it != Came::No).then(|| all.collect())
-    }
-
-    /// Returns true if the sums that accompany moments of columns equal those of the pairs in another answer.
-    pub(crate) fn repeats_sums(&self, other: &Self) -> bool {
-        let (Content::Columns(own, _), Content::Sums(pairs)) =
-            (&self.query.content, &other.query.content)
-        else {
-            return false;
-        };
-        let each = self.query.moment_bytes(0);
-        let sum =
-            |range: &[u8], at: usize| range.get(at * each..(at + 1) * each).map(<[u8]>::to_vec);
-        own.iter().enumerate().all(|(at, pair)| {
-            let place = pairs.binary_search(pair);
-            let mut ranges = self.answer().iter().zip(other.answer());
-            place.is_ok_and(|place| ranges.all(|(own, other)| sum(own, at) == sum(other, place)))
-        })
-    }
 }
 
 /// Cost of answers.
@@ -415,26 +361,4 @@ impl Assembly for RequestedSums<'_, '_> {
             Reply::Accepted(_) => Part::New,
         }
     }
-}
-
-/// Decodes moments `M_{i,1}` from the wire encoding, range after range, each of `limbs` times `degree` residues; `None`
-/// if the length is wrong or padding is not 0.
-pub(crate) fn column_moments(
-    packed: &[u8],
-    ranges: usize,
-    limbs: usize,
-    degree: usize,
-) -> Option<ColumnMoments> {
-    let each = pack::moment_packed_len(degree, limbs, 1);
-    if packed.len() != ranges * each {
-        return None;
-    }
-    let of_range = |packed: &[u8]| {
-        let mut residues = vec![0; pack::unpacked_len(each)];
-        pack::unpack(packed, &mut residues);
-        let (limbs, padding) = residues.split_at(limbs * degree);
-        let limbs = limbs.chunks_exact(degree).map(<[u32]>::to_vec).collect();
-        padding.iter().all(|&it| it == 0).then_some(limbs)
-    };
-    packed.chunks_exact(each).map(of_range).collect()
 }

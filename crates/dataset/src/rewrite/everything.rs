@@ -4,6 +4,7 @@ use super::Rewriting;
 use crate::dataset::{Dataset, column_order, stored_bytes};
 use crate::error::DatasetError;
 use crate::progress::Progress;
+use crate::ranges::PAIR_COLUMNS;
 use crate::ranges::{Change, NewStratum};
 use crate::record::StratumRecord;
 use oboro_ring::{Column, sample};
@@ -130,7 +131,11 @@ impl Dataset {
         let items = record.items().renumbered(&numbers, names);
         let order = record.column_order()?;
         let focus = order.focus().iter().map(|&it| numbers[order.columns()[it]]);
-        let order = column_order(&items.supports, focus.collect());
+        let order = column_order(
+            &items.supports,
+            order.paired().len().max(PAIR_COLUMNS),
+            focus.collect(),
+        );
         new.finish(strata, &order, items)
     }
 }

@@ -6,7 +6,7 @@ use crate::errors::Failure;
 use crate::keys::Keys;
 use crate::rows::{Rows, json, threads};
 use oboro_client::forget_kept;
-use oboro_dataset::{Dataset, DatasetError, NewItems, RowSelection, Target};
+use oboro_dataset::{Dataset, DatasetError, NewItems, PAIR_COLUMNS, RowSelection, Target};
 use oboro_input::MinSupport;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -20,8 +20,8 @@ impl Encrypted {
     /// Encrypts rows into a new directory at `path`, or into a temporary one.
     #[staticmethod]
     #[pyo3(signature = (
-        rows, keys, *, max_len, focus = Vec::new(), path = None, threads = None, progress = None,
-        interrupt = None
+        rows, keys, *, max_len, focus = Vec::new(), pair_columns = PAIR_COLUMNS, path = None,
+        threads = None, progress = None, interrupt = None
     ))]
     #[allow(clippy::too_many_arguments)]
     fn create(
@@ -30,12 +30,14 @@ impl Encrypted {
         keys: &Keys,
         max_len: usize,
         focus: Vec<String>,
+        pair_columns: usize,
         path: Option<PathBuf>,
         threads: Option<NonZeroUsize>,
         progress: Option<Bound<'_, PyAny>>,
         interrupt: Option<&Interrupt>,
     ) -> PyResult<Self> {
-        let (rows, master) = (rows.take()?.with_focus(focus), keys.master());
+        let rows = rows.take()?.with_focus(focus);
+        let (rows, master) = (rows.with_pair_columns(pair_columns), keys.master());
         let threads = self::threads(threads);
         let dataset = call::run(py, progress, interrupt, |call| -> Result<_, Failure> {
             let temporary = temp_dir();

@@ -33,8 +33,6 @@ struct Scene {
     reader: PairReader,
     /// Honest server's counts in each block: by limb, row and column.
     blocks: Vec<Gram>,
-    /// Residues times the mask, for each block, limb and column.
-    twisted: Vec<Vec<Vec<Vec<u32>>>>,
     /// Supports of all pairs.
     truth: Vec<Vec<u64>>,
 }
@@ -91,7 +89,7 @@ impl Scene {
         };
         let (mut total, mut sample) = (new(), new());
         let mut truth = vec![vec![0; COLUMNS]; COLUMNS];
-        let (mut grams, mut twisted) = (Vec::new(), Vec::new());
+        let mut grams = Vec::new();
         for block in 0..transactions.div_ceil(2048) {
             let bits: Vec<Vec<u64>> = (0..COLUMNS)
                 .map(|column| bits(column, block, transactions))
@@ -105,7 +103,7 @@ impl Scene {
                     *support += u64::from(both.sum::<u32>());
                 }
             }
-            let (mut gram, mut products) = (Vec::new(), Vec::new());
+            let mut gram = Vec::new();
             for (limb, (mask, columns)) in Limb::enumerate(encrypt(&key, block, &bits)) {
                 let columns: Vec<&[u32]> = columns.iter().map(Vec::as_slice).collect();
                 // As with threads: separate shares, then merged.
@@ -116,17 +114,10 @@ impl Scene {
                     add(&mut sample[limb], &order, &mask, &columns);
                 }
                 let q = &parameters.limb_moduli()[limb];
-                let twist = |column: &&[u32]| {
-                    let mut product = vec![0; column.len()];
-                    vector::multiply(q, &mask, column, &mut product);
-                    product
-                };
-                products.push(columns.iter().map(twist).collect());
                 let row = |a: &&[u32]| columns.iter().map(|b| vector::dot(q, a, b)).collect();
                 gram.push(columns.iter().map(row).collect());
             }
             grams.push(gram);
-            twisted.push(products);
         }
         let finish = |sums: Vec<RangeSums>| sums.into_iter().map(|it| it.finish(&key)).collect();
         let mut ranges = vec![finish(total)];
@@ -136,25 +127,8 @@ impl Scene {
         Self {
             reader: PairReader::new(&key, strata, &order, ranges).unwrap(),
             blocks: grams,
-            twisted,
             truth,
         }
-    }
-
-    /// Computes the honest server's `M_{i,1}` of the first columns.
-    fn moments(&self, columns: usize) -> Vec<ColumnMoments> {
-        let of = |column: usize, range: &Blocks, limb: usize| {
-            let q = parameters().limb_moduli()[limb];
-            let mut sum = vec![0; 2048];
-            for block in range.start as usize..range.end as usize {
-                vector::add_assign(&q, &self.twisted[block][limb][column], &mut sum);
-            }
-            sum
-        };
-        let ranges = self.reader.strata.ranges();
-        let limbs = |column, range| (0..LIMBS).map(|limb| of(column, range, limb)).collect();
-        let column = |column| ranges.iter().map(|range| limbs(column, range)).collect();
-        (0..columns).map(column).collect()
     }
 
     /// Sums over these blocks, by limb, row and column.
@@ -186,23 +160,6 @@ impl Scene {
 
     fn row(&self, place: usize) -> Vec<Sums> {
         self.answer(|rows| [&rows[place][..place], &rows[place][place + 1..]].concat())
-    }
-
-    /// Kept moment of the mask alone, by range and limb.
-    fn mask_squared(&self) -> Vec<Vec<Vec<u32>>> {
-        let limb = |kept: &KeptPairs| kept.wide.as_ref().unwrap().mask_squared.clone();
-        let ranges = self.reader.ranges.iter();
-        ranges
-            .map(|it| it.limbs.iter().map(limb).collect())
-            .collect()
-    }
-
-    /// Reads an answer about a prefix with moments, as the owner.
-    fn read_wide(&self, sums: &[Sums], moments: &[ColumnMoments]) -> Result<Vec<u64>, PairsError> {
-        let threads = NonZeroUsize::new(2).unwrap();
-        let reader = &self.reader;
-        let verified = reader.verify_wide_prefix(moments.len(), sums, moments, threads);
-        verified?.supports()
     }
 
     /// Reads an answer about a prefix, as the owner.
@@ -291,21 +248,13 @@ fn supports_of_structured_columns_are_exact() {
     }
 }
 
-/// Checks pairs of columns without fixed parts: by kept rows, and by received moments.
+/// Checks pairs of the first columns, and rows of focus columns.
 #[test]
 fn pairs_of_many_columns_are_exact() {
     for transactions in [MANY, 5_000] {
         let scene = Scene::wide(1, transactions);
         for columns in 0..=3 {
             let supports = scene.read(columns, &scene.prefix(columns)).unwrap();
-            let truth = pairs_of(columns)
-                .into_iter()
-                .map(|(i, j)| scene.truth[i][j]);
-            assert!(truth.eq(supports), "{columns}");
-        }
-        for columns in 2..=COLUMNS {
-            let moments = scene.moments(columns);
-            let supports = scene.read_wide(&scene.prefix(columns), &moments).unwrap();
             let truth = pairs_of(columns)
                 .into_iter()
                 .map(|(i, j)| scene.truth[i][j]);
@@ -324,55 +273,15 @@ fn pairs_of_many_columns_are_exact() {
 #[test]
 fn lies_about_many_columns_are_refused() {
     let scene = Scene::wide(2, EIGHT_BLOCKS);
-    let (sums, moments) = (scene.prefix(5), scene.moments(5));
-    assert!(scene.read_wide(&sums, &moments).is_ok());
-    let refused = |lie: &dyn Fn(&mut Vec<Sums>, &mut Vec<ColumnMoments>)| {
-        let (mut sums, mut moments) = (sums.clone(), moments.clone());
-        lie(&mut sums, &mut moments);
-        let read = scene.read_wide(&sums, &moments);
-        assert_eq!(read, Err(PairsError::NotVerified));
-    };
-    for limb in 0..LIMBS {
-        let q = parameters().limb_moduli()[limb];
-        for range in 0..2 {
-            // A wrong slot of a moment, or another representative.
-            refused(&|_, moments| {
-                let slot = &mut moments[3][range][limb][77];
-                *slot = q.add(*slot, 1);
-            });
-            refused(&|_, moments| moments[3][range][limb][2047] += q.value());
-            refused(&|sums, _| sums[range][limb][9] = q.add(sums[range][limb][9], 12_289));
-        }
-        // More in one slot and less in another, in two ranges, and in two columns.
-        for [a, b] in [
-            [(3, 0, 5), (3, 0, 6)],
-            [(3, 0, 5), (3, 1, 5)],
-            [(3, 0, 5), (4, 0, 5)],
-        ] {
-            refused(&|_, moments| {
-                let slot = &mut moments[a.0][a.1][limb][a.2];
-                *slot = q.add(*slot, 1);
-                let slot = &mut moments[b.0][b.1][limb][b.2];
-                *slot = q.sub(*slot, 1);
-            });
-        }
-    }
-    refused(&|_, moments| moments.swap(0, 1));
-    // The owner's own value.
-    let squared = scene.mask_squared();
-    assert!(scene.reader.is_mask_squared(&squared));
-    let mut other = squared.clone();
-    other[1][0][2047] ^= 1;
-    assert!(!scene.reader.is_mask_squared(&other) && !scene.reader.is_mask_squared(&squared[..1]));
-    refused(&|_, moments| moments[2].swap(0, 1));
-    refused(&|_, moments| drop(moments.pop()));
-    refused(&|_, moments| moments[0][1].clear());
-    refused(&|_, moments| moments[0][1][0].push(0));
-    refused(&|_, moments| drop(moments[4].pop()));
-    refused(&|_, moments| moments[1].clone_from(&Scene::wide(2, EIGHT_BLOCKS).moments(2)[1]));
     let right = scene.row(5);
     let other = scene.row(1);
     assert!(scene.reader.verify_row(5, &right).is_ok());
+    for (range, limb) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let q = parameters().limb_moduli()[limb];
+        let mut lie = right.clone();
+        lie[range][limb][4] = q.add(lie[range][limb][4], 12_289);
+        assert!(scene.reader.verify_row(5, &lie).is_err());
+    }
     for lie in [other, Scene::wide(2, EIGHT_BLOCKS).row(5), scene.prefix(4)] {
         assert!(scene.reader.verify_row(5, &lie).is_err());
     }
@@ -531,12 +440,9 @@ fn nothing_secret_is_printed() {
     let order = ColumnOrder::new([1, 2, 3].map(Column).to_vec(), 2, &[Column(3)]).unwrap();
     let limb = RangeSums::new(&key, VerifiedLimbs([2, 0, 0]), Limb(0), &order).finish(&key);
     let printed = format!("{limb:?}");
+    assert!(printed.contains("Row(3 columns, secret)"), "{printed}");
     assert!(
-        printed.contains("Wide(3 columns, 1 rows, secret)"),
-        "{printed}"
-    );
-    assert!(
-        printed.contains("PairTokens(3 columns, secret)"),
+        printed.contains("PairTokens(2 columns, secret)"),
         "{printed}"
     );
     assert!(
