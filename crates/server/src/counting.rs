@@ -15,13 +15,13 @@ use crate::pool::{self, Job, Queue, Workspace};
 use crate::replies::{self, Replies};
 use crate::status;
 use crate::totals::{Shards, Totals};
-use oboro_edge::{Caller, Client};
+use oboro_edge::{Caller, Client, RETRY_SOON, busy};
 use oboro_engine::{Backend, EngineError, Job as CountJob, Moments, Plan, RunningJob, Step};
 use oboro_format::Digest;
 use oboro_format::wording::{ANSWERS, MAX_ITEMSETS, MAX_LEN, MIN_SUPPORT};
 use oboro_protocol::v1::count_reply::Reply as Part;
 use oboro_protocol::{MOMENTS_CHUNK_BYTES, block_ranges, columns, digest, max_itemsets, v1};
-use oboro_residency::Snapshot;
+use oboro_residency::{FairSemaphore, Snapshot};
 use oboro_ring::Blocks;
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_store::{Access, Store};
@@ -49,6 +49,8 @@ pub(crate) struct Counting {
     pub(crate) backend: Arc<dyn Backend<Snapshot>>,
     /// Memory budget for plans and sums of queries in flight.
     pub(crate) budget: Arc<PlanMemory>,
+    /// Turn to plan, of one query at a time: two could each fail because of what the other has reserved.
+    pub(crate) planning: Arc<FairSemaphore<Client>>,
 }
 
 impl Counting {
@@ -141,8 +143,15 @@ impl Counting {
         let mut memory = Reservation::new(self.budget.empty(client));
         let mut first = None;
         loop {
+            let turn = self.planning.acquire(client, 1).await.map_err(|_| {
+                busy(
+                    "too many queries of this client wait to be planned; try again when some have ended",
+                    RETRY_SOON,
+                )
+            })?;
             let (counting, spec) = (self.clone(), Arc::clone(spec));
             let attempt = move || {
+                let _turn = turn;
                 let begun = Instant::now();
                 let planned = Answer::new(&counting, &spec, &mut memory);
                 (begun, planned, memory)
@@ -525,6 +534,7 @@ mod tests {
     use oboro_arena::Topology;
     use oboro_engine::{Reserve, Sink};
     use oboro_format::testing::{bundle, two_limbs};
+    use oboro_residency::ShareLimit;
     use std::num::NonZero;
     use tempfile::TempDir;
 
@@ -609,6 +619,7 @@ mod tests {
             cache: Arc::new(MomentCache::new(0)),
             backend: Arc::new(Planning(plan)),
             budget: plan_memory(bytes, 4),
+            planning: FairSemaphore::new(ShareLimit::total(1)),
         };
         let client = Client::Connected(None);
         let enough = counting(bytes);

@@ -28,7 +28,7 @@ use oboro_format::leave_descriptors;
 use oboro_genome_server::Budgets;
 use oboro_protocol::MAX_MESSAGE_BYTES;
 use oboro_protocol::v1::{genome_server::GenomeServer, mining_server::MiningServer};
-use oboro_residency::{Placement, ResidencyError, Snapshot};
+use oboro_residency::{FairSemaphore, Placement, ResidencyError, ShareLimit, Snapshot};
 use oboro_store::{Access, Location, Store, StoreError};
 use parking_lot::Mutex;
 use std::future::pending;
@@ -276,6 +276,7 @@ impl Answering {
             cache: Arc::clone(&self.cache),
             backend: self.backend,
             budget: Arc::clone(&self.budget),
+            planning: FairSemaphore::new(ShareLimit::total(1)),
         };
         let scrubs = Arc::<Scrubs>::default();
         let mining = MiningServer::new(Service::new(
