@@ -39,6 +39,11 @@ pub(crate) fn prefix_of(namespace: &str) -> String {
     }
 }
 
+/// Returns the file of a dataset's recovery copy in a namespace.
+pub(crate) fn recovery_path(home: &Path, id: DatasetId) -> PathBuf {
+    home.join(RECOVERY).join(id.to_string())
+}
+
 /// Returns the directory of a dataset in a namespace.
 pub(crate) fn dataset_path(home: &Path, id: DatasetId) -> PathBuf {
     home.join(SEGMENTS).join(id.to_string())

@@ -22,6 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 mod access;
+mod backend;
 mod backup;
 mod common;
 #[cfg(all(test, target_os = "linux"))]
@@ -37,6 +38,7 @@ mod failures;
 mod grants;
 mod identity;
 mod import;
+mod local;
 mod namespace;
 mod namespaces;
 mod open_versions;
@@ -111,7 +113,7 @@ impl Store {
     /// Returns the number of segment objects that no catalogue named when their namespaces were opened. They belong to
     /// other servers' uploads, or are newer than a catalogue restored from an old copy. They stay.
     pub fn unnamed_objects(&self) -> usize {
-        let unnamed = |it: &Arc<Namespace>| it.remote.as_ref().map_or(0, |remote| remote.unnamed);
+        let unnamed = |it: &Arc<Namespace>| it.backend.unnamed();
         self.namespaces.opened().iter().map(unnamed).sum()
     }
 

@@ -136,7 +136,7 @@ impl Namespace {
                 }
                 let directory = self.dataset(id);
                 sweep(&directory, &there, &(&named - &there))?;
-                self.remove_objects(id, &(&there | &named));
+                self.backend.remove_segments(id, &(&there | &named));
             }
             Some(_) => catalogue.touch_upload(id, now())?,
             None => {
@@ -189,7 +189,7 @@ impl Namespace {
         if let Some(most) = quota.bytes {
             let others = catalogue.bytes_without(new.dataset)?;
             let own = new.segment_bytes().saturating_add(manifest_bytes);
-            let besides = self.note_bytes()? + self.recovery_bytes(None)?;
+            let besides = self.note_bytes()? + self.backend.recovery_bytes(None)?;
             if others.saturating_add(own).saturating_add(besides) > most {
                 return exceeded(QuotaKind::Bytes, most);
             }
@@ -366,9 +366,7 @@ impl Namespace {
             }
             self.open_segment(&manifest, index)?;
         }
-        if let Some(remote) = &self.remote
-            && let Some(index) = remote.missing(&manifest, &new)?
-        {
+        if let Some(index) = self.backend.missing(&manifest, &new)? {
             // Then its file must not pass for it either.
             remove_if_there(&self.segment(&manifest, index))?;
             return Err(UploadError::NotComplete { dataset, index }.into());
@@ -403,7 +401,7 @@ impl Namespace {
                 let numbers = manifest.numbers();
                 self.keep_readable(dataset, &numbers);
                 self.sweep(dataset, &numbers)?;
-                self.remove_objects(dataset, &numbers);
+                self.backend.remove_segments(dataset, &numbers);
                 rewrote.clone_from(&manifest.earlier_roots);
             }
             // Last: a failure before repeats all of this.
@@ -567,7 +565,7 @@ impl Namespace {
         if let Ok(manifest) = stored_manifest(&published) {
             let kept = manifest.numbers();
             self.sweep(id, &kept)?;
-            self.remove_objects(id, &kept);
+            self.backend.remove_segments(id, &kept);
         }
         Ok(id)
     }
@@ -613,7 +611,7 @@ impl Namespace {
         self.keep_readable(id, &BTreeSet::new());
         self.remove_recovery(id)?;
         self.remove_dataset(id)?;
-        self.remove_objects(id, &BTreeSet::new());
+        self.backend.remove_segments(id, &BTreeSet::new());
         self.fill_reserve();
         Ok(())
     }
@@ -720,7 +718,7 @@ impl Namespace {
             datasets: catalogue.count(Table::Dataset)?,
             uploads: catalogue.count(Table::Upload)?,
             deleted: catalogue.count(Table::Deleted)?,
-            bytes: catalogue.bytes()? + self.note_bytes()? + self.recovery_bytes(None)?,
+            bytes: catalogue.bytes()? + self.note_bytes()? + self.backend.recovery_bytes(None)?,
         })
     }
 
@@ -748,7 +746,7 @@ impl Namespace {
             .as_ref()
             .map_or_else(BTreeSet::new, Manifest::numbers);
         self.sweep(pending.id, &there)?;
-        self.remove_objects(pending.id, &there);
+        self.backend.remove_segments(pending.id, &there);
         self.change_to_free(&mut state.catalogue, |it| it.cancel_upload(pending.id))?;
         if published.is_none() {
             self.remove_dataset(pending.id)?;

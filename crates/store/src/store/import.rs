@@ -60,7 +60,7 @@ impl SegmentReceiver {
 
     /// Links the file into the store; returns true if that was possible.
     fn link(&self, path: &Path) -> Result<bool, StoreError> {
-        if self.namespace.remote.is_some() {
+        if !self.namespace.backend.keeps_files() {
             return Ok(false);
         }
         // From here on nothing may cancel the upload.

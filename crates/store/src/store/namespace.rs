@@ -1,7 +1,9 @@
 //! One namespace of a store: its catalogue, its files and their state.
 
+use super::backend::Backend;
 use super::common::Common;
 use super::directory::{has_catalogue, length, remove_dataset};
+use super::local::Local;
 use super::remote::Remote;
 use crate::cache_marker::check_is_no_cache;
 use crate::catalogue::{Catalogue, Change, Record, Table};
@@ -9,7 +11,7 @@ use crate::error::StoreError;
 use crate::layout::{CATALOGUE, RESERVE, dataset_path, home_of, prefix_of, segment_path};
 use crate::store_id::CatalogueIdentity;
 use oboro_format::files::{ensure_directories, ensure_directory, exists, remove_if_there, sweep};
-use oboro_format::{DatasetId, FormatError, MAX_NAME_CHARS, Manifest, Segment, is_name};
+use oboro_format::{DatasetId, FormatError, MAX_NAME_CHARS, Manifest, is_name};
 use oboro_residency::StoredSegment;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -27,8 +29,8 @@ pub(super) struct Namespace {
     pub(super) name: Arc<str>,
     pub(super) home: PathBuf,
     pub(super) common: Arc<Common>,
-    /// If the directory is a cache.
-    pub(super) remote: Option<Remote>,
+    /// Permanent storage.
+    pub(super) backend: Box<dyn Backend>,
     /// Partial files whose bytes may be lost although they can still be read.
     pub(super) unsound: Mutex<HashSet<PathBuf>>,
     /// Datasets whose recovery copies are being received.
@@ -52,32 +54,38 @@ impl Namespace {
         let home = home_of(&common.home, &name);
         let identity = CatalogueIdentity::new(common.id, &name);
         ensure_directories(&home)?;
-        let (remote, catalogue) = match &common.objects {
+        match &common.objects {
             None => {
                 check_is_no_cache(&home)?;
                 has_catalogue(&home)?;
-                (None, Catalogue::open(&home.join(CATALOGUE), &identity)?)
+                let catalogue = Catalogue::open(&home.join(CATALOGUE), &identity)?;
+                Ok(Self::local(common, name, catalogue))
             }
             Some(cache) => {
                 let cache = cache.below(&prefix_of(&name));
                 let (remote, catalogue) = Remote::open(cache, &home, &identity)?;
-                (Some(remote), catalogue)
+                Ok(Self::with(common, name, Box::new(remote), catalogue))
             }
-        };
-        Ok(Self::with(common, name, remote, catalogue))
+        }
     }
 
-    pub(super) fn with(
+    /// Opens a namespace in its directory.
+    pub(super) fn local(common: &Arc<Common>, name: Arc<str>, catalogue: Catalogue) -> Self {
+        let backend = Local::new(&home_of(&common.home, &name));
+        Self::with(common, name, Box::new(backend), catalogue)
+    }
+
+    fn with(
         common: &Arc<Common>,
         name: Arc<str>,
-        remote: Option<Remote>,
+        backend: Box<dyn Backend>,
         catalogue: Catalogue,
     ) -> Self {
         Self {
             home: home_of(&common.home, &name),
             name,
             common: Arc::clone(common),
-            remote,
+            backend,
             unsound: Mutex::default(),
             keeping: Mutex::default(),
             state: Mutex::new(State {
@@ -112,34 +120,17 @@ impl Namespace {
         index: u32,
     ) -> Result<StoredSegment, StoreError> {
         let path = self.segment(manifest, index);
-        match &self.remote {
-            None => Ok(StoredSegment::new(Segment::open_named(
-                &path, manifest, index,
-            )?)),
-            Some(remote) => {
-                self.ensure_dataset(manifest.dataset)?;
-                remote.cache.open(&path, manifest, index)
-            }
-        }
+        self.backend.open_segment(&path, manifest, index)
     }
 
-    /// Changes the published state: in object storage first, if the store is there.
+    /// Changes the published state: in permanent storage first.
     pub(super) fn make(
         &self,
         catalogue: &mut Catalogue,
         change: Change<'_>,
     ) -> Result<(), StoreError> {
-        if let Some(remote) = &self.remote {
-            remote.write(catalogue, Some(change))?;
-        }
+        self.backend.put_catalogue(catalogue, change)?;
         catalogue.make(change)
-    }
-
-    /// Removes the objects of a dataset's segments except those that are `published`; their files stay.
-    pub(super) fn remove_objects(&self, dataset: DatasetId, published: &BTreeSet<u32>) {
-        if let Some(remote) = &self.remote {
-            remote.remove_segments(dataset, published);
-        }
     }
 
     pub(super) fn reserve(&self) -> PathBuf {

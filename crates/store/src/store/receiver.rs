@@ -99,20 +99,22 @@ impl SegmentReceiver {
         let verified = Segment::open_named(&self.partial, &self.manifest, index)
             .and_then(|segment| segment.verify())
             .map_err(StoreError::from)
-            .and_then(|()| self.put_object());
+            .and_then(|()| {
+                let backend = &self.namespace.backend;
+                backend.put_segment(dataset, number, &self.partial)
+            });
         // From here on nothing may cancel the upload.
         let mut state = self.namespace.state();
         state.touched.insert(dataset, now());
         if let Err(cancelled) = self.check_cancelled() {
-            self.take_back_object();
+            self.namespace.backend.take_back_segment(dataset, number);
             return Err(cancelled);
         }
         match verified {
             Ok(()) => {
                 rename_durably(&self.partial, &self.path)?;
-                if let Some(remote) = &self.namespace.remote {
-                    remote.cache.add(dataset, number, self.path.clone());
-                }
+                let backend = &self.namespace.backend;
+                backend.name_segment(dataset, number, &self.path);
                 Ok(())
             }
             Err(StoreError::Format(FormatError::Damaged {
@@ -130,22 +132,6 @@ impl SegmentReceiver {
                 .into())
             }
             Err(other) => Err(other),
-        }
-    }
-
-    /// Writes the segment's object, if the store is in object storage.
-    fn put_object(&self) -> Result<(), StoreError> {
-        let Some(remote) = &self.namespace.remote else {
-            return Ok(());
-        };
-        let file = File::open(&self.partial).map_err(io_error("open", &self.partial))?;
-        remote.put_segment(self.manifest.dataset, self.number(), file)
-    }
-
-    /// Removes the object written by [`put_object`](Self::put_object).
-    fn take_back_object(&self) {
-        if let Some(remote) = &self.namespace.remote {
-            remote.take_back_segment(self.manifest.dataset, self.number());
         }
     }
 

@@ -4,30 +4,27 @@
 //! version: publishing another version removes it, to leave nothing of erased data. Its version and digest are readable
 //! here, the rest is opaque.
 
+use super::backend::{Content, StoredCopy};
 use super::directory::{length, remove_dataset};
 use super::namespace::Namespace;
 use super::stored_manifest::stored_manifest;
 use crate::catalogue::Catalogue;
 use crate::error::{QuotaKind, StoreError, UploadError};
-use crate::layout::RECOVERY;
+use crate::layout::{RECOVERY, recovery_path};
 use oboro_format::files::{
-    Durability, ensure_directory, exists, if_there, io_error, names, partial_path, remove_if_there,
-    rename_durably, replace, sync_directory,
+    Durability, ensure_directory, io_error, names, partial_path, remove_if_there, replace,
+    sync_directory,
 };
 use oboro_format::{
     Corruption, DatasetId, FormatError, Manifest, RecoveryHead, check_recovery,
     check_recovery_length,
 };
 use std::fs::{File, OpenOptions};
-use std::io::{Cursor, Read, Seek};
+use std::io::{Read, Seek};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
-
-fn path_of(home: &Path, id: DatasetId) -> PathBuf {
-    home.join(RECOVERY).join(id.to_string())
-}
 
 fn damaged(id: DatasetId, path: Option<PathBuf>, corruption: Corruption) -> StoreError {
     FormatError::Damaged {
@@ -42,7 +39,7 @@ fn damaged(id: DatasetId, path: Option<PathBuf>, corruption: Corruption) -> Stor
 pub struct Recovery {
     head: RecoveryHead,
     bytes: u64,
-    content: Box<dyn Read + Send>,
+    content: Box<dyn Content>,
 }
 
 impl Recovery {
@@ -74,7 +71,7 @@ pub(super) fn copy_recoveries(
 ) -> Result<(), StoreError> {
     remove_dataset(&to.join(RECOVERY))?;
     for manifest in published {
-        let (id, path) = (manifest.dataset, path_of(from, manifest.dataset));
+        let (id, path) = (manifest.dataset, recovery_path(from, manifest.dataset));
         if length(&path)?.is_none() {
             continue;
         }
@@ -84,7 +81,7 @@ pub(super) fn copy_recoveries(
         let head = head.map_err(|it| damaged(id, Some(path), it))?;
         if head == RecoveryHead::of(manifest) {
             ensure_directory(&to.join(RECOVERY))?;
-            replace(&path_of(to, id), &bytes, Durability::Durable)?;
+            replace(&recovery_path(to, id), &bytes, Durability::Durable)?;
             sync_directory(&to.join(RECOVERY))?;
         }
     }
@@ -93,7 +90,7 @@ pub(super) fn copy_recoveries(
 
 impl Namespace {
     fn recovery_path(&self, id: DatasetId) -> PathBuf {
-        path_of(&self.home, id)
+        recovery_path(&self.home, id)
     }
 
     /// Begins to receive a copy of this many bytes for the published dataset of this name.
@@ -149,7 +146,7 @@ impl Namespace {
             return Ok(());
         };
         let datasets = self.state().catalogue.bytes()?;
-        let others = self.recovery_bytes(Some(id))? + self.note_bytes()?;
+        let others = self.backend.recovery_bytes(Some(id))? + self.note_bytes()?;
         if datasets.saturating_add(others).saturating_add(bytes) > most {
             return Err(StoreError::Quota {
                 quota: QuotaKind::Bytes,
@@ -157,26 +154,6 @@ impl Namespace {
             });
         }
         Ok(())
-    }
-
-    /// Returns the bytes of all copies, without that of one dataset.
-    ///
-    /// # Errors
-    /// A disk that fails.
-    pub(super) fn recovery_bytes(&self, without: Option<DatasetId>) -> Result<u64, StoreError> {
-        if let Some(remote) = &self.remote {
-            return Ok(remote.recovery_bytes(without));
-        }
-        let directory = self.home.join(RECOVERY);
-        let without = without.map(|it| it.to_string());
-        let counted = names(&directory)?.into_iter();
-        let counted = counted.filter(|name| {
-            let id = name.split_once('.').map_or(&**name, |it| it.0);
-            without.as_deref() != Some(id)
-        });
-        counted
-            .map(|name| Ok(length(&directory.join(name))?.unwrap_or(0)))
-            .sum()
     }
 
     /// Returns the copy of a dataset.
@@ -196,28 +173,14 @@ impl Namespace {
     /// # Errors
     /// A damaged copy, a disk that fails, objects out of reach.
     pub(super) fn open_recovery(&self, id: DatasetId) -> Result<Option<Recovery>, StoreError> {
-        let path = self.recovery_path(id);
-        if let Some(remote) = &self.remote {
-            let Some(object) = remote.recovery(id)? else {
-                return Ok(None);
-            };
-            let bytes = object.len() as u64;
-            return self.opened(id, None, Cursor::new(object), bytes).map(Some);
-        }
-        let Some(file) = if_there(&path, "open", File::open(&path))? else {
+        let Some(copy) = self.backend.recovery(id)? else {
             return Ok(None);
         };
-        let bytes = file.metadata().map_err(io_error("read", &path))?.len();
-        self.opened(id, Some(path), file, bytes).map(Some)
-    }
-
-    fn opened(
-        &self,
-        id: DatasetId,
-        path: Option<PathBuf>,
-        mut content: impl Read + Seek + Send + 'static,
-        bytes: u64,
-    ) -> Result<Recovery, StoreError> {
+        let StoredCopy {
+            path,
+            bytes,
+            mut content,
+        } = copy;
         let at = || path.clone().unwrap_or_default();
         let head = check_recovery(&mut content, bytes).map_err(io_error("read", &at()))?;
         let head = match head {
@@ -225,11 +188,11 @@ impl Namespace {
             checked => checked,
         };
         content.rewind().map_err(io_error("read", &at()))?;
-        Ok(Recovery {
+        Ok(Some(Recovery {
             head: head.map_err(|it| damaged(id, path, it))?,
             bytes,
-            content: Box::new(content),
-        })
+            content,
+        }))
     }
 
     /// Removes a copy of a version other than this one, which is published now.
@@ -256,15 +219,7 @@ impl Namespace {
     /// # Errors
     /// A disk that fails, objects out of reach.
     pub(super) fn remove_recovery(&self, id: DatasetId) -> Result<(), StoreError> {
-        if let Some(remote) = &self.remote {
-            return remote.remove_recovery(id);
-        }
-        let path = self.recovery_path(id);
-        if exists(&path)? {
-            remove_if_there(&path)?;
-            sync_directory(&self.home.join(RECOVERY))?;
-        }
-        Ok(())
+        self.backend.remove_recovery(id)
     }
 }
 
@@ -348,17 +303,11 @@ impl RecoveryReceiver {
         self.namespace
             .check_recovery_quota(dataset, self.announced)?;
         file.sync_all().map_err(io_error("sync", &self.partial))?;
-        if let Some(remote) = &self.namespace.remote {
-            // The lock is not held during the upload.
-            remote.put_recovery(dataset, &self.partial, self.announced)?;
-            let checked = self.check_is_published(&head);
-            return checked.or_else(|error| remote.remove_recovery(dataset).and(Err(error)));
-        }
-        let path = self.namespace.recovery_path(dataset);
-        // A concurrent publication of another version removes it.
-        rename_durably(&self.partial, &path)?;
+        // The lock is not held meanwhile: a concurrent publication of another version removes it.
+        let backend = &self.namespace.backend;
+        backend.put_recovery(dataset, &self.partial, self.announced)?;
         self.check_is_published(&head)
-            .or_else(|error| self.namespace.remove_recovery(dataset).and(Err(error)))
+            .or_else(|error| backend.remove_recovery(dataset).and(Err(error)))
     }
 
     fn check_is_published(&self, head: &RecoveryHead) -> Result<(), StoreError> {

@@ -13,6 +13,7 @@
 //! grants is taken over like a catalogue. A server removes a segment only together with its dataset or its upload:
 //! objects that the catalogue does not name may be newer than the catalogue.
 
+use super::backend::{Backend, StoredCopy};
 use super::stored_manifest::stored_manifest;
 use crate::cache_marker::mark;
 use crate::catalogue::{Catalogue, Change, Table};
@@ -20,19 +21,25 @@ use crate::error::{CatalogueError, ObjectStorageError, StoreError};
 use crate::layout::{CATALOGUE, NOTES, RECOVERY, SEGMENTS};
 use crate::object::{Cache, ObjectError, Objects, OwnedObject, object_of, segment_of};
 use crate::store_id::CatalogueIdentity;
-use oboro_format::files::{io_error, remove_if_there};
+use oboro_format::files::{ensure_directory, io_error, names, parent, remove_if_there};
 use oboro_format::{DatasetId, Manifest, SegmentHeader};
+use oboro_residency::StoredSegment;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
-use std::path::Path;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Objects of a namespace.
 pub(super) struct Remote {
-    pub(super) cache: Arc<Cache>,
+    /// Directory of the cache.
+    home: PathBuf,
+    cache: Arc<Cache>,
     catalogue: Mutex<CatalogueObject>,
     /// Number of segment objects that the catalogue did not name when it was opened.
-    pub(super) unnamed: usize,
+    unnamed: AtomicUsize,
     /// Lengths of the recovery copies.
     recoveries: Mutex<HashMap<DatasetId, u64>>,
 }
@@ -67,9 +74,10 @@ impl Remote {
         };
         let found = found(objects, &mut catalogue)?;
         let remote = Self {
+            home: directory.into(),
             cache: Arc::new(cache),
             catalogue: Mutex::new(found),
-            unnamed: 0,
+            unnamed: AtomicUsize::new(0),
             recoveries: Mutex::default(),
         };
         remote.write(&catalogue, None)?;
@@ -80,17 +88,8 @@ impl Remote {
         self.cache.objects()
     }
 
-    /// Returns the URL of a segment's object.
-    pub(super) fn url_of(&self, dataset: DatasetId, number: u32) -> String {
-        self.objects().url_of(&object_of(dataset, number))
-    }
-
     /// Writes the catalogue's object as of after a change.
-    pub(super) fn write(
-        &self,
-        catalogue: &Catalogue,
-        change: Option<Change<'_>>,
-    ) -> Result<(), StoreError> {
+    fn write(&self, catalogue: &Catalogue, change: Option<Change<'_>>) -> Result<(), StoreError> {
         let mut object = self.catalogue.lock();
         let image = catalogue.image_after(change, object.server)?;
         object.object.write(self.objects(), image)
@@ -104,84 +103,20 @@ impl Remote {
         self.catalogue.lock().object.check(self.objects())
     }
 
-    fn put_file(&self, name: &str, file: File) -> Result<(), StoreError> {
-        self.objects().put_file(name, file, || self.check_is_ours())
-    }
-
-    /// Writes the object of a complete segment.
-    pub(super) fn put_segment(
-        &self,
-        dataset: DatasetId,
-        number: u32,
-        file: File,
-    ) -> Result<(), StoreError> {
-        self.put_file(&object_of(dataset, number), file)
-    }
-
-    /// Writes the object of a note from a file.
-    pub(super) fn put_note(&self, dataset: DatasetId, path: &Path) -> Result<(), StoreError> {
-        let file = File::open(path).map_err(io_error("open", path))?;
-        self.put_file(&format!("{NOTES}/{dataset}"), file)
-    }
-
-    /// Returns all notes.
-    pub(super) fn notes(&self) -> Result<Vec<(DatasetId, Vec<u8>)>, StoreError> {
-        let failed = |error: ObjectError| self.objects().failed(NOTES, &error);
-        let listed = self.objects().list(NOTES).map_err(failed)?.into_iter();
-        let named = listed.filter_map(|(name, _)| {
-            let id = name.strip_prefix(NOTES)?.strip_prefix('/')?.parse().ok()?;
-            Some((id, name))
-        });
-        let note = |(id, name): (DatasetId, String)| Ok((id, self.objects().get(&name)?.0));
-        let notes: Result<Vec<_>, ObjectError> = named.map(note).collect();
-        notes.map_err(failed)
-    }
-
-    /// Writes the object of a recovery copy from a file.
-    pub(super) fn put_recovery(
-        &self,
-        dataset: DatasetId,
-        path: &Path,
-        bytes: u64,
-    ) -> Result<(), StoreError> {
-        let file = File::open(path).map_err(io_error("open", path))?;
-        // Before the write, whose outcome is unknown if it fails.
-        self.recoveries.lock().insert(dataset, bytes);
-        self.put_file(&format!("{RECOVERY}/{dataset}"), file)
-    }
-
-    /// Returns a dataset's recovery copy, if it exists.
-    pub(super) fn recovery(&self, dataset: DatasetId) -> Result<Option<Vec<u8>>, StoreError> {
-        // No other server writes any.
-        if !self.recoveries.lock().contains_key(&dataset) {
-            return Ok(None);
+    /// Adds the remaining files of a dataset to the cache.
+    fn take_into_cache(&self, id: DatasetId, directory: &Path) -> Result<(), StoreError> {
+        for name in names(directory)? {
+            let number = name.strip_suffix(".seg").map(str::parse);
+            if let Some(Ok(number)) = number {
+                self.cache.add(id, number, directory.join(name));
+            }
         }
-        let name = format!("{RECOVERY}/{dataset}");
-        match self.objects().get(&name) {
-            Ok((bytes, _)) => Ok(Some(bytes)),
-            Err(ObjectError::Missing) => Ok(None),
-            Err(error) => Err(self.objects().failed(&name, &error)),
-        }
-    }
-
-    /// Removes a dataset's recovery copy, if it exists.
-    pub(super) fn remove_recovery(&self, dataset: DatasetId) -> Result<(), StoreError> {
-        if !self.recoveries.lock().contains_key(&dataset) {
-            return Ok(());
-        }
-        self.check_is_ours()?;
-        let name = format!("{RECOVERY}/{dataset}");
-        let deleted = self.objects().delete(vec![name.clone()]);
-        deleted.map_err(|error| self.objects().failed(&name, &error))?;
-        self.recoveries.lock().remove(&dataset);
         Ok(())
     }
 
-    /// Returns the bytes of all recovery copies, without that of one dataset.
-    pub(super) fn recovery_bytes(&self, without: Option<DatasetId>) -> u64 {
-        let recoveries = self.recoveries.lock();
-        let counted = recoveries.iter().filter(|it| Some(*it.0) != without);
-        counted.map(|it| it.1).sum()
+    fn put_file(&self, name: &str, path: &Path) -> Result<(), StoreError> {
+        let file = File::open(path).map_err(io_error("open", path))?;
+        self.objects().put_file(name, file, || self.check_is_ours())
     }
 
     /// Lists the recovery copies, and removes those of purged datasets.
@@ -204,14 +139,55 @@ impl Remote {
         }
         objects.delete(deleted).map_err(failed)
     }
+}
 
-    /// Returns the first of these segments of a dataset whose object is missing or different: another server may have
-    /// received an upload of this dataset in between.
-    pub(super) fn missing(
+impl Backend for Remote {
+    fn keeps_files(&self) -> bool {
+        false
+    }
+
+    fn open_segment(
         &self,
+        path: &Path,
         manifest: &Manifest,
-        segments: &[u32],
-    ) -> Result<Option<u32>, StoreError> {
+        index: u32,
+    ) -> Result<StoredSegment, StoreError> {
+        ensure_directory(parent(path))?;
+        self.cache.open(path, manifest, index)
+    }
+
+    fn put_segment(&self, dataset: DatasetId, number: u32, file: &Path) -> Result<(), StoreError> {
+        self.put_file(&object_of(dataset, number), file)
+    }
+
+    fn name_segment(&self, dataset: DatasetId, number: u32, path: &Path) {
+        self.cache.add(dataset, number, path.into());
+    }
+
+    fn take_back_segment(&self, dataset: DatasetId, number: u32) {
+        if self.check_is_ours().is_ok() {
+            let _ = self.objects().delete(vec![object_of(dataset, number)]);
+        }
+    }
+
+    /// The next server sweeps the rest.
+    fn remove_segments(&self, dataset: DatasetId, published: &BTreeSet<u32>) {
+        self.cache.forget(dataset, published);
+        if self.check_is_ours().is_err() {
+            return;
+        }
+        if let Ok(listed) = self.objects().list(&format!("{SEGMENTS}/{dataset}")) {
+            let numbers = published.iter();
+            let stay: HashSet<String> = numbers.map(|&number| object_of(dataset, number)).collect();
+            let names = listed.into_iter().map(|(name, _)| name);
+            let _ = self
+                .objects()
+                .delete(names.filter(|name| !stay.contains(name)).collect());
+        }
+    }
+
+    /// Another server may have received an upload of this dataset in between.
+    fn missing(&self, manifest: &Manifest, segments: &[u32]) -> Result<Option<u32>, StoreError> {
         let directory = format!("{SEGMENTS}/{}", manifest.dataset);
         let failed = |error: ObjectError| self.objects().failed(&directory, &error);
         let listed = self.objects().list(&directory).map_err(failed)?;
@@ -231,34 +207,75 @@ impl Remote {
         Ok(None)
     }
 
-    /// Removes the objects of a dataset's segments except those of these numbers, as far as possible now: the next
-    /// server sweeps the rest.
-    pub(super) fn remove_segments(&self, dataset: DatasetId, published: &BTreeSet<u32>) {
-        self.cache.forget(dataset, published);
-        if self.check_is_ours().is_err() {
-            return;
+    fn place(&self, _: PathBuf, dataset: DatasetId, number: u32) -> PathBuf {
+        self.objects().url_of(&object_of(dataset, number)).into()
+    }
+
+    fn put_catalogue(&self, catalogue: &Catalogue, change: Change<'_>) -> Result<(), StoreError> {
+        self.write(catalogue, Some(change))
+    }
+
+    fn put_note(&self, dataset: DatasetId, file: &Path) -> Result<(), StoreError> {
+        self.put_file(&format!("{NOTES}/{dataset}"), file)
+    }
+
+    fn notes(&self) -> Result<Option<Vec<(DatasetId, Vec<u8>)>>, StoreError> {
+        let failed = |error: ObjectError| self.objects().failed(NOTES, &error);
+        let listed = self.objects().list(NOTES).map_err(failed)?.into_iter();
+        let named = listed.filter_map(|(name, _)| {
+            let id = name.strip_prefix(NOTES)?.strip_prefix('/')?.parse().ok()?;
+            Some((id, name))
+        });
+        let note = |(id, name): (DatasetId, String)| Ok((id, self.objects().get(&name)?.0));
+        let notes: Result<Vec<_>, ObjectError> = named.map(note).collect();
+        notes.map(Some).map_err(failed)
+    }
+
+    fn put_recovery(&self, dataset: DatasetId, file: &Path, bytes: u64) -> Result<(), StoreError> {
+        // Before the write, whose outcome is unknown if it fails.
+        self.recoveries.lock().insert(dataset, bytes);
+        self.put_file(&format!("{RECOVERY}/{dataset}"), file)
+    }
+
+    fn recovery(&self, dataset: DatasetId) -> Result<Option<StoredCopy>, StoreError> {
+        // No other server writes any.
+        if !self.recoveries.lock().contains_key(&dataset) {
+            return Ok(None);
         }
-        if let Ok(listed) = self.objects().list(&format!("{SEGMENTS}/{dataset}")) {
-            let numbers = published.iter();
-            let stay: HashSet<String> = numbers.map(|&number| object_of(dataset, number)).collect();
-            let names = listed.into_iter().map(|(name, _)| name);
-            let _ = self
-                .objects()
-                .delete(names.filter(|name| !stay.contains(name)).collect());
+        let name = format!("{RECOVERY}/{dataset}");
+        match self.objects().get(&name) {
+            Ok((bytes, _)) => Ok(Some(StoredCopy {
+                path: None,
+                bytes: bytes.len() as u64,
+                content: Box::new(Cursor::new(bytes)),
+            })),
+            Err(ObjectError::Missing) => Ok(None),
+            Err(error) => Err(self.objects().failed(&name, &error)),
         }
     }
 
-    /// Removes the object of a segment whose upload was cancelled while it was written, as far as possible now.
-    pub(super) fn take_back_segment(&self, dataset: DatasetId, number: u32) {
-        if self.check_is_ours().is_ok() {
-            let _ = self.objects().delete(vec![object_of(dataset, number)]);
+    fn remove_recovery(&self, dataset: DatasetId) -> Result<(), StoreError> {
+        if !self.recoveries.lock().contains_key(&dataset) {
+            return Ok(());
         }
+        self.check_is_ours()?;
+        let name = format!("{RECOVERY}/{dataset}");
+        let deleted = self.objects().delete(vec![name.clone()]);
+        deleted.map_err(|error| self.objects().failed(&name, &error))?;
+        self.recoveries.lock().remove(&dataset);
+        Ok(())
+    }
+
+    fn recovery_bytes(&self, without: Option<DatasetId>) -> Result<u64, StoreError> {
+        let recoveries = self.recoveries.lock();
+        let counted = recoveries.iter().filter(|it| Some(*it.0) != without);
+        Ok(counted.map(|it| it.1).sum())
     }
 
     /// Removes the objects of deleted datasets and of rewritten segments, and counts those of segments that are in
     /// neither the local catalogue nor an upload. These stay: a catalogue restored from an old copy does not know newer
     /// segments.
-    pub(super) fn sweep(&mut self, catalogue: &Catalogue) -> Result<(), StoreError> {
+    fn sweep(&self, catalogue: &Catalogue) -> Result<(), StoreError> {
         let mut known: HashMap<DatasetId, Known> = HashMap::new();
         for table in Table::ALL {
             for record in catalogue.all(table)? {
@@ -296,8 +313,18 @@ impl Remote {
         }
         objects.delete(deleted).map_err(failed)?;
         self.sweep_recoveries(catalogue)?;
-        self.unnamed = unnamed;
+        self.unnamed.store(unnamed, Ordering::Relaxed);
+        let datasets = self.home.join(SEGMENTS);
+        for name in names(&datasets)? {
+            if let Ok(id) = name.parse() {
+                self.take_into_cache(id, &datasets.join(name))?;
+            }
+        }
         Ok(())
+    }
+
+    fn unnamed(&self) -> usize {
+        self.unnamed.load(Ordering::Relaxed)
     }
 }
 

@@ -97,9 +97,7 @@ impl Namespace {
         let staged = path.with_extension("new");
         ensure_directory(&self.home.join(NOTES))?;
         replace(&staged, &manifest.encode(), Durability::Durable)?;
-        if let Some(remote) = &self.remote {
-            remote.put_note(manifest.dataset, &staged)?;
-        }
+        self.backend.put_note(manifest.dataset, &staged)?;
         Ok(rename_durably(&staged, &path)?)
     }
 
@@ -156,10 +154,10 @@ impl Namespace {
 
     /// Synchronises the local notes with those in object storage, keeping the newest of each.
     fn compare_notes(&self) -> Result<(), StoreError> {
-        let Some(remote) = &self.remote else {
+        let Some(notes) = self.backend.notes()? else {
             return Ok(());
         };
-        let objects: HashMap<DatasetId, Vec<u8>> = remote.notes()?.into_iter().collect();
+        let objects: HashMap<DatasetId, Vec<u8>> = notes.into_iter().collect();
         let here = all(&self.home)?;
         for &id in objects.keys().chain(&here).collect::<BTreeSet<_>>() {
             let here = match noted(&self.home, id) {
@@ -170,7 +168,7 @@ impl Namespace {
             let there = object.and_then(|bytes| decode(bytes, id));
             let version = |it: &Option<Manifest>| it.as_ref().map_or(0, |it| it.version);
             if version(&here) > version(&there) {
-                remote.put_note(id, &note(&self.home, id))?;
+                self.backend.put_note(id, &note(&self.home, id))?;
             } else if let Some(bytes) = object.filter(|_| here.is_none() || here != there) {
                 // A damaged one as well: then the replaced versions are unknown.
                 write(&self.home, id, bytes)?;
@@ -235,7 +233,7 @@ pub(super) fn replay(namespace: &Namespace) -> Result<HashSet<DatasetId>, StoreE
             if exists(&directory)? {
                 sweep(&directory, &keep, &keep)?;
             }
-            namespace.remove_objects(id, &keep);
+            namespace.backend.remove_segments(id, &keep);
         }
         outdated.extend(replaced.map(|it| it.dataset));
     }

@@ -8,7 +8,6 @@ use super::directory::{check_is_store, has_catalogue};
 use super::grants::Grants;
 use super::namespace::{Namespace, State, check_name};
 use super::namespaces;
-use super::remote::Remote;
 use super::stored_manifest::stored_manifest;
 use super::sweep::is_forgotten;
 use crate::catalogue::{Catalogue, Record, Table};
@@ -90,7 +89,7 @@ impl Scrub {
                 // An interrupted start leaves a namespace without a catalogue.
                 Ok(None) => {}
                 Ok(Some(catalogue)) => {
-                    let namespace = Namespace::with(&common, name.into(), None, catalogue);
+                    let namespace = Namespace::local(&common, name.into(), catalogue);
                     scrub.add(&Arc::new(namespace), None)?;
                 }
                 Err(error) if name != DEFAULT_NAMESPACE && is_damage(&error) => {
@@ -272,10 +271,7 @@ impl Scrub {
         let read = reading.segment.header().part_extent(part).len as u64;
         self.scrubbed.parts += 1;
         self.scrubbed.bytes += read;
-        let path = || match &reading.target.namespace.remote {
-            None => reading.segment.local().path().into(),
-            Some(remote) => reading.target.url(remote),
-        };
+        let path = || reading.target.place(reading.segment.local().path().into());
         let corruption = match checked {
             Ok(()) => None,
             Err(ResidencyError::Format(FormatError::Damaged { corruption, .. })) => {
@@ -364,10 +360,7 @@ impl Scrub {
                 continue;
             }
             self.scrubbed.bytes += target.bytes();
-            let path = match &target.namespace.remote {
-                None => path,
-                Some(remote) => target.url(remote),
-            };
+            let path = target.place(path);
             return Ok(Some(ScrubbedPart {
                 read: 0,
                 damage: Some(target.damage(path, "", &corruption)),
@@ -409,10 +402,10 @@ impl Target {
         self.namespace.segment(&self.manifest, self.index)
     }
 
-    fn url(&self, remote: &Remote) -> PathBuf {
-        remote
-            .url_of(self.manifest.dataset, self.entry().number)
-            .into()
+    /// Returns its place, for operators, given its file.
+    fn place(&self, path: PathBuf) -> PathBuf {
+        let backend = &self.namespace.backend;
+        backend.place(path, self.manifest.dataset, self.entry().number)
     }
 
     /// Returns the damage for a corruption in a file of this segment, or in its `part`.

@@ -3,7 +3,6 @@
 use super::directory::remove_dataset;
 use super::namespace::{Namespace, State};
 use super::recovery;
-use super::remote::Remote;
 use super::stored_manifest::stored_manifest;
 use crate::catalogue::{Record, Table};
 use crate::error::StoreError;
@@ -54,35 +53,14 @@ fn set_aside(home: &Path, id: DatasetId) -> Result<(), StoreError> {
 /// Removes all files that no row of the catalogue names, and the objects of deleted datasets.
 pub(super) fn sweep_all(namespace: &mut Namespace) -> Result<(), StoreError> {
     let state = namespace.state.get_mut();
-    let is_cache = namespace.remote.is_some();
-    sweep_files(state, &namespace.home, is_cache)?;
+    let keeps_files = namespace.backend.keeps_files();
+    sweep_files(state, &namespace.home, keeps_files)?;
     recovery::sweep_recoveries(&namespace.home, &state.catalogue)?;
-    let Some(remote) = &mut namespace.remote else {
-        return Ok(());
-    };
-    remote.sweep(&state.catalogue)?;
-    let datasets = namespace.home.join(SEGMENTS);
-    for name in names(&datasets)? {
-        if let Ok(id) = name.parse() {
-            take_into_cache(remote, id, &datasets.join(name))?;
-        }
-    }
-    Ok(())
-}
-
-/// Adds the remaining files of a dataset to the cache.
-fn take_into_cache(remote: &Remote, id: DatasetId, directory: &Path) -> Result<(), StoreError> {
-    for name in names(directory)? {
-        let number = name.strip_suffix(".seg").map(str::parse);
-        if let Some(Ok(number)) = number {
-            remote.cache.add(id, number, directory.join(name));
-        }
-    }
-    Ok(())
+    namespace.backend.sweep(&state.catalogue)
 }
 
 /// Removes all files that no row of the catalogue names.
-fn sweep_files(state: &State, home: &Path, is_cache: bool) -> Result<(), StoreError> {
+fn sweep_files(state: &State, home: &Path, keeps_files: bool) -> Result<(), StoreError> {
     let datasets = home.join(SEGMENTS);
     for name in names(&datasets)? {
         let Ok(id) = name.parse::<DatasetId>() else {
@@ -98,7 +76,7 @@ fn sweep_files(state: &State, home: &Path, is_cache: bool) -> Result<(), StoreEr
         let pending = state.catalogue.by_id(Table::Upload, id)?;
         if published.is_none() && pending.is_none() {
             // Datasets that only the catalogue forgot must not be lost.
-            if !is_cache && is_forgotten(state, id, &directory)? {
+            if keeps_files && is_forgotten(state, id, &directory)? {
                 set_aside(home, id)?
             } else {
                 remove_dataset(&directory)?
