@@ -26,7 +26,7 @@ fn options_that_a_refusal_names_read_the_file() {
         visit,items\n1,'tea, milk'\n2,'tea'\n => --item-separator comma => 2 2
         visit,code\n1,tea\n1,mi~lk\n2,milk\n => --unicode nfkc => 2 2
         tid,item\n1,tea\n1, tea\n => --spaces keep => 1 2
-        1 0 1\n0 1 1\n => --format csv-onehot --separator space => 2 3
+        1 17 23 45\n2 2 16\n3 4\n => --separator space --header no --drop-columns 1 => 3 6
         items\nmilk,tea\ntea,milk,salt\n => --header yes => 2 3
         patient_id,item,value\n1,a,1\n1,b,0\n2,a,1\n => --drop-columns value => 2 2
         date,receipt_no,product\n1-7,1,a\n1-7,1,b\n2-7,1,c\n => --transaction-column receipt_no --transaction-column date => 2 3

@@ -253,10 +253,9 @@ fn too_little_memory_is_refused_with_what_would_do() {
     ));
     // Two columns modulo two limbs are 4 MiB.
     let (owner, _operator, _server) = uploaded(1, 5, &options(4));
-    let mine = "mine rows.oboro --min-support 1% --trust-server";
-    owner.refuses(format!(
-        "{mine} => ciphertext in memory at a time … --memory"
-    ));
+    let mine = owner.run("mine rows.oboro --min-support 1% --trust-server");
+    let cause = "ciphertext in memory at a time";
+    says(&mine.refusal(), &[cause, "--memory"]);
 }
 
 #[test]
