@@ -63,7 +63,7 @@ test-faults: | setup-test ## Run the tests of the Rust crates with every fault, 
 
 test-abuse: | setup-test ## Try ten thousand lies of each kind of answer, ask honest questions, append 2,000 times, flood a server
 	OBORO_QUESTIONS=100000 cargo test --workspace --locked --lib honest_questions
-	OBORO_TRIALS=10000 cargo test --workspace --locked --test cli a_liar
+	OBORO_TRIALS=10000 cargo test --workspace --locked --test client a_liar
 	OBORO_APPENDS=2000 cargo test --workspace --locked --test cli many_appends
 	OBORO_ABUSE=full cargo test --workspace --locked --test cli abuse::
 

@@ -20,6 +20,7 @@ const LAYERS: &[&[&str]] = &[
         "oboro-ring",
         "oboro-system",
         "oboro-faults",
+        "oboro-relay",
     ],
     &["oboro-rlwe", "oboro-genome", "oboro-format"],
     &["oboro-residency"],

@@ -142,7 +142,7 @@ fn a_record_that_is_not_the_right_one_is_not_recovered() {
     let kept = scene.kept(&dataset);
     let first = fs::read(&kept).unwrap();
     assert_eq!(first.len() % 4096, 0);
-    // A bit anywhere: the server sees its digest. liar.rs has the same with a digest that fits.
+    // A bit anywhere: the server sees its digest. The client's liar.rs has bits under a digest that fits.
     for at in [0, 9, 20, 30, 50, 70, 90, 200, first.len() - 1] {
         flip(&kept, at);
         let refused = owner.refused(RECOVER);

@@ -1,297 +1,17 @@
 //! Servers that lie as no correct program can: below the messages, at the end of streams, in endless lists. A relay
 //! between the client and a real server alters answers in transit.
 
-use crate::common::{Running, connect_to, serve, two};
-use oboro_client::{Answers, ClientError, Connection, Mining, RecoveryCopy, upload};
-use oboro_dataset::{Dataset, Shuffled, Target};
-use oboro_input::{MinSupport, Transactions};
-use oboro_mining::{AprioriError, AprioriOptions};
+use crate::ways::{BY_COUNTING, NAME, ROW, Scene, Way, ways};
+use oboro_client::{ClientError, Connection, RecoveryCopy, upload};
 use oboro_protocol::v1::{self, count_reply::Reply};
-use oboro_rlwe::MasterKey;
+use oboro_relay::{Answer, Ending, status};
 use prost::Message;
 use prost::bytes::Bytes;
-use std::convert::Infallible;
-use std::io;
 use std::iter;
-use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::body::Body;
-use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response};
-use tonic::codegen::{BoxFuture, Service};
-use tonic::server::NamedService;
-use tonic::transport::{Channel, Endpoint};
-
-/// End of an answer.
-#[derive(Clone)]
-enum Ending {
-    Trailers(HeaderMap),
-    /// Stream that ends without trailers.
-    None,
-    /// Stream that is reset.
-    Cut,
-}
-
-/// Answer in transit.
-struct Answer {
-    /// Encoded messages.
-    messages: Box<dyn Iterator<Item = Bytes> + Send>,
-    ending: Ending,
-}
-
-impl Answer {
-    /// Replaces the messages by those that `alter` makes of them.
-    fn alter(&mut self, alter: impl FnOnce(&mut Vec<Bytes>)) {
-        let mut all: Vec<Bytes> =
-            std::mem::replace(&mut self.messages, Box::new(iter::empty())).collect();
-        alter(&mut all);
-        self.messages = Box::new(all.into_iter());
-    }
-
-    /// Replaces the answer by this message and success.
-    fn say(&mut self, message: &impl Message) {
-        self.messages = Box::new(iter::once(message.encode_to_vec().into()));
-        self.ending = status("0", &[]);
-    }
-}
-
-/// Builds trailers with a status and further fields.
-fn status(code: &'static str, fields: &[(&'static str, &'static str)]) -> Ending {
-    let mut trailers = HeaderMap::new();
-    for &(name, value) in [("grpc-status", code)].iter().chain(fields) {
-        trailers.insert(name, HeaderValue::from_static(value));
-    }
-    Ending::Trailers(trailers)
-}
-
-/// Callback that alters an answer, given the name of its call and the encoded request.
-type Alter = Arc<dyn Fn(&str, &[u8], &mut Answer) + Send + Sync>;
-
-#[derive(Clone)]
-struct Relay {
-    server: Channel,
-    alter: Alter,
-}
-
-impl NamedService for Relay {
-    const NAME: &'static str = "oboro.v1.Mining";
-}
-
-impl Service<Request<Body>> for Relay {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Infallible>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Self { mut server, alter } = self.clone();
-        Box::pin(async move {
-            let (mut head, body) = request.into_parts();
-            let (sent, _) = received(body).await;
-            let first = sent.first().cloned().unwrap_or_default();
-            let call = head.uri.path().rsplit('/').next().unwrap().to_owned();
-            head.uri = format!("http://relayed{}", head.uri.path())
-                .parse()
-                .unwrap();
-            std::future::poll_fn(|context| server.poll_ready(context))
-                .await
-                .unwrap();
-            let request = Request::from_parts(head, Body::new(Framed::whole(sent)));
-            let (mut head, body) = server.call(request).await.unwrap().into_parts();
-            let (messages, trailers) = received(body).await;
-            let status = head.headers.remove("grpc-status");
-            let trailers = trailers.unwrap_or_else(|| {
-                let status = status.map(|it| ("grpc-status".parse().unwrap(), it));
-                HeaderMap::from_iter(status)
-            });
-            let mut answer = Answer {
-                messages: Box::new(messages.into_iter()),
-                ending: Ending::Trailers(trailers),
-            };
-            alter(&call, &first, &mut answer);
-            Ok(Response::from_parts(head, Body::new(Framed(answer))))
-        })
-    }
-}
-
-/// Returns the messages and the trailers of a body.
-async fn received(mut body: Body) -> (Vec<Bytes>, Option<HeaderMap>) {
-    let (mut bytes, mut trailers) = (Vec::new(), None);
-    let next = |body: &mut Body, context: &mut Context<'_>| {
-        http_body::Body::poll_frame(std::pin::Pin::new(body), context)
-    };
-    while let Some(frame) = std::future::poll_fn(|context| next(&mut body, context)).await {
-        match frame.unwrap().into_data() {
-            Ok(data) => bytes.extend_from_slice(&data),
-            Err(other) => trailers = other.into_trailers().ok(),
-        }
-    }
-    let (mut messages, mut rest) = (Vec::new(), Bytes::from(bytes));
-    while !rest.is_empty() {
-        let header = rest.split_to(5);
-        let length = u32::from_be_bytes(header[1..].try_into().unwrap());
-        messages.push(rest.split_to(length as usize));
-    }
-    (messages, trailers)
-}
-
-/// Body of an answer.
-struct Framed(Answer);
-
-impl Framed {
-    /// Creates the body of a request.
-    fn whole(messages: Vec<Bytes>) -> Self {
-        Self(Answer {
-            messages: Box::new(messages.into_iter()),
-            ending: Ending::None,
-        })
-    }
-}
-
-impl http_body::Body for Framed {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: std::pin::Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, io::Error>>> {
-        if let Some(message) = self.0.messages.next() {
-            let length = u32::try_from(message.len()).unwrap().to_be_bytes();
-            let framed = [&[0][..], &length, &message].concat();
-            return Poll::Ready(Some(Ok(http_body::Frame::data(framed.into()))));
-        }
-        Poll::Ready(match std::mem::replace(&mut self.0.ending, Ending::None) {
-            Ending::Trailers(trailers) => Some(Ok(http_body::Frame::trailers(trailers))),
-            Ending::None => None,
-            Ending::Cut => Some(Err(io::ErrorKind::ConnectionReset.into())),
-        })
-    }
-}
-
-/// Server with a dataset, and relays to it.
-struct Scene {
-    runtime: tokio::runtime::Runtime,
-    server: Running,
-    dataset: Dataset,
-    _directory: tempfile::TempDir,
-}
-
-impl Scene {
-    /// Creates the scene without an upload.
-    fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        Self {
-            runtime: tokio::runtime::Runtime::new().unwrap(),
-            server: serve(&directory.path().join("store"), 0),
-            dataset: encrypted(&directory.path().join("dataset")),
-            _directory: directory,
-        }
-    }
-
-    fn uploaded() -> Self {
-        let scene = Self::new();
-        let connection = connect_to(scene.server.url());
-        upload(&connection, scene.dataset.bundle(), "dataset", &|_, _| {}).unwrap();
-        scene
-    }
-
-    /// Connects through a relay that alters answers.
-    fn relay(
-        &self,
-        alter: impl Fn(&str, &[u8], &mut Answer) + Send + Sync + 'static,
-    ) -> Connection {
-        let _context = self.runtime.enter();
-        let server = Endpoint::from_shared(self.server.url().to_owned()).unwrap();
-        let relay = Relay {
-            server: server.connect_lazy(),
-            alter: Arc::new(alter),
-        };
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let streams = TcpListenerStream::new(tokio::net::TcpListener::from_std(listener).unwrap());
-        let serving = tonic::transport::Server::builder()
-            .add_service(relay)
-            .serve_with_incoming(streams);
-        self.runtime.spawn(serving);
-        connect_to(&url)
-    }
-
-    /// Returns true if a false answer was noted, and resets trust.
-    fn noted(&self) -> bool {
-        let failure = self.dataset.trust().unwrap().failure;
-        self.dataset.reset_trust().unwrap();
-        failure.is_some()
-    }
-}
-
-fn encrypted(path: &Path) -> Dataset {
-    let basket = |i: usize| (0..6).filter(move |item| !(i + item).is_multiple_of(3));
-    let names = |i: usize| basket(i).map(|item| item.to_string());
-    let rows = Transactions::from_named((0..60).map(|i| Vec::from_iter(names(i)))).unwrap();
-    let master = MasterKey::generate().unwrap();
-    let go_on = |_, _| ControlFlow::Continue(());
-    Dataset::create(
-        Shuffled::of(rows),
-        &master,
-        Target::New(path),
-        3,
-        two(),
-        &go_on,
-    )
-    .unwrap()
-}
-
-/// Route of supports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Cells,
-    Pairs,
-    Triples,
-    Row,
-    Trusted,
-}
-
-const WAYS: [Way; 5] = [Way::Cells, Way::Pairs, Way::Triples, Way::Row, Way::Trusted];
 
 impl Way {
-    fn ask(self, scene: &Scene, connection: &Connection) -> Result<(), ClientError> {
-        let mining = Mining::new(&scene.dataset, "dataset", two());
-        let connect = || Ok(connection.clone());
-        let (answers, longest) = match self {
-            Self::Row => return mining.pairs_with("1", connect).map(drop),
-            Self::Cells => (Answers::Cells, 3),
-            Self::Triples => (Answers::Moments, 3),
-            Self::Pairs | Self::Trusted => (Answers::Moments, 2),
-        };
-        let options =
-            AprioriOptions::new(MinSupport::Fraction(0.1)).with_max_len(NonZeroUsize::new(longest));
-        let mining = mining.by(answers).trusting_server(self == Self::Trusted);
-        match mining.run(options, connect) {
-            Ok(_) => Ok(()),
-            Err(AprioriError::Counter(error)) => Err(error),
-            Err(other) => panic!("{other}"),
-        }
-    }
-
-    /// Returns true if this is the answer to alter: of several, the last one.
-    fn is_asked(self, call: &str, request: &[u8]) -> bool {
-        let length = |it| v1::CountRequest::decode(it).map_or(0, |it: v1::CountRequest| it.length);
-        match self {
-            Self::Cells => call == "FetchColumns",
-            Self::Triples => call == "Count" && length(request) == 3,
-            _ => call == "Count",
-        }
-    }
-
     /// Connects through a relay that alters the answer of this route.
     fn relay(
         self,
@@ -317,21 +37,21 @@ impl Way {
             alter(&mut bytes);
             Bytes::from(bytes)
         };
-        answer.alter(|messages| {
-            for message in messages {
-                *message = if self == Self::Cells {
-                    let mut reply = v1::FetchColumnsReply::decode(&message[..]).unwrap();
+        if self.is_by_cells() {
+            answer.alter_as(|replies: &mut Vec<v1::FetchColumnsReply>| {
+                for reply in replies {
                     reply.data = altered(&reply.data);
-                    reply.encode_to_vec().into()
-                } else {
-                    let mut reply = v1::CountReply::decode(&message[..]).unwrap();
+                }
+            });
+        } else {
+            answer.alter_as(|replies: &mut Vec<v1::CountReply>| {
+                for reply in replies {
                     if let Some(Reply::Moments(part)) = &mut reply.reply {
                         part.residues = altered(&part.residues);
                     }
-                    reply.encode_to_vec().into()
-                };
-            }
-        });
+                }
+            });
+        }
     }
 }
 
@@ -352,13 +72,13 @@ fn bad_endings() -> Vec<(&'static str, Ending)> {
 #[test]
 fn a_false_answer_stays_false_however_its_stream_ends() {
     let scene = Scene::uploaded();
-    for way in WAYS {
+    for way in ways() {
         for (what, ending) in bad_endings() {
             let connection = way.relay(&scene, move |answer| {
                 way.falsify(answer);
                 answer.ending = ending.clone();
             });
-            let error = way.ask(&scene, &connection).unwrap_err();
+            let error = way.ask(&scene.dataset, &connection).unwrap_err();
             let is_false = matches!(error, ClientError::FalseAnswer { .. });
             assert!(is_false, "{way:?}, {what}: {error}");
             assert!(scene.noted(), "{way:?}, {what}");
@@ -369,7 +89,7 @@ fn a_false_answer_stays_false_however_its_stream_ends() {
 #[test]
 fn right_answers_that_end_badly_are_no_false_answers() {
     let scene = Scene::uploaded();
-    for way in WAYS {
+    for way in ways() {
         let cut = ("a reset", Ending::Cut);
         for (what, ending) in bad_endings().into_iter().chain([cut]) {
             for part in [false, true] {
@@ -379,7 +99,7 @@ fn right_answers_that_end_badly_are_no_false_answers() {
                         .alter(|messages| messages.truncate(if part { 1 } else { messages.len() }));
                     answer.ending = ending.clone();
                 });
-                let error = way.ask(&scene, &connection).unwrap_err();
+                let error = way.ask(&scene.dataset, &connection).unwrap_err();
                 let is_of_stream = matches!(
                     error,
                     ClientError::Broken { .. }
@@ -393,7 +113,7 @@ fn right_answers_that_end_badly_are_no_false_answers() {
         // Unread details are harmless.
         let details = status("0", &[("grpc-status-details-bin", "%%%")]);
         let connection = way.relay(&scene, move |answer| answer.ending = details.clone());
-        way.ask(&scene, &connection).unwrap();
+        way.ask(&scene.dataset, &connection).unwrap();
         scene.noted();
     }
 }
@@ -423,13 +143,13 @@ fn parts_that_cannot_be_are_false_answers_before_anything_is_complete() {
             it.messages = Box::new(iter::repeat(Bytes::new()))
         }),
     ];
-    for way in WAYS {
+    for way in ways() {
         for &(what, lie) in lies {
             let connection = way.relay(&scene, move |answer| {
                 lie(way, answer);
                 answer.ending = status("13", &[]);
             });
-            let error = way.ask(&scene, &connection).unwrap_err();
+            let error = way.ask(&scene.dataset, &connection).unwrap_err();
             let is_false = matches!(error, ClientError::FalseAnswer { .. });
             assert!(is_false, "{way:?}, {what}: {error}");
             assert!(scene.noted(), "{way:?}, {what}");
@@ -450,20 +170,13 @@ fn parts_that_cannot_be_are_false_answers_before_anything_is_complete() {
             }
         }),
     ];
-    for way in &WAYS[1..] {
+    for way in BY_COUNTING {
         for &(what, change) in changes {
             let connection = way.relay(&scene, move |answer| {
-                answer.alter(|messages| {
-                    let decoded = messages
-                        .iter()
-                        .map(|it| v1::CountReply::decode(&it[..]).unwrap());
-                    let mut replies: Vec<v1::CountReply> = decoded.collect();
-                    change(&mut replies);
-                    *messages = replies.iter().map(|it| it.encode_to_vec().into()).collect();
-                });
+                answer.alter_as(change);
                 answer.ending = status("13", &[]);
             });
-            let error = way.ask(&scene, &connection).unwrap_err();
+            let error = way.ask(&scene.dataset, &connection).unwrap_err();
             let is_false = matches!(error, ClientError::FalseAnswer { .. });
             assert!(is_false, "{way:?}, {what}: {error}");
             assert!(scene.noted(), "{way:?}, {what}");
@@ -474,7 +187,7 @@ fn parts_that_cannot_be_are_false_answers_before_anything_is_complete() {
 #[test]
 fn a_request_that_is_sent_again_is_answered_with_the_same_bytes() {
     let scene = Scene::uploaded();
-    for way in [Way::Pairs, Way::Triples, Way::Row] {
+    for way in [Way::Pairs, Way::Longer, ROW] {
         let asked = AtomicUsize::new(0);
         // False parts, cut off before anything can be verified, then the truth.
         let connection = way.relay(&scene, move |answer| {
@@ -484,7 +197,7 @@ fn a_request_that_is_sent_again_is_answered_with_the_same_bytes() {
                 answer.ending = status("14", &[]);
             }
         });
-        let error = way.ask(&scene, &connection).unwrap_err();
+        let error = way.ask(&scene.dataset, &connection).unwrap_err();
         assert!(
             matches!(error, ClientError::FalseAnswer { .. }),
             "{way:?}: {error}"
@@ -525,21 +238,30 @@ fn lists_and_names_are_bounded_before_they_are_decoded() {
             matches!(refused, ClientError::OutOfTurn(it) if it.contains("more entries"));
         assert!(is_malformed, "{refused}");
     }
-    let connection = scene.relay(|_, _, answer| {
-        answer.alter(|all| {
-            let mut listed = v1::ListDatasetsReply::decode(&all[0][..]).unwrap();
-            listed.datasets[0].name = "n".repeat(70_000);
-            all[0] = listed.encode_to_vec().into();
+    let lies: [fn(&mut v1::DatasetInfo); 6] = [
+        |dataset| dataset.name = "n".repeat(70_000),
+        |dataset| dataset.log_degree = u32::MAX,
+        |dataset| dataset.limbs = u32::MAX,
+        |dataset| dataset.max_len = u32::MAX,
+        |dataset| dataset.dataset = vec![0; 17].into(),
+        |dataset| dataset.root = Bytes::new(),
+    ];
+    for lie in lies {
+        let connection = scene.relay(move |_, _, answer| {
+            answer.alter_as(|all: &mut Vec<v1::ListDatasetsReply>| lie(&mut all[0].datasets[0]));
         });
-    });
-    let refused = connection.datasets().unwrap_err();
-    assert!(matches!(refused, ClientError::Field(_)), "{refused}");
+        let refused = connection.datasets().unwrap_err();
+        assert!(matches!(refused, ClientError::Field(_)), "{refused}");
+    }
 }
 
 #[test]
 fn streams_that_never_end_are_left() {
     let scene = Scene::uploaded();
-    let empty = scene.relay(|_, _, answer| answer.messages = Box::new(iter::repeat(Bytes::new())));
+    let endless = |message: Vec<u8>| {
+        let message = Bytes::from(message);
+        scene.relay(move |_, _, answer| answer.messages = Box::new(iter::repeat(message.clone())))
+    };
     let start = v1::RecoveryChunk {
         start: Some(v1::RecoveryStart {
             dataset: vec![1; 16].into(),
@@ -548,22 +270,16 @@ fn streams_that_never_end_are_left() {
         }),
         ..Default::default()
     };
-    let starts: Bytes = start.encode_to_vec().into();
-    let starting = scene.relay(move |_, _, answer| {
-        answer.messages = Box::new(iter::repeat(starts.clone()));
-    });
     let progress = v1::ScrubReply::from(v1::scrub_reply::Reply::Progress(v1::ScrubProgress {
         checked_bytes: 1,
         total_bytes: 2,
     }));
-    let progress: Bytes = progress.encode_to_vec().into();
-    let scrubbing = scene.relay(move |_, _, answer| {
-        answer.messages = Box::new(iter::repeat(progress.clone()));
-    });
     for refused in [
-        RecoveryCopy::fetch(empty, "dataset").err(),
-        RecoveryCopy::fetch(starting, "dataset").err(),
-        scrubbing.scrub(None, None, |_| {}).err(),
+        RecoveryCopy::fetch(endless(Vec::new()), NAME).err(),
+        RecoveryCopy::fetch(endless(start.encode_to_vec()), NAME).err(),
+        endless(progress.encode_to_vec())
+            .scrub(None, None, |_| {})
+            .err(),
     ] {
         let refused = refused.unwrap();
         assert!(matches!(refused, ClientError::OutOfTurn(_)), "{refused}");
@@ -587,17 +303,13 @@ fn uploaded(
         };
         alter(call, times, &root, answer);
     });
-    let ended = upload(&connection, scene.dataset.bundle(), "dataset", &|_, _| {});
+    let ended = upload(&connection, scene.dataset.bundle(), NAME, &|_, _| {});
     (ended, sent.load(Ordering::Relaxed))
 }
 
 /// Alters the status of the upload that the server reports.
 fn alter_status(answer: &mut Answer, alter: impl FnOnce(&mut v1::UploadStatus)) {
-    answer.alter(|messages| {
-        let mut status = v1::UploadStatus::decode(&messages[0][..]).unwrap();
-        alter(&mut status);
-        messages[0] = status.encode_to_vec().into();
-    });
+    answer.alter_as(|messages| alter(&mut messages[0]));
 }
 
 #[test]
@@ -623,11 +335,7 @@ fn uploads_end_whatever_the_server_asks_for() {
     // Another version than the uploaded one.
     let (ended, _) = uploaded(|call, _, _, answer| {
         if call == "Publish" {
-            answer.alter(|messages| {
-                let mut published = v1::Published::decode(&messages[0][..]).unwrap();
-                published.version = 99_999;
-                messages[0] = published.encode_to_vec().into();
-            });
+            answer.alter_as(|all: &mut Vec<v1::Published>| all[0].version = 99_999);
         }
     });
     assert!(matches!(ended, Err(ClientError::OutOfTurn(_))), "{ended:?}");
@@ -657,4 +365,51 @@ fn uploads_end_whatever_the_server_asks_for() {
     });
     assert!(matches!(ended, Err(ClientError::Damaged(_))), "{ended:?}");
     assert_eq!(sent, 2);
+}
+
+#[test]
+fn uploads_that_cannot_be_publish_nothing() {
+    type Lie = (&'static str, fn(&mut v1::UploadStatus));
+    let lies: &[Lie] = &[
+        ("segments that are none", |it| it.segments[0].index = 7),
+        ("segments beyond any", |it| it.segments[0].index = u32::MAX),
+        ("more than all bytes", |it| {
+            it.segments[0].bytes_received = u64::MAX
+        }),
+        ("more than all bytes twice", |it| {
+            it.segments[0].bytes_received = u64::MAX;
+            it.segments.push(it.segments[0]);
+        }),
+        ("the last byte only", |it| {
+            it.segments[0].bytes_received = it.segments[0].bytes_total - 1;
+        }),
+        ("everything is there", |it| it.segments[0].complete = true),
+        ("it is published", |it| it.published = true),
+        ("no segments", |it| it.segments.clear()),
+        ("another dataset", |it| it.dataset = vec![1; 16].into()),
+        ("no dataset", |it| it.dataset = Bytes::new()),
+    ];
+    let scene = Scene::new();
+    let upload = |connection| upload(&connection, scene.dataset.bundle(), NAME, &|_, _| {});
+    for &(what, lie) in lies {
+        let connection = scene.relay(move |call, _, answer| {
+            if call == "BeginUpload" {
+                alter_status(answer, lie);
+            }
+        });
+        assert!(upload(connection).is_err(), "{what}");
+    }
+    assert!(scene.connect().datasets().unwrap().datasets.is_empty());
+    for (bytes, is_malformed) in [(31, true), (32, false)] {
+        let connection = scene.relay(move |call, _, answer| {
+            if call == "Publish" {
+                answer.alter_as(|all: &mut Vec<v1::Published>| all[0].root = vec![1; bytes].into());
+            }
+        });
+        match upload(connection).unwrap_err() {
+            ClientError::Field(_) => assert!(is_malformed),
+            ClientError::WrongRoot { .. } => assert!(!is_malformed),
+            other => panic!("{other}"),
+        }
+    }
 }

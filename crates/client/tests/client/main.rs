@@ -8,6 +8,8 @@ mod genome_blinding;
 mod genome_query;
 mod growth;
 mod hostile;
+mod liar;
 mod local;
 mod mining;
 mod owners;
+mod ways;
