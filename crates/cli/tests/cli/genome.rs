@@ -9,10 +9,10 @@ use oboro_format::Digest;
 use oboro_genome::wire::{Answer, EncryptedQuery};
 use oboro_genome::{Plan, SearchSpec};
 use oboro_protocol::v1::genome_client::GenomeClient;
-use oboro_protocol::v1::genome_server::{Genome, GenomeServer};
 use oboro_protocol::v1::search_reply::Reply;
 use oboro_protocol::v1::search_request::Request as Asked;
 use oboro_protocol::{nonce, v1};
+use oboro_relay::Relay;
 use oboro_ring::QuerySeed;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::transport::Channel;
-use tonic::{Code, Request, Response, Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
 /// Pseudo-random numbers, the same every time.
 struct Dice(u64);
@@ -1056,242 +1056,32 @@ fn a_caller_that_goes_away_leaves_its_place() {
     }
 }
 
-/// Alters replies between server and client.
-struct Liar {
-    server: GenomeClient<Channel>,
-    lie: Lie,
-    opened: Opening,
-    sites: Listing,
-}
-
-/// No lies.
-const TRUTH: (Lie, Opening, Listing) = (|_| {}, |_| {}, |reply| vec![reply]);
-
-type Lie = fn(&mut Vec<Result<v1::SearchReply, Status>>);
-type Opening = fn(&mut v1::Opened);
-type Listing = fn(v1::SitesReply) -> Vec<v1::SitesReply>;
-type Answers = tokio_stream::wrappers::ReceiverStream<Result<v1::SearchReply, Status>>;
-
-#[tonic::async_trait]
-impl Genome for Liar {
-    async fn list_genomes(
-        &self,
-        request: Request<v1::ListGenomesRequest>,
-    ) -> Result<Response<v1::ListGenomesReply>, Status> {
-        self.server.clone().list_genomes(request).await
-    }
-
-    type ListSitesStream = ReceiverStream<Result<v1::SitesReply, Status>>;
-
-    async fn list_sites(
-        &self,
-        request: Request<v1::ListSitesRequest>,
-    ) -> Result<Response<Self::ListSitesStream>, Status> {
-        let mut replies = self.server.clone().list_sites(request).await?.into_inner();
-        let (telling, told) = mpsc::channel(1000);
-        while let Some(reply) = replies.message().await? {
-            for reply in (self.sites)(reply) {
-                telling.try_send(Ok(reply)).unwrap();
-            }
-        }
-        Ok(Response::new(ReceiverStream::new(told)))
-    }
-
-    type SearchGenomeStream = Answers;
-
-    async fn search_genome(
-        &self,
-        request: Request<Streaming<v1::SearchRequest>>,
-    ) -> Result<Response<Self::SearchGenomeStream>, Status> {
-        let (metadata, _, mut requests) = request.into_parts();
-        let (asking, asked) = mpsc::channel(1);
-        tokio::spawn(async move {
-            while let Ok(Some(message)) = requests.message().await {
-                if asking.send(message).await.is_err() {
-                    return;
-                }
-            }
-        });
-        let mut request = Request::new(ReceiverStream::new(asked));
-        *request.metadata_mut() = metadata;
-        let mut replies = self
-            .server
-            .clone()
-            .search_genome(request)
-            .await?
-            .into_inner();
-        let (telling, told) = mpsc::channel(10_000);
-        let (lie, opened) = (self.lie, self.opened);
-        tokio::spawn(async move {
-            let mut first = replies.message().await.unwrap().unwrap();
-            if let Some(Reply::Opened(reply)) = &mut first.reply {
-                opened(reply);
-            }
-            telling.send(Ok(first)).await.unwrap();
-            let mut all = Vec::new();
-            while let Ok(Some(reply)) = replies.message().await {
-                all.push(Ok(reply));
-            }
-            lie(&mut all);
-            for reply in all {
-                // A client that detected the lie reads no more.
-                let _ = telling.send(reply).await;
-            }
-        });
-        Ok(Response::new(ReceiverStream::new(told)))
-    }
-}
-
-fn answers(replies: &mut [Result<v1::SearchReply, Status>]) -> Vec<&mut v1::SearchAnswer> {
-    let answer = |reply| match reply {
-        &mut Ok(v1::SearchReply {
-            reply: Some(Reply::Answer(ref mut answer)),
-        }) => Some(answer),
-        _ => None,
-    };
-    replies.iter_mut().filter_map(answer).collect()
-}
-
-/// The address of a liar in front of this server.
-fn deceive(
-    runtime: &Runtime,
-    server: &Server,
-    (lie, opened, sites): (Lie, Opening, Listing),
-) -> String {
-    let _context = runtime.enter();
-    let liar = Liar {
-        server: GenomeClient::new(endpoint(server).connect_lazy()),
-        lie,
-        opened,
-        sites,
-    };
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-    runtime.spawn(
-        tonic::transport::Server::builder()
-            .add_service(GenomeServer::new(liar))
-            .serve_with_incoming(TcpListenerStream::new(listener)),
-    );
-    address
-}
-
-#[test]
-fn a_server_that_lies_about_a_search_is_found_out() {
-    let scene = Scene::new();
-    let server = scene.serve("");
-    let runtime = Runtime::new().unwrap();
-    let query = "genome query --panel small --position 100 --alleles 01010101 --decoys 2";
-    let ask = |lie, opened| {
-        scene
-            .client
-            .talk_to(&deceive(&runtime, &server, (lie, opened, TRUTH.2)));
-        scene.client.run(query)
-    };
-    assert_eq!(ask(|_| {}, |_| {}).code, Some(0));
-    let lies: [(Lie, &str); 9] = [
-        (|replies| replies.clear(), "ended early"),
-        (|replies| drop(replies.pop()), "ended early"),
-        (|replies| drop(replies.remove(0)), "missing"),
-        (|replies| replies.insert(0, replies[0].clone()), "twice"),
-        (|replies| answers(replies)[0].window = 9, "not asked for"),
-        (
-            |replies| answers(replies)[0].number = u64::MAX,
-            "not asked for",
-        ),
-        (
-            |replies| answers(replies)[0].answer = vec![0; 9].into(),
-            "9 bytes",
-        ),
-        (|replies| replies.push(replies[0].clone()), "after the end"),
-        (
-            |replies| replies.insert(0, Ok(Reply::Opened(v1::Opened::default()).into())),
-            "two beginnings",
-        ),
-    ];
-    for (lie, phrase) in lies {
-        says(&ask(lie, |_| {}).refusal(), &[phrase]);
-    }
-    let openings: [(Opening, &str); 6] = [
-        (|opened| opened.nonce = vec![1; 31].into(), "nonce"),
-        (|opened| opened.rows += 1000, "other numbers"),
-        (|opened| opened.rows = u64::MAX, "rows cannot be searched"),
-        (|opened| opened.symbols = 99, "99 different symbols"),
-        (|opened| opened.symbols = u32::MAX, "no collection has"),
-        (|opened| opened.plan = None, "other numbers"),
-    ];
-    for (opened, phrase) in openings {
-        says(&ask(|_| {}, opened).refusal(), &[phrase]);
-    }
-}
-
-/// Sites in the order of the operator's list have its digest, however they are split into messages.
+/// Queries could begin only at the first site of each part of a list, and parts without sites do not change its digest.
 #[test]
 fn a_server_cannot_choose_decoys_under_a_pinned_digest() {
-    // Queries of 8 sites could begin only at the first site of each part.
-    fn parts(reply: v1::SitesReply, chromosome: Option<&str>) -> Vec<v1::SitesReply> {
-        let mut before = 0;
-        let positions = reply.gaps.iter().map(|gap| {
-            before += gap;
-            before
-        });
-        let positions: Vec<u64> = positions.collect();
-        let parts = positions.chunks(8).flat_map(|part| {
-            let gaps = std::iter::once(part[0]).chain(part.windows(2).map(|two| two[1] - two[0]));
-            let own = v1::SitesReply {
-                chromosome: reply.chromosome.clone(),
-                gaps: gaps.collect(),
-            };
-            let end = v1::SitesReply {
-                chromosome: chromosome.map(str::to_owned),
-                gaps: Vec::new(),
-            };
-            [own, end]
-        });
-        parts.collect()
-    }
     let scene = Scene::new();
     let server = scene.serve("");
-    let fasta: String = (0..4)
-        .map(|row| format!(">{row}\n{}\n", "ACGT".repeat(6)))
-        .collect();
-    scene.operator.write("aligned.fa", fasta);
-    let load = "genome load --data data --panel aligned aligned.fa";
-    let aligned = scene.operator.json(load);
-    let small = scene.query(0, "0101", "--decoys 1");
-    let pins = [&small["question"]["sites_digest"], &aligned["sites_digest"]];
-    let [small, aligned] = pins.map(|pin| pin.as_str().unwrap());
-    let runtime = Runtime::new().unwrap();
-    let (truth, opened, _) = TRUTH;
-    let ask = |query: &str, pin: &str, sites: Listing| {
-        scene
-            .client
-            .talk_to(&deceive(&runtime, &server, (truth, opened, sites)));
-        scene.client.run(&format!(
-            "genome query {query} --decoys 16 --sites-digest {pin}"
-        ))
-    };
-    let alleles = "--panel small --position 7:200 --alleles 01010101";
-    let bases = "--panel aligned --position 2 --sequence ACGTACGT";
-    assert_eq!(ask(alleles, small, TRUTH.2).code, Some(0));
-    assert_eq!(ask(bases, aligned, TRUTH.2).code, Some(0));
-    let lies: [(&str, &str, Listing); 2] = [
-        (alleles, small, |reply| parts(reply, Some("8"))),
-        // No chromosome and one with an empty name have the same digest.
-        (bases, aligned, |reply| {
-            let mut parts = parts(reply, None);
-            parts.retain(|part| !part.gaps.is_empty());
-            parts[1].chromosome = Some(String::new());
-            parts
-        }),
-    ];
-    for (query, pin, sites) in lies {
-        says(
-            &ask(query, pin, sites).refusal(),
-            &["a list of sites that no panel has"],
-        );
-    }
+    let asked = scene.query(0, "0101", "--decoys 1")["question"].take();
+    let pin = asked["sites_digest"].as_str().unwrap();
+    let relay = Relay::to(server.url());
+    scene.client.talk_to(relay.url());
+    let place = "--panel small --position 7:200 --alleles 01010101 --decoys 16";
+    let query = format!("genome query {place} --sites-digest {pin}");
+    assert_eq!(scene.client.run(&query).code, Some(0));
+    relay.alter(|call, _, answer| {
+        if call == "ListSites" {
+            answer.alter_as(|all: &mut Vec<v1::SitesReply>| {
+                let chromosome = Some("8".to_owned());
+                all.push(v1::SitesReply {
+                    chromosome,
+                    gaps: Vec::new(),
+                });
+            });
+        }
+    });
+    let ended = scene.client.run(&query);
+    assert_eq!(ended.code, Some(9), "{ended:?}");
+    says(&ended.refusal(), &["a list of sites that no panel has"]);
 }
 
 /// The answers to a query reveal nothing to another key.

@@ -5,6 +5,7 @@ use oboro_client::{ClientError, Connection};
 use oboro_genome::wire::Answer;
 use oboro_genome::{Kind, Plan, SearchSpec};
 use oboro_protocol::v1::genome_server::{Genome, GenomeServer};
+use oboro_protocol::v1::search_reply::Reply;
 use oboro_protocol::v1::search_request::Request as Asked;
 use oboro_protocol::v1::{self, open_search};
 use prost::Message;
@@ -34,7 +35,11 @@ enum Lie {
     /// Failure of the search in place of the window's answers.
     Fails(Code),
     Ends,
+    /// Alteration of all replies, the beginning and the end among them.
+    Replies(fn(&mut Vec<Answered>)),
 }
+
+type Answered = Result<v1::SearchReply, Status>;
 
 /// Server's view of a client: the calls and their bytes, in order. Bytes of a query are only counted, since each
 /// encryption differs.
@@ -159,6 +164,9 @@ impl Genome for Fake {
             let done = v1::search_reply::Reply::Done(v1::Searched::default());
             replies.push(Ok(done.into()));
         }
+        if let Some((_, Lie::Replies(alter))) = self.lie {
+            alter(&mut replies);
+        }
         let seen = Arc::clone(&self.seen);
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut replies = replies.into_iter();
@@ -249,5 +257,46 @@ fn whichever_window_a_server_alters_the_client_ends_alike() {
         let mut errors: Vec<String> = altered.collect();
         errors.dedup();
         assert_eq!(errors.len(), 1, "{lie:?}: {errors:?}");
+    }
+}
+
+#[test]
+fn replies_that_cannot_be_are_refused() {
+    /// Returns the first answer of a window.
+    fn answer(replies: &mut [Answered]) -> &mut v1::SearchAnswer {
+        match replies[1].as_mut().unwrap().reply.as_mut() {
+            Some(Reply::Answer(answer)) => answer,
+            other => panic!("{other:?}"),
+        }
+    }
+    /// Returns the beginning.
+    fn opened(replies: &mut [Answered]) -> &mut v1::Opened {
+        match replies[0].as_mut().unwrap().reply.as_mut() {
+            Some(Reply::Opened(opened)) => opened,
+            other => panic!("{other:?}"),
+        }
+    }
+    type Alter = fn(&mut Vec<Answered>);
+    let lies: [(Alter, &str); 15] = [
+        (|it| it.truncate(1), "ended early"),
+        (|it| drop(it.pop()), "ended early"),
+        (|it| drop(it.remove(1)), "missing"),
+        (|it| it.insert(1, it[1].clone()), "twice"),
+        (|it| answer(it).window = 9, "not asked for"),
+        (|it| answer(it).number = u64::MAX, "not asked for"),
+        (|it| answer(it).answer = vec![0; 9].into(), "9 bytes"),
+        (|it| it.push(it[1].clone()), "after the end"),
+        (|it| it.insert(1, it[0].clone()), "two beginnings"),
+        (|it| opened(it).nonce = vec![1; 31].into(), "nonce"),
+        (|it| opened(it).rows += 1000, "other numbers"),
+        (|it| opened(it).rows = u64::MAX, "rows cannot be searched"),
+        (|it| opened(it).symbols = 99, "99 different symbols"),
+        (|it| opened(it).symbols = u32::MAX, "no collection has"),
+        (|it| opened(it).plan = None, "other numbers"),
+    ];
+    for (alter, phrase) in lies {
+        let (found, _) = search(Some((REAL, Lie::Replies(alter))));
+        let message = found.unwrap_err().to_string();
+        assert!(message.contains(phrase), "{message:?} lacks {phrase:?}");
     }
 }
