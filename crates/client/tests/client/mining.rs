@@ -163,6 +163,75 @@ fn agrees_with_plaintext() {
     });
 }
 
+/// Columns that add up coherently, and more transactions than the plaintext modulus: a total and its sample.
+fn structured_baskets() -> Vec<Vec<u32>> {
+    const TRANSACTIONS: u32 = 125_000;
+    // Rows repeat in runs as long as a block.
+    let in_run = |row: u32| (row / 4096).is_multiple_of(3);
+    let basket = |row: u32| {
+        // Always; half of them, twice; the other half; once; runs; and the same in reverse.
+        let has = [
+            true,
+            row % 2 == 0,
+            row % 2 == 0,
+            row % 2 == 1,
+            row == 777,
+            in_run(row),
+            in_run(TRANSACTIONS - 1 - row),
+        ];
+        (0..7).filter(|&item| has[item as usize]).collect()
+    };
+    (0..TRANSACTIONS).map(basket).collect()
+}
+
+#[test]
+fn structured_data_are_counted_exactly() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = serve(&directory.path().join("store"), 0);
+    let connection = connect(&server);
+    let named = |baskets: &[Vec<u32>]| {
+        let names = |basket: &Vec<u32>| basket.iter().map(u32::to_string).collect::<Vec<_>>();
+        Transactions::from_named(baskets.iter().map(names)).unwrap()
+    };
+    let check = |baskets: &[Vec<u32>], first: usize, max_len: usize, min_support: u64| {
+        let parts = [named(&baskets[..first]), named(&baskets[first..])];
+        let parts: Vec<_> = parts.iter().filter(|it| it.len() > 0).collect();
+        let min_support = MinSupport::Count(min_support);
+        let options = AprioriOptions::new(min_support)
+            .with_max_len(NonZeroUsize::new(max_len))
+            .with_deduction(false);
+        let route = Route::Trusted;
+        let (found, names) = mine(
+            &connection,
+            directory.path(),
+            &parts,
+            max_len,
+            options,
+            route,
+        );
+        let all = named(baskets);
+        let plaintext = eclat(&all, min_support, options.max_len);
+        let plaintext = plaintext.to_document(all.names()).unwrap();
+        assert_eq!(found.to_document(&names).unwrap(), plaintext);
+        plaintext
+    };
+    // The plaintext modulus is chosen for the first rows, and is too small for the others.
+    let baskets = structured_baskets();
+    for max_len in 1..=5 {
+        check(&baskets, 1_000, max_len, 1);
+    }
+    // Blocks full to the last slot and just beyond.
+    for count in [1, 4095, 4096, 4097, 8192, 8193] {
+        let basket = |row: u32| (0..5).filter(|item| row.is_multiple_of(item + 1)).collect();
+        let baskets: Vec<Vec<u32>> = (0..count).map(basket).collect();
+        check(&baskets, baskets.len(), 2, 1);
+    }
+    // Itemsets as long as parameters allow: nine items that always occur together, and one that does not.
+    let items = |row: u32| if row.is_multiple_of(3) { 10 } else { 9 };
+    let baskets: Vec<Vec<u32>> = (0..300).map(|row| (0..items(row)).collect()).collect();
+    check(&baskets, baskets.len(), 10, 100);
+}
+
 /// Socket that increments a counter when closed.
 struct Counted(TcpStream, Arc<AtomicUsize>);
 

@@ -1132,6 +1132,57 @@ fn identifiers_that_a_spreadsheet_destroyed_are_refused() {
 }
 
 #[test]
+fn row_ids_that_cannot_be_are_refused() {
+    let with = |format, row_ids: &str| ReadOptions {
+        row_ids: Some(row_ids.to_owned()),
+        ..ReadOptions::of(format)
+    };
+    let row = |number: usize| {
+        let has = |every| u8::from(number.is_multiple_of(every));
+        format!("patient {number},{},{}\n", has(3), has(5))
+    };
+    let rows: String = (0..20).map(row).collect();
+    let rows = format!("id,tea,gout\n{rows}");
+    let long = "x".repeat(256);
+    for (last, problem) in [
+        ("patient 7", "rows 8 and 21 both have the id \"patient 7\""),
+        ("", "row 21 has no id"),
+        ("NA", "row 21 has no id"),
+        (&long, "the id of row 21 has 256 bytes, more than 255"),
+        (
+            "patient 7\u{200b}",
+            "the id of row 21 has a control character or one of no width",
+        ),
+    ] {
+        let text = format!("{rows}{last},0,0\n");
+        assert_refused_with(text, &with(Format::Auto, "id"), &["line 22: ", problem]);
+    }
+    let unknown = &["no columns are called \"name\", named by `--row-ids`"];
+    assert_refused_with(&rows, &with(Format::Auto, "name"), unknown);
+    let mut dropped = with(Format::Auto, "id");
+    dropped.drop_columns = vec!["id".to_owned()];
+    let both = &["given as that of row ids and to be left out"];
+    assert_refused_with(&rows, &dropped, both);
+    for format in [Format::Auto, Format::Fimi] {
+        let none = &["FIMI's lines of numbers have no column for row ids"];
+        assert_refused_with("1 2\n2 3\n", &with(format, "id"), none);
+    }
+    let mut long_form = with(Format::Auto, "shop");
+    long_form.transaction_columns = vec!["order".to_owned()];
+    long_form.item_column = Some("product".to_owned());
+    let shops = "order,shop,product\n1,a,tea\n1,a,milk\n2,b,tea\n2,b,egg\n";
+    assert_refused_with(
+        shops,
+        &long_form,
+        &["the column that names the transaction"],
+    );
+    // A column of ids does not hide that another one numbers the lines.
+    let numbered = "1,anna,tea,milk\n2,bo,tea\n3,cy,milk,egg,tea\n4,di,egg\n5,ed,tea,milk\n";
+    let seems = &["seems to be no item", "--drop-columns 1"];
+    assert_refused_with(numbered, &with(Format::Auto, "2"), seems);
+}
+
+#[test]
 fn names_are_one_item_however_unicode_writes_them() {
     let form = |unicode| ReadOptions {
         unicode: Some(unicode),

@@ -328,6 +328,14 @@ impl Home {
     }
 }
 
+/// An owner who has a key and uses a server, the server's operator, and the server.
+pub fn parties() -> (Home, Home, Server) {
+    let (owner, operator) = (Home::with_key(), Home::new());
+    let server = operator.serve("");
+    owner.talk_to(server.url());
+    (owner, operator, server)
+}
+
 /// Copies a file, or a directory with all that is in it.
 fn copy(from: &Path, to: &Path) {
     for file in files(from) {
