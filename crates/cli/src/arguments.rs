@@ -29,40 +29,40 @@ pub struct KeyArguments {
     pub passphrase: PassphraseArguments,
 }
 
-/// Where the key is. What is given on the command line goes before the environment.
+/// Source of the key. The command line takes precedence over the environment.
 #[derive(Args)]
 pub struct KeySource {
     /// The master key file [env: OBORO_KEY] [default: oboro.key].
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// Take the bytes of the key file from what this shell command prints, as from a key management
-    /// service [env: OBORO_KEY_COMMAND].
+    /// Run this shell command and take its output as the bytes of the key file, as with a key management service [env:
+    /// OBORO_KEY_COMMAND].
     #[arg(long, value_name = "COMMAND", conflicts_with = "key")]
     pub key_command: Option<String>,
 }
 
-/// Where to get a passphrase if one is needed.
+/// Source of the key's passphrase.
 #[derive(Args)]
 pub struct PassphraseArguments {
-    /// Read the key's passphrase from the first line of this file, which only you may read.
-    /// Without it, OBORO_PASSPHRASE or a prompt.
+    /// Read the key's passphrase from the first line of this file, which must be readable by you only [default:
+    /// OBORO_PASSPHRASE, or a prompt].
     #[arg(long, value_name = "FILE")]
     pub passphrase_file: Option<PathBuf>,
-    /// Take the key's passphrase from the first line that this shell command prints, as from a
-    /// password manager [env: OBORO_PASSPHRASE_COMMAND].
+    /// Run this shell command and read the key's passphrase from the first line of its output, as with a password
+    /// manager [env: OBORO_PASSPHRASE_COMMAND].
     #[arg(long, value_name = "COMMAND", conflicts_with = "passphrase_file")]
     pub passphrase_command: Option<String>,
 }
 
-/// Where to get the passphrase of a record that a server keeps.
+/// Source of the passphrase of a record kept at a server.
 #[derive(Args)]
 pub struct RecoveryPassphraseArguments {
-    /// Read the passphrase of the record kept at the server from the first line of this file, which
-    /// only you may read. Without it, OBORO_RECOVERY_PASSPHRASE or a prompt.
+    /// Read the passphrase of the record kept at the server from the first line of this file, which must be readable by
+    /// you only [default: OBORO_RECOVERY_PASSPHRASE, or a prompt].
     #[arg(long, value_name = "FILE")]
     recovery_passphrase_file: Option<PathBuf>,
-    /// Take that passphrase from the first line that this shell command prints
-    /// [env: OBORO_RECOVERY_PASSPHRASE_COMMAND].
+    /// Run this shell command and read that passphrase from the first line of its output [env:
+    /// OBORO_RECOVERY_PASSPHRASE_COMMAND].
     #[arg(
         long,
         value_name = "COMMAND",
@@ -74,7 +74,7 @@ pub struct RecoveryPassphraseArguments {
 /// The server to connect to.
 #[derive(Args)]
 pub struct ServerArguments {
-    /// The server's address; https:// beyond this machine.
+    /// Address of the server; https:// is required beyond this machine.
     #[arg(
         long,
         value_name = "URL",
@@ -83,7 +83,7 @@ pub struct ServerArguments {
         default_value = "http://127.0.0.1:7171"
     )]
     pub server: String,
-    /// The first line of this file is the server's access token.
+    /// Read the access token for the server from the first line of this file.
     #[arg(
         long,
         value_name = "FILE",
@@ -94,10 +94,10 @@ pub struct ServerArguments {
     /// Trust servers with certificates from this PEM file.
     #[arg(long, value_name = "FILE", env = "OBORO_CA", hide_env_values = true)]
     pub ca: Option<PathBuf>,
-    /// The certificate chain, in PEM, that proves your name to the server.
+    /// Client certificate chain, in PEM, that authenticates you to the server.
     #[arg(long, value_name = "FILE", requires = "client_key")]
     pub client_cert: Option<PathBuf>,
-    /// The private key of that certificate, in PEM, which only you may read.
+    /// Private key of that certificate, in PEM, readable by you only.
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     pub client_key: Option<PathBuf>,
 }
@@ -113,62 +113,62 @@ pub struct InputArguments {
 }
 
 /// Heading of the options for reading files.
-const READING: &str = "How the file is read";
+const READING: &str = "Reading the file";
 
-/// How to read a file of transactions; what is not given is detected from the file, or the file is refused.
+/// Options for reading a file of transactions. Unset ones are detected from the file, or the file is refused.
 #[derive(Args)]
 pub struct ReadArguments {
-    /// The form: auto, fimi, csv-basket, csv-long, csv-onehot or csv-counts (counts of items).
+    /// Format of the file: auto, fimi, csv-basket, csv-long, csv-onehot or csv-counts (counts of items).
     #[arg(long, help_heading = READING, default_value = "auto")]
     format: Format,
-    /// The separator of cells: comma, semicolon, tab, pipe, space or another punctuation mark.
+    /// Separator of cells: comma, semicolon, tab, pipe, space or another punctuation mark.
     #[arg(long, help_heading = READING, value_name = "MARK")]
     separator: Option<Separator>,
-    /// Whether the first line names the columns; if not, they are called 1, 2 and so on.
+    /// Read the first line as column names, or not; without a header, columns are named 1, 2 and so on.
     #[arg(long, help_heading = READING, value_name = "YES|NO")]
     header: Option<YesNo>,
-    /// How text is encoded: utf-8 or latin-1 [default: utf-8].
+    /// Text encoding: utf-8 or latin-1 [default: utf-8].
     #[arg(long, help_heading = READING)]
     encoding: Option<Encoding>,
-    /// The column that identifies the transaction; repeat the option if several together do.
+    /// Column that identifies the transaction; repeat the option if several together do.
     #[arg(long, help_heading = READING, value_name = "NAME")]
     transaction_column: Vec<String>,
-    /// The column that names the item.
+    /// Column that names the item.
     #[arg(long, help_heading = READING, value_name = "NAME")]
     item_column: Option<String>,
-    /// Columns to leave out, separated by commas.
+    /// Columns to ignore, separated by commas.
     #[arg(long, help_heading = READING, value_name = "NAMES", value_parser = names)]
     drop_columns: Vec<NameList>,
     /// Spaces around names: trim or keep [default: trim, unless names differ only in them].
     #[arg(long, help_heading = READING)]
     spaces: Option<Spaces>,
-    /// What NA, NaN, null, ?, #REF! and the like mean: absent (no item; so do blank cells then), or item
-    /// (an item of that name).
+    /// Meaning of NA, NaN, null, ?, #REF! and the like: absent (no item, as are blank cells then), or item (an item of
+    /// that name).
     #[arg(long, help_heading = READING, value_name = "ABSENT|ITEM")]
     missing: Option<Missing>,
-    /// The Unicode form of names: nfc (composed letters), nfkc (also plain letters and spaces for those of other widths
-    /// and shapes, and no invisible characters) or as-is [default: nfc; invisible characters are refused].
+    /// Unicode normalization of names: nfc (composed letters), nfkc (also replaces letters and spaces of other widths
+    /// and shapes, and removes invisible characters) or as-is [default: nfc; invisible characters are refused].
     #[arg(long, help_heading = READING, value_name = "FORM")]
     unicode: Option<Unicode>,
-    /// What separates the items in one cell: a mark as for --separator, or none if each cell is one item.
+    /// Separator of the items in one cell: a mark as for --separator, or none if each cell is one item.
     #[arg(long, help_heading = READING, value_name = "MARK")]
     item_separator: Option<ItemSeparator>,
-    /// Lines to leave out at the beginning of the file, such as titles and comments; 0 if there are none.
+    /// Number of lines to skip at the beginning of the file, such as titles and comments; 0 for none.
     #[arg(long, help_heading = READING, value_name = "N")]
     skip_first: Option<u32>,
-    /// Rows to leave out at the end, such as totals and notes; 0 if there are none.
+    /// Number of rows to skip at the end, such as totals and notes; 0 for none.
     #[arg(long, help_heading = READING, value_name = "N")]
     skip_last: Option<u32>,
-    /// Make items of the numbers in a column, by ranges: age=0,18,40,65 makes age=0..18 and so on, without the upper
+    /// Turn the numbers of a column into items by ranges: age=0,18,40,65 gives age=0..18 and so on, without the upper
     /// bound, age>=65 and age<0. Repeat the option for other columns.
     #[arg(long, help_heading = READING, value_name = "NAME=BOUNDS")]
     bin: Vec<Bin>,
-    /// A file that says what items belong to, as codes do to chapters: on each line an item, what it belongs to, what
-    /// that belongs to. Transactions get all of these as items, too.
+    /// Hierarchy of items, such as codes and their chapters: each line of this file has an item, its parent, and the
+    /// parent of that. Transactions get all parents of their items as items, too.
     #[arg(long, help_heading = READING, value_name = "FILE")]
     taxonomy: Option<PathBuf>,
-    /// The column with a unique id of each transaction, to be sealed beside it: `oboro row-ids` lists them. It is not
-    /// an item.
+    /// Column with a unique id of each transaction, which is sealed beside it and is no item; `oboro row-ids` lists the
+    /// ids.
     #[arg(long, help_heading = READING, value_name = "NAME")]
     row_ids: Option<String>,
 }
@@ -193,7 +193,7 @@ impl ReadArguments {
             Ok(())
         } else {
             Err(Failure::input(format!(
-                "options say how a file is read, but no file is given; give {file}, or leave them out"
+                "reading options need a file; give {file}, or omit these options"
             )))
         }
     }
@@ -222,10 +222,10 @@ impl ReadArguments {
     }
 }
 
-/// The number of threads.
+/// Number of threads.
 #[derive(Args)]
 pub struct ThreadArguments {
-    /// Threads to compute with, up to 1024 [default: as many as there are processors].
+    /// Number of compute threads, up to 1024 [default: number of processors].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 }
@@ -270,7 +270,7 @@ impl KeyFrom {
             Self::File(path) => MasterKey::load(path, passphrase).map_err(remedied)?,
             Self::Command { command, setting } => {
                 let bytes = output_of(command, setting)?;
-                let from = format!("what the command of {setting} prints");
+                let from = format!("the output of the command of {setting}");
                 MasterKey::from_file_bytes(from.as_ref(), &bytes, passphrase).map_err(remedied)?
             }
         })
@@ -363,7 +363,7 @@ impl RecoveryPassphraseArguments {
         if let Some(given) = given.passphrase()? {
             return Ok(given);
         }
-        let asked = prompt(questions)?.ok_or("the record at the server takes a passphrase, and there is no terminal to ask for it at; give --recovery-passphrase-file, OBORO_RECOVERY_PASSPHRASE or --recovery-passphrase-command")?;
+        let asked = prompt(questions)?.ok_or("the record at the server needs a passphrase, and standard input is not a terminal to prompt for it; give --recovery-passphrase-file, OBORO_RECOVERY_PASSPHRASE or --recovery-passphrase-command")?;
         agreed(asked).ok_or_else(|| {
             "the passphrases differ or are empty; nothing was done, try again".into()
         })
@@ -408,7 +408,7 @@ fn first_line_of(command: &str, setting: &str) -> Result<Passphrase, Failure> {
     match text.and_then(|it| it.lines().next()) {
         Some(line) if !line.is_empty() => Ok(line.to_owned().into()),
         _ => Err(Failure::input(format!(
-            "what the command of {setting} prints has no text on its first line; it should print the passphrase there"
+            "the command of {setting} prints no text on its first line; it must print the passphrase there"
         ))),
     }
 }
@@ -417,18 +417,18 @@ fn first_line_of(command: &str, setting: &str) -> Result<Passphrase, Failure> {
 fn environment(name: &str) -> Result<Option<Passphrase>, Failure> {
     match std::env::var(name) {
         Ok(value) if value.is_empty() => Err(Failure::input(format!(
-            "{name} is empty; set it as it should be, or unset it"
+            "{name} is empty; set a value, or unset it"
         ))),
         Ok(value) => Ok(Some(value.into())),
         Err(std::env::VarError::NotPresent) => Ok(None),
         Err(std::env::VarError::NotUnicode(_)) => Err(Failure::input(format!(
-            "{name} is not UTF-8 text; set it anew, or use a file"
+            "{name} is not UTF-8 text; correct it, or use a file"
         ))),
     }
 }
 
 fn both(one: &str, other: &str) -> Failure {
-    format!("{one} and {other} are both set; unset the one that is not meant").into()
+    format!("{one} and {other} are both set; unset one of them").into()
 }
 
 impl ServerArguments {
@@ -466,7 +466,7 @@ impl ServerArguments {
 fn first_line(file: io::Result<File>, path: &Path, what: &str) -> Result<Passphrase, Failure> {
     let failed = |problem: String| {
         let sentence = format!(
-            "cannot read the {what} file {}: {problem}; it should hold the {what} on its first line",
+            "cannot read the {what} file {}: {problem}; its first line must be the {what}",
             path.display()
         );
         Failure::input(sentence)
@@ -493,14 +493,14 @@ pub fn read(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
 /// An uploaded dataset directory, with its key and its server.
 #[derive(Args)]
 pub struct UploadedArguments {
-    /// The dataset directory that was uploaded.
+    /// Dataset directory that was uploaded.
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
     #[command(flatten)]
     key: KeyArguments,
     #[command(flatten)]
     server: ServerArguments,
-    /// The name on the server [default: the directory's, without .oboro].
+    /// Name on the server [default: the directory's, without .oboro].
     #[arg(long)]
     name: Option<String>,
 }

@@ -10,7 +10,8 @@ pub struct Cli {
     /// Print results as JSON, for programs.
     #[arg(long, global = true)]
     json: bool,
-    /// Use the server and keys of this profile in your configuration file, not of its default one [env: OBORO_PROFILE].
+    /// Use the server and keys of this profile of the configuration file, in place of its default profile [env:
+    /// OBORO_PROFILE].
     #[arg(long, global = true, value_name = "NAME")]
     profile: Option<String>,
     #[command(subcommand)]
@@ -23,59 +24,59 @@ pub enum Command {
     Keygen(commands::keygen::Arguments),
     /// Generate synthetic transactions in the manner of IBM's Quest generator.
     Generate(commands::generate::Arguments),
-    /// Show what encrypting and mining would cost, and why.
+    /// Estimate the cost of encrypting and mining, and explain it.
     Plan(commands::plan::Arguments),
     /// Encrypt transactions into a dataset directory, or append to one.
     Encrypt(commands::encrypt::Arguments),
-    /// Put the transactions of many small appends into as few blocks as there can be; then upload.
+    /// Merge the blocks of many small appends into as few as possible; upload afterwards.
     Compact(commands::rewriting::CompactArguments),
-    /// Erase transactions, found by their row ids; then upload, which erases them from the server.
+    /// Erase transactions by their row ids; the next upload erases them from the server.
     Erase(commands::rewriting::EraseArguments),
-    /// Change the key: encrypt a dataset again under another one; then upload.
+    /// Rotate the key: encrypt a dataset again under another one; upload afterwards.
     Rotate(commands::rewriting::RotateArguments),
-    /// Send a dataset directory to a server; run again to resume.
+    /// Upload a dataset directory to a server; run again to resume.
     Upload(commands::upload::Arguments),
-    /// Make a lost dataset directory again, without ciphertext, of the record kept at the server.
+    /// Recreate a lost dataset directory, without ciphertext, from the record kept at the server.
     Recover(commands::recover::Arguments),
     /// Find the frequent itemsets of an uploaded dataset.
     Mine(Box<commands::mine::Arguments>),
-    /// Count itemsets of an uploaded dataset that you name.
+    /// Count given itemsets of an uploaded dataset.
     Count(commands::count::Arguments),
-    /// Count the pairs of one item with each other item of an uploaded dataset.
+    /// Count the pairs of one item with every other item of an uploaded dataset.
     Pairs(commands::pairs::Arguments),
-    /// Show whether a dataset's server was trusted or answered falsely; have it asked again.
+    /// Show whether a dataset's server was trusted or answered falsely; allow queries to it again.
     #[command(subcommand)]
     Trust(commands::trust::Command),
-    /// List the row ids of an uploaded dataset, and the slots in which the rows are stored.
+    /// List the row ids of an uploaded dataset, and the slots of the rows.
     RowIds(commands::row_ids::Arguments),
     /// Generate association rules from mined itemsets.
     Rules(commands::rules::Arguments),
-    /// Make a page about mined itemsets and their rules that any browser shows.
+    /// Write an HTML page about mined itemsets and their rules.
     Report(commands::report::Arguments),
     /// List the datasets on a server.
     Datasets(commands::datasets::Arguments),
-    /// Delete a dataset from a server, which keeps it for some time in case it is wanted back.
+    /// Delete a dataset from a server, which keeps it for some time for `oboro undelete`.
     Delete(commands::datasets::DeleteArguments),
-    /// Bring back a dataset that was deleted.
+    /// Undelete a dataset.
     Undelete(commands::datasets::UndeleteArguments),
-    /// Let other callers of a server use what you have there.
+    /// Grant other callers of a server access to your datasets and collections.
     #[command(subcommand)]
     Access(commands::access::Command),
-    /// List what a server computes at the moment, and end it.
+    /// List the queries in progress on a server, and end them.
     #[command(args_conflicts_with_subcommands = true)]
     Queries(commands::queries::Arguments),
-    /// Show what a key file, dataset directory or segment holds, or where a server holds a dataset
-    /// in memory.
+    /// Show the contents of a key file, dataset directory or segment, or the placement of a dataset in the memory of a
+    /// server.
     Inspect(commands::inspect::Arguments),
-    /// Check what a store or a server holds, genomes included, against its digests.
+    /// Verify the data of a store or a server, genomes included, against their digests.
     Scrub(commands::scrub::Arguments),
-    /// Search genomes on a server with queries that it cannot read.
+    /// Search genomes on a server with encrypted queries.
     #[command(subcommand)]
     Genome(commands::genome::Command),
     #[cfg(feature = "serve")]
     #[command(flatten)]
     Operator(commands::operator::Command),
-    /// Print the script that completes this command in a shell.
+    /// Print the completion script of a shell.
     Completions(commands::shell::CompletionsArguments),
     /// Write a manual page for each command.
     Man(commands::shell::ManArguments),

@@ -53,7 +53,7 @@ impl Output {
         match written.and_then(|()| out.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 let sentence = format!(
-                    "cannot write to standard output: {error}; check where it leads and the free space there"
+                    "cannot write to standard output: {error}; check its target and the free space there"
                 );
                 Err(Failure::io(&error, sentence))
             }
@@ -279,7 +279,7 @@ impl Form {
             Some("parquet") => Ok(Self::Parquet),
             Some(_) => {
                 let sentence = format!(
-                    "the name {} does not tell the form of the file; let it end with {}",
+                    "cannot determine the format of {} from its name; use the extension {}",
                     path.display(),
                     Self::ENDINGS
                 );
@@ -344,11 +344,13 @@ impl OutputFile {
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let resolved = in_its_directory(path).map_err(|error| {
-                    failed(format!("its directory: {error}; make the directory first"))
+                    failed(format!(
+                        "its directory: {error}; create the directory first"
+                    ))
                 })?;
                 if path.is_symlink() {
                     return Err(failed(
-                        "it is a symbolic link to nothing; remove it, or give the name that it should lead to"
+                        "it is a dangling symbolic link; remove it, or give the name of its target"
                             .to_owned(),
                     ));
                 }

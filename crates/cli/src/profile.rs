@@ -95,7 +95,7 @@ impl Config {
                 }
                 other => {
                     let known = "the file has default and tables [profile.NAME]";
-                    let unknown = format!("there is no setting {other:?} here; {known}");
+                    let unknown = format!("unknown setting {other:?}; {known}");
                     return Err((key.span().start, unknown));
                 }
             }
@@ -109,7 +109,7 @@ fn string(value: &Spanned<DeValue<'_>>) -> Result<String, (usize, String)> {
         DeValue::String(text) => Ok(text.to_string()),
         other => Err((
             value.span().start,
-            format!("a string belongs here, not: {}", other.type_str()),
+            format!("expected a string, not: {}", other.type_str()),
         )),
     }
 }
@@ -119,7 +119,7 @@ fn entries<'a, 'i>(value: &'a Spanned<DeValue<'i>>) -> Result<&'a DeTable<'i>, (
         DeValue::Table(table) => Ok(table),
         other => Err((
             value.span().start,
-            format!("a table belongs here, not: {}", other.type_str()),
+            format!("expected a table, not: {}", other.type_str()),
         )),
     }
 }
@@ -183,7 +183,7 @@ fn settings(name: Option<String>) -> Result<Option<BTreeMap<String, String>>, Fa
     let Some(path) = path() else {
         return match name {
             Some(name) => Err(refused(format!(
-                "there is no place for profile {name:?}: set OBORO_CONFIG to the path of the file, or HOME"
+                "cannot locate the file with profile {name:?}; set OBORO_CONFIG to its path, or set HOME"
             ))),
             None => Ok(None),
         };
@@ -206,7 +206,7 @@ fn settings(name: Option<String>) -> Result<Option<BTreeMap<String, String>>, Fa
     };
     if others_can_write(&metadata) {
         return Err(refused(format!(
-            "others can write {shown}, and so could have commands run; run chmod go-w on it, and check what it says"
+            "others can write {shown} and add commands to it; run chmod go-w on it, and check its contents"
         )));
     }
     let config = Config::parse(&text).map_err(|(start, problem)| {
@@ -219,7 +219,7 @@ fn settings(name: Option<String>) -> Result<Option<BTreeMap<String, String>>, Fa
     let Some(mut settings) = config.profiles.get(&name).cloned() else {
         let known: Vec<_> = config.profiles.keys().map(String::as_str).collect();
         return Err(refused(format!(
-            "there is no profile {name:?} in {shown}; it has {}",
+            "unknown profile {name:?}; {shown} has {}",
             if known.is_empty() {
                 "none".to_owned()
             } else {
@@ -236,14 +236,14 @@ fn settings(name: Option<String>) -> Result<Option<BTreeMap<String, String>>, Fa
     for (flag, value) in &mut settings {
         if !known.contains(&flag.as_str()) {
             return Err(refused(format!(
-                "{shown}: profile {name:?} has {flag:?}, which is no setting; profiles have {}",
+                "{shown}: profile {name:?} has the unknown setting {flag:?}; profiles have {}",
                 known.join(", ")
             )));
         }
         if OF_THE_SERVER.contains(&flag.as_str()) && !config.profiles[&name].contains_key("server")
         {
             return Err(refused(format!(
-                "{shown}: profile {name:?} has {flag:?} without the server that it is for; add server to it"
+                "{shown}: profile {name:?} has {flag:?} without a server; add server to it"
             )));
         }
         if !NO_PATHS.contains(&flag.as_str()) && value != "-" {

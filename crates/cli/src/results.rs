@@ -21,19 +21,19 @@ use time::format_description::well_known::Rfc3339;
 /// Heading of the options for release.
 const RELEASE: &str = "For release to others";
 
-/// What is done to supports before others see them.
+/// Suppression and rounding of supports for release.
 #[derive(Args)]
 pub struct ReleaseArguments {
     /// Suppress supports below N, and other supports until no smaller count is found that follows from those shown.
     ///
-    /// Promised: no part of 1 to N-1 transactions of a shown itemset, such as those with one item and without another,
-    /// can be computed, and a bounded search finds no such count that follows exactly. The search solves at most 20,000
-    /// linear programs, each over all items shown (up to 8), else over a minimal missing itemset and 2 items; the result
-    /// says how many, and whether all were searched.
+    /// Promised: no part of 1 to N-1 transactions of a shown itemset can be computed, such as those with one item and
+    /// without another. A bounded search finds no such count that follows exactly. The search solves at most 20,000
+    /// linear programs, each over all items shown (up to 8), else over a minimal missing itemset and 2 items. The
+    /// result has their number, and states whether all were searched.
     ///
-    /// Not promised: hidden counts may have narrow bounds; two releases, or knowledge of the rule or of some
-    /// transactions, may tell more; counts that follow only from more items at a time are not found. Zeros are shown. For
-    /// publication to adversaries, give --round-to N as well. Output leaves out what depends on hidden counts.
+    /// Not promised: hidden counts may have narrow bounds. Two releases, or knowledge of the rule or of some
+    /// transactions, may reveal more. Counts that follow only from more items at a time are not found. Zeros are shown.
+    /// For publication to adversaries, give --round-to N as well. Output omits values that depend on hidden counts.
     #[arg(long, help_heading = RELEASE, value_name = "N", value_parser = value_parser!(u64).range(LEAST_SUPPRESSED_BELOW..))]
     pub suppress_below: Option<u64>,
     /// Round supports and the number of transactions to the nearest multiples of B, after suppression; rules are computed
@@ -150,11 +150,11 @@ impl ResultFile {
     }
 }
 
-/// Where the record of the run goes.
+/// File for the record of the run.
 #[derive(Args)]
 pub struct RecordArguments {
-    /// Write a record of the run to this file, which only you may read: what was asked of which version of which dataset,
-    /// by which route, how it was verified, and the SHA-256 of what was written; canonical JSON, to be kept or signed.
+    /// Write a record of the run to this file, readable by you only. It has the request, the version of the dataset,
+    /// the route, the verification, and the SHA-256 of the output, as canonical JSON to keep or sign.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 }
@@ -182,7 +182,7 @@ impl RecordArguments {
         if others.iter().flatten().any(|other| is_same(other)) {
             let path = path.display();
             return Err(Failure::input(format!(
-                "the record cannot be in {path}, which has something else; write it to another file"
+                "the record cannot be written to {path}, which this run uses for something else; write it to another file"
             )));
         }
         let began = OffsetDateTime::now_utc();
@@ -216,10 +216,10 @@ pub fn uploaded(dataset: &Dataset) -> Option<String> {
 pub fn version_line(dataset: &Dataset, offline: bool) -> String {
     let uploaded = match uploaded(dataset) {
         Some(uploaded) => format!("uploaded {uploaded}"),
-        None => "of which the upload is not recorded here".to_owned(),
+        None => "whose upload is not recorded here".to_owned(),
     };
     let compared = if offline {
-        "; OFFLINE: from kept cells alone, and not compared with the version that the server has"
+        "; OFFLINE: from cached cells alone, not compared with the server's version"
     } else {
         ""
     };

@@ -18,7 +18,7 @@ pub const MOST: usize = 4096;
 pub fn output_of(command: &str, setting: &str) -> Result<Zeroizing<Vec<u8>>, Failure> {
     let failed = |problem: String| {
         Failure::from(format!(
-            "the command of {setting} {problem}; run it by itself to see what it does"
+            "the command of {setting} {problem}; run it in a shell to see its output"
         ))
     };
     let mut child = in_a_shell(command)

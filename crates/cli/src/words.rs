@@ -120,7 +120,7 @@ impl Words {
         let key = flag_in(error).filter(|key| !self.names(key))?;
         let variable = variable(&key);
         if self.serves && env::var_os(&variable).is_some() {
-            return Some(format!("{variable}: {said}; set it anew, or unset it").into());
+            return Some(format!("{variable}: {said}; correct it, or unset it").into());
         }
         let entry = file?.entry(&key)?;
         Some(file?.refused(entry.line, &format!("{said}; correct it there")))

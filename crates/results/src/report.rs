@@ -290,7 +290,7 @@ fn notes(document: &ItemsetsDocument) -> Vec<String> {
         .collect();
     if let Some(max_len) = document.max_len {
         notes.push(format!(
-            "itemsets of more than {max_len} items were not looked for"
+            "itemsets of more than {max_len} items were not searched for"
         ));
     }
     if !document.containing.is_empty() {
@@ -640,7 +640,7 @@ mod tests {
             "<dt>rules</dt><dd>6</dd>",
             "{bread} ⇒ {butter}: support 30.0 %, confidence 60.0 %, lift 1.50",
             "Counts below 11 are suppressed, and supports",
-            "Itemsets of more than 2 items were not looked for.",
+            "Itemsets of more than 2 items were not searched for.",
             "abcd",
             "sealed columns were opened",
         ] {

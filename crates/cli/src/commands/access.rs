@@ -17,20 +17,20 @@ pub enum Command {
     Grant(ChangeArguments),
     /// Revoke roles; calls in progress go on.
     Revoke(ChangeArguments),
-    /// List what you granted.
+    /// List your grants.
     List(ServerArguments),
 }
 
 #[derive(clap::Args)]
 pub struct ChangeArguments {
-    /// The name of the other callers' token; * for everybody's.
+    /// Token name of the other callers; * for all callers.
     #[arg(value_name = "CALLER")]
     grantee: String,
     /// Roles, separated by commas: read (see it), count (mine it, or search it), fetch (its sealed columns), append
     /// (upload new versions), delete, administer (grant it to others).
     #[arg(value_name = "ROLES", value_parser = Roles::parse)]
     roles: Roles,
-    /// The dataset or collection; * for all that you have.
+    /// Dataset or collection; * for all that you have.
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]

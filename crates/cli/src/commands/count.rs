@@ -23,15 +23,15 @@ use std::fmt::Write;
 pub struct Arguments {
     #[command(flatten)]
     uploaded: UploadedArguments,
-    /// An itemset: names separated by commas, in double quotes if they contain a comma or begin or end with a space. The server learns the columns of all
-    /// items but those cached by earlier runs.
+    /// Itemset to count: names separated by commas, in double quotes if they contain a comma or begin or end with a
+    /// space. The server learns the columns of all items that earlier runs did not cache.
     #[arg(value_name = "ITEMS", required = true, value_parser = names)]
     itemsets: Vec<NameList>,
     /// Cache up to SIZE of fetched sealed cells in DIR/cells, for later runs; 0 disables the cache.
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(KEPT_BYTES))]
     keep_cells: ByteSize,
-    /// Answer from the cells that earlier runs kept in DIR, without a server. Its version may be newer: the result says
-    /// that versions were not compared.
+    /// Answer from the cells cached in DIR by earlier runs, without a server. The server may have a newer version; the
+    /// result states that versions were not compared.
     #[arg(long)]
     offline: bool,
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let name = arguments.uploaded.name()?;
     let server = arguments.uploaded.server()?;
     let recorder = arguments.record.prepare(&[], &arguments.release)?;
-    let bar = output.bar("fetching what is verified", Unit::Bytes);
+    let bar = output.bar("fetching verified data", Unit::Bytes);
     let mining = Mining::new(&dataset, &name, arguments.threads.count())
         .interrupted_by(watched())
         .keeping(arguments.keep_cells.as_u64())

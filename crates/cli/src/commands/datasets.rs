@@ -13,37 +13,37 @@ use std::io::{IsTerminal, Write as _};
 pub struct Arguments {
     #[command(flatten)]
     server: ServerArguments,
-    /// List what was deleted and can be brought back instead.
+    /// List deleted datasets that can be undeleted.
     #[arg(long, conflicts_with = "uploads")]
     deleted: bool,
-    /// List uploads that were begun and not finished instead.
+    /// List unfinished uploads.
     #[arg(long)]
     uploads: bool,
 }
 
 #[derive(clap::Args)]
 pub struct DeleteArguments {
-    /// The dataset's name on the server.
+    /// Name of the dataset on the server.
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
     server: ServerArguments,
-    /// Do not ask.
+    /// Skip the confirmation.
     #[arg(long)]
     yes: bool,
-    /// Delete for ever, and free space, at once, even if it was deleted before.
+    /// Delete permanently and free the space at once, even if the dataset was deleted before.
     #[arg(long)]
     now: bool,
 }
 
 #[derive(clap::Args)]
 pub struct UndeleteArguments {
-    /// The name it had on the server, or its id where several had that name.
+    /// Name that the dataset had on the server, or its id if several had that name.
     #[arg(value_name = "NAME|ID")]
     name: String,
     #[command(flatten)]
     server: ServerArguments,
-    /// The name it gets, if not the same.
+    /// New name of the dataset [default: the old one].
     #[arg(long = "as", value_name = "NAME")]
     new_name: Option<String>,
 }
@@ -124,7 +124,7 @@ fn deleted(deleted: &[Deleted], output: Output) -> Outcome {
         for it in deleted {
             let _ = writeln!(
                 text,
-                "{}  {}  {}, deleted {}, can be brought back until {}",
+                "{}  {}  {}, deleted {}, can be undeleted until {}",
                 escaped(&it.name),
                 it.dataset,
                 bytes(it.stored_bytes),
@@ -152,7 +152,7 @@ fn uploads(uploads: &[Unfinished], output: Output) -> Outcome {
         for it in uploads {
             let _ = writeln!(
                 text,
-                "{}  {}  {} of {}, cancelled at {} if nobody goes on with it",
+                "{}  {}  {} of {}, cancelled at {} unless resumed",
                 escaped(&it.name),
                 it.dataset,
                 bytes(it.received_bytes),
@@ -186,7 +186,7 @@ pub fn delete(arguments: &DeleteArguments, output: Output) -> Outcome {
     } = arguments;
     if !yes {
         let question = if *now {
-            format!("delete {} for ever? [y/N] ", escaped(name))
+            format!("delete {} permanently? [y/N] ", escaped(name))
         } else {
             format!("delete {}? [y/N] ", escaped(name))
         };
@@ -197,7 +197,7 @@ pub fn delete(arguments: &DeleteArguments, output: Output) -> Outcome {
     output.result(&value, || {
         let name = escaped(name);
         if *now {
-            format!("deleted {name} for ever\n")
+            format!("deleted {name} permanently\n")
         } else {
             format!(
                 "deleted {name}; `oboro undelete` brings it back while the server keeps it (`oboro datasets --deleted`)\n"
@@ -227,7 +227,8 @@ fn confirm(question: &str) -> Outcome {
     let input = std::io::stdin();
     if !input.is_terminal() {
         return Err(
-            "this asks for confirmation and is not at a terminal; confirm with --yes".into(),
+            "this needs confirmation, and standard input is not a terminal; confirm with --yes"
+                .into(),
         );
     }
     std::io::stderr().write_all(question.as_bytes())?;

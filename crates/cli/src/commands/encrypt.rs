@@ -26,14 +26,14 @@ pub struct Arguments {
     input: InputArguments,
     #[command(flatten)]
     key: KeyArguments,
-    /// The dataset directory to create [default: INPUT's name, .oboro for .dat, .csv, .parquet and the like].
+    /// Dataset directory to create [default: INPUT's name, with .oboro in place of .dat, .csv, .parquet and the like].
     #[arg(long, value_name = "DIR", conflicts_with = "append_to")]
     out: Option<PathBuf>,
-    /// Append to this dataset directory instead: the same items, new transactions.
+    /// Append the transactions to this dataset directory, which has the same items.
     #[arg(long, value_name = "DIR")]
     append_to: Option<PathBuf>,
-    /// The longest itemsets that the server can count on ciphertext: up to 4 verified, longer ones unverified. Longer
-    /// itemsets need larger ciphertexts; sealed cells allow any length.
+    /// Maximum length of itemsets that the server counts on ciphertext: up to 4 verified, longer ones unverified.
+    /// Longer itemsets need larger ciphertexts; sealed cells allow any length.
     #[arg(
         long,
         value_name = "N",
@@ -45,9 +45,8 @@ pub struct Arguments {
     /// items that may reach it.
     #[arg(long, value_name = "SUPPORT")]
     min_item_support: Option<MinSupport>,
-    /// With --append-to, what becomes of items that the dataset does not have: refuse the file; leave them out (drop), so
-    /// that later minimum supports must be above what they may have; or encrypt everything again with columns for them
-    /// (re-encrypt).
+    /// Treatment of new items, with --append-to: refuse the file; drop them, which raises the lowest minimum support
+    /// that `mine` accepts; or encrypt everything again with columns for them (re-encrypt).
     #[arg(
         long,
         value_name = "WHAT",
@@ -55,28 +54,28 @@ pub struct Arguments {
         default_value = "refuse"
     )]
     new_items: NewItemsChoice,
-    /// With --append-to, leave the segments of earlier appends as they are, now and in later appends of this dataset. By
-    /// default an append encrypts the youngest small ones again together with its own transactions, so that these share
-    /// blocks. Needed where the upload has the role append alone.
+    /// Leave the segments of earlier appends unchanged, now and in later appends of this dataset. By default,
+    /// --append-to encrypts the youngest small ones again with its own transactions to share blocks. Required if the
+    /// upload has only the role append.
     #[arg(long, requires = "append_to")]
     no_absorb: bool,
-    /// With --append-to, end what --no-absorb began.
+    /// Undo --no-absorb, with --append-to.
     #[arg(long, requires = "append_to", conflicts_with = "no_absorb")]
     absorb: bool,
-    /// Items for `oboro pairs`, up to 64, separated by commas, names with commas in double quotes. Needed only with more items
-    /// than --pair-columns; otherwise `oboro pairs` works for every item.
+    /// Items for `oboro pairs`, up to 64, separated by commas, names with commas in double quotes. Required only with
+    /// more items than --pair-columns; otherwise `oboro pairs` counts every item.
     #[arg(long, value_name = "ITEMS", value_parser = names, conflicts_with = "append_to")]
     focus: Vec<NameList>,
     /// Number of items, by support, of which the server counts all pairs and longer itemsets verifiably: up to 4,096. DIR
     /// grows by 8 bytes a pair for each of its parts. Other frequent items are mined in sealed cells.
     #[arg(long, value_name = "N", default_value_t = PAIR_COLUMNS, conflicts_with = "append_to")]
     pair_columns: usize,
-    /// The most memory to use, but for the names of items, row ids and what threads work with. Transactions that take more
-    /// than half of it lie in a file without a name in TMPDIR, which must be on a disk, or else in /var/tmp [default: they
+    /// Maximum memory, not counting item names, row ids and working memory of threads. Transactions that take more than
+    /// half of it go to a file without a name in TMPDIR, which must be on a disk, or else in /var/tmp [default: they
     /// stay in memory].
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
-    /// Say what would be encrypted and how much space it takes, and write nothing.
+    /// Print the data to encrypt and their size, and write nothing.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -98,7 +97,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         && arguments.append_to.is_none()
     {
         return Err(Failure::input(
-            "standard input has no name to call the dataset by; give --out DIR",
+            "standard input has no name for the dataset; give --out DIR",
         ));
     }
     let key = arguments.key.load()?;
@@ -299,7 +298,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
             match left_out {
                 0 => String::new(),
                 _ if is_append => format!(
-                    "  {left_out} items that the dataset does not have left out: minimum supports below {} will be refused\n",
+                    "  {left_out} items without a column left out: minimum supports below {} will be refused\n",
                     record.min_item_support
                 ),
                 _ => format!(
@@ -331,7 +330,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
                 None => String::new(),
             },
             if relied_on {
-                "  the server was trusted before (--trust-server): if it lied then, it may read what the dataset had at that time; each append has secrets of its own\n"
+                "  the server was trusted before (--trust-server): if it lied, it may read the data of that time; each append has its own secrets\n"
             } else {
                 ""
             },
@@ -347,7 +346,7 @@ impl Arguments {
                 if self.append_to.is_some() =>
             {
                 Err(Failure::from(
-                    "--min-item-support with --append-to bounds what is left out; give --new-items drop as well",
+                    "--min-item-support with --append-to bounds the items left out; add --new-items drop",
                 ))
             }
             (NewItemsChoice::Refuse, _) => Ok(NewItems::Refuse),

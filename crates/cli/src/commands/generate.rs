@@ -9,22 +9,22 @@ use std::path::PathBuf;
 /// The defaults are the papers' setting.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The file to write, in FIMI format; an existing one is never replaced.
+    /// FIMI file to write; an existing one is never replaced.
     #[arg(value_name = "OUTPUT")]
     output: PathBuf,
-    /// The number of transactions.
+    /// Number of transactions.
     #[arg(long, default_value_t = QuestParameters::default().transactions)]
     transactions: u64,
-    /// The number of items.
+    /// Number of items.
     #[arg(long, default_value_t = QuestParameters::default().items)]
     items: u32,
-    /// The number of patterns that transactions are built from.
+    /// Number of patterns that transactions are built from.
     #[arg(long, default_value_t = QuestParameters::default().patterns)]
     patterns: u32,
-    /// The mean number of items in a transaction.
+    /// Mean number of items in a transaction.
     #[arg(long, default_value_t = QuestParameters::default().transaction_length)]
     transaction_length: f64,
-    /// The mean number of items in a pattern.
+    /// Mean number of items in a pattern.
     #[arg(long, default_value_t = QuestParameters::default().pattern_length)]
     pattern_length: f64,
     /// Seed of the generator: the same seed gives the same file.

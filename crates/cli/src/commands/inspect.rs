@@ -17,24 +17,23 @@ use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// A key file, a dataset directory or a segment file.
+    /// Key file, dataset directory or segment file.
     #[arg(value_name = "PATH", required_unless_present = "placement")]
     path: Option<PathBuf>,
-    /// Show instead on which NUMA nodes of a server the resident panels of this dataset are: the
-    /// server asks its kernel.
+    /// Show the NUMA nodes of a server that have the resident panels of this dataset, as its kernel reports.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["path", "key", "key_command", "verify"])]
     placement: Option<String>,
     #[command(flatten)]
     server: ServerArguments,
-    /// The dataset's key, to show what only the owner knows.
+    /// Key of the dataset, to show the facts that only the owner knows.
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Take the bytes of that key file from what this shell command prints.
+    /// Run this shell command and take its output as the bytes of that key file.
     #[arg(long, value_name = "COMMAND", conflicts_with = "key")]
     key_command: Option<String>,
     #[command(flatten)]
     passphrase: PassphraseArguments,
-    /// Read everything and check it against its digests.
+    /// Read all data and verify them against their digests.
     #[arg(long)]
     verify: bool,
 }

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
     after_help = "Examples:\n  oboro keygen\n  oboro keygen --key ward.key --passphrase-file passphrase"
 )]
 pub struct Arguments {
-    /// The key file to create; an existing one is never replaced. With -, its bytes go to standard
-    /// output, which must be a pipe: to a command that stores them.
+    /// Key file to create; an existing one is never replaced. With -, its bytes go to standard output, which must be a
+    /// pipe to a command that stores them.
     #[arg(
         long,
         value_name = "FILE",
@@ -44,7 +44,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     output.result(&value, || {
         let protection = if passphrase.is_some() { "under your passphrase" } else { "without a passphrase" };
         format!(
-            "wrote {} ({protection}), key {}\nKeep a copy in a safe place: without it, what it encrypts is lost.\n",
+            "wrote {} ({protection}), key {}\nKeep a copy in a safe place: without it, the data that it encrypts are lost.\n",
             arguments.key.display(),
             key.check()
         )
@@ -60,7 +60,7 @@ fn print(key: &MasterKey, passphrase: Option<&Passphrase>) -> Outcome {
     let mut out = unbuffered_stdout()?;
     if !is_pipe(&out)? {
         return Err(Failure::input(
-            "standard output is not a pipe, and a key must not be shown or lie in a file that others may read; pipe it into the command that stores it, or give a file with --key",
+            "standard output is not a pipe, and a key must not be printed or be readable by others; pipe it into the command that stores it, or give a file with --key",
         ));
     }
     let bytes = key.to_file_bytes(passphrase)?;
@@ -68,7 +68,7 @@ fn print(key: &MasterKey, passphrase: Option<&Passphrase>) -> Outcome {
     // The key is written even if this message cannot be.
     let _ = writeln!(
         io::stderr(),
-        "wrote key {} to standard output; see that it was stored before you encrypt anything with it",
+        "wrote key {} to standard output; check that it was stored before you encrypt with it",
         key.check()
     );
     Ok(())
@@ -82,7 +82,7 @@ impl Arguments {
         if !self.passphrase {
             return Ok(None);
         }
-        let no_terminal = "there is no terminal to ask for a passphrase at; give --passphrase-file or OBORO_PASSPHRASE, or --passphrase-command";
+        let no_terminal = "cannot prompt for a passphrase without a terminal; give --passphrase-file or OBORO_PASSPHRASE, or --passphrase-command";
         let questions = ["New passphrase: ", "Once more: "];
         let asked = prompt(&questions)?.ok_or(no_terminal)?;
         let passphrase = agreed(asked)

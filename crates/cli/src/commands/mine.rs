@@ -51,12 +51,12 @@ impl From<AnswersArgument> for Answers {
 pub struct Arguments {
     #[command(flatten)]
     uploaded: UploadedArguments,
-    /// The minimum support: a fraction (0.01, 1%) or a number of transactions (250). With --top the least that may be
+    /// Minimum support: a fraction (0.01, 1%) or a number of transactions (250). With --top, the lowest that may be
     /// chosen.
     #[arg(long, value_name = "SUPPORT", required_unless_present = "top")]
     min_support: Option<MinSupport>,
-    /// Choose the minimum support at which the K most frequent itemsets are found, and any as frequent as the last of
-    /// them. It is lowered step by step: the server learns of at most a tenth more columns than are needed.
+    /// Choose the minimum support that yields the K most frequent itemsets, and all as frequent as the last of them. It
+    /// is lowered step by step: the server learns at most a tenth more columns than needed.
     #[arg(long, value_name = "K", conflicts_with = "suppress_below")]
     top: Option<NonZeroUsize>,
     /// Keep only closed itemsets, of which no superset has the same support. All others' supports follow from theirs.
@@ -66,20 +66,20 @@ pub struct Arguments {
     #[arg(long)]
     maximal: bool,
     /// List only itemsets that contain all of these items: names separated by commas, in double quotes if they contain
-    /// a comma, or begin or end with a space. The server learns no less of it.
+    /// a comma, or begin or end with a space. The server learns as much as without this option.
     #[arg(long, value_name = "ITEMS", value_parser = names, conflicts_with = "top")]
     containing: Vec<NameList>,
-    /// The longest itemsets to search for [default: what the dataset was encrypted for].
+    /// Maximum length of itemsets [default: the length that the dataset was encrypted for].
     #[arg(long, value_name = "N")]
     max_len: Option<NonZeroUsize>,
-    /// Stop once more than N itemsets are certain to be frequent, and say how many follow; 0 for no limit.
+    /// Stop once more than N itemsets are certain to be frequent, and report how many follow; 0 for no limit.
     #[arg(long, value_name = "N", default_value_t = AprioriOptions::DEFAULT_STOP_ABOVE)]
     stop_above: u64,
     /// Count every support of two items or more, even those that follow from others.
     #[arg(long)]
     no_deduction: bool,
-    /// Which verified answers to use: `moments`, computed by the server on ciphertext (up to --max-len 4); `cells`,
-    /// sealed cells that are counted locally; `auto`, whichever needs fewer bytes.
+    /// Verified answers to use: `moments`, computed by the server on ciphertext (up to --max-len 4); `cells`, sealed
+    /// cells that are counted locally; `auto`, whichever needs fewer bytes.
     #[arg(
         long,
         value_name = "ROUTE",
@@ -88,17 +88,17 @@ pub struct Arguments {
     )]
     answers: AnswersArgument,
     /// Use unverified answers of the server. Only for a server that you trust to follow the protocol: nothing is
-    /// verified, and one that lies can read the data.
+    /// verified, and a lying server can read the data.
     #[arg(long)]
     trust_server: bool,
-    /// Answer from the cells that earlier runs kept in DIR, without a server. Its version may be newer: the result says
-    /// that versions were not compared.
+    /// Answer from the cells cached in DIR by earlier runs, without a server. The server may have a newer version; the
+    /// result states that versions were not compared.
     #[arg(long, conflicts_with_all = ["trust_server", "answers"])]
     offline: bool,
     /// Cache up to SIZE of fetched sealed cells in DIR/cells for later runs; 0 disables the cache.
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(KEPT_BYTES))]
     keep_cells: ByteSize,
-    /// Write the itemsets to this file, which only you may read: as JSON, for `oboro rules` and `oboro report`, or as a
+    /// Write the itemsets to this file, readable by you only: as JSON, for `oboro rules` and `oboro report`, or as a
     /// table if its name ends with .csv or .parquet.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -173,7 +173,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
                 bar.rename(if arguments.trust_server {
                     format!("counting itemsets of length {level}")
                 } else {
-                    "fetching what is verified".to_owned()
+                    "fetching verified data".to_owned()
                 });
                 bar.set(done, total);
             });
@@ -439,7 +439,7 @@ fn document(mined: &Mined, found: &FrequentItemsets) -> Result<ItemsetsDocument,
 /// Returns a warning if answers were not verified.
 pub fn unverified(unverified: bool) -> &'static str {
     if unverified {
-        "UNVERIFIED: this is what the server answered (--trust-server); if it lied, it is wrong\n"
+        "UNVERIFIED: the server was trusted (--trust-server); if it lied, this is wrong\n"
     } else {
         ""
     }
@@ -523,7 +523,7 @@ pub fn wanted(columns: usize, more: &str) -> String {
 /// Describes the length limit of the search, if it may have cut off longer frequent itemsets.
 pub fn beyond(max_len: Option<usize>) -> String {
     max_len.map_or_else(String::new, |max_len| {
-        format!("itemsets of more than {max_len} items were not looked for (--max-len)\n")
+        format!("itemsets of more than {max_len} items were not searched for (--max-len)\n")
     })
 }
 
@@ -568,7 +568,7 @@ impl Shown<'_> {
         if let Some(top) = self.top {
             let _ = writeln!(
                 text,
-                "the minimum support was chosen for the {top} most frequent itemsets (--top): all with it are here, so those as frequent as the last, too"
+                "the minimum support was chosen for the {top} most frequent itemsets (--top), and includes all that are as frequent as the last"
             );
         }
         text.push_str(match self.mined.found {
@@ -585,7 +585,7 @@ impl Shown<'_> {
         if let Some(max_len) = document.max_len.filter(|_| !document.kept.is_all()) {
             let _ = writeln!(
                 text,
-                "those of {max_len} items are all here: whether they are {}was not looked at",
+                "those of {max_len} items are all listed: whether they are {}was not checked",
                 document.kept.word()
             );
         }

@@ -21,15 +21,15 @@ const SHOWN: usize = 20;
 pub struct Arguments {
     #[command(flatten)]
     uploaded: UploadedArguments,
-    /// The name of the item to count with all others, unquoted. With more items than --pair-columns, one of
-    /// `oboro encrypt --focus`. The server learns its column.
+    /// Item to count with all others: its name, unquoted. With more items than --pair-columns, it must be one of `oboro encrypt
+    /// --focus`. The server learns its column.
     #[arg(long, value_name = "ITEM", allow_hyphen_values = true)]
     with: String,
-    /// Answer from the cells that earlier runs kept in DIR, without a server. Its version may be newer: the result says
-    /// that versions were not compared.
+    /// Answer from the cells cached in DIR by earlier runs, without a server. The server may have a newer version; the
+    /// result states that versions were not compared.
     #[arg(long)]
     offline: bool,
-    /// Write all pairs to this file, as CSV, readable by you only. An existing file is replaced.
+    /// Write all pairs to this file, as CSV readable by you only. An existing file is replaced.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]

@@ -26,10 +26,10 @@ pub struct Arguments {
     /// Leave out items below this support: a fraction (0.01, 1%) or a count (250).
     #[arg(long, value_name = "SUPPORT", requires = "input")]
     min_item_support: Option<MinSupport>,
-    /// The number of transactions, without a file.
+    /// Number of transactions, without a file.
     #[arg(long, value_name = "T", conflicts_with = "input", requires = "items")]
     transactions: Option<u64>,
-    /// The number of items, without a file.
+    /// Number of items, without a file.
     #[arg(
         long,
         value_name = "N",
@@ -37,17 +37,18 @@ pub struct Arguments {
         requires = "transactions"
     )]
     items: Option<u32>,
-    /// The bytes of the longest row id, without a file; 0 for none.
+    /// Bytes of the longest row id, without a file; 0 for none.
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "input", requires = "transactions",
         value_parser = clap::value_parser!(u32).range(..=i64::from(MAX_ROW_ID_BYTES)))]
     row_id_bytes: u32,
-    /// The longest itemsets that the server can count on ciphertext: up to 4 verified, longer ones unverified.
+    /// Maximum length of itemsets that the server counts on ciphertext: up to 4 verified, longer ones unverified.
     #[arg(long, value_name = "N", default_value_t = 4)]
     max_len: usize,
-    /// The number of frequent items; longer itemsets have no other items [default: all].
+    /// Number of frequent items; longer itemsets have no other items [default: all].
     #[arg(long, value_name = "N")]
     frequent_items: Option<u32>,
-    /// The support of the run to plan for, which tells how many items are frequent: a fraction (0.01, 1%) or a count (250).
+    /// Minimum support of the run to plan for, which determines the number of frequent items: a fraction (0.01, 1%) or
+    /// a count (250).
     #[arg(
         long,
         value_name = "SUPPORT",
@@ -55,14 +56,14 @@ pub struct Arguments {
         conflicts_with = "frequent_items"
     )]
     min_support: Option<MinSupport>,
-    /// The most unverified itemsets requested at a length; verified answers cover all itemsets of a length [default:
-    /// all].
+    /// Maximum number of unverified itemsets requested at a length; verified answers cover all itemsets of a length
+    /// [default: all].
     #[arg(long, value_name = "N")]
     itemsets: Option<u64>,
     /// Number of items, by support, of which the server counts itemsets verifiably: up to 4,096.
     #[arg(long, value_name = "N", default_value_t = PAIR_COLUMNS)]
     pair_columns: usize,
-    /// Compare the ways to compute supports, and say which parameters were rejected, and why.
+    /// Compare the ways to compute supports, and show the rejected parameters with the reasons.
     #[arg(long)]
     explain: bool,
     #[command(flatten)]
@@ -128,7 +129,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         text += "\nlength    itemsets  limbs  log2 phase  log2 Q       verified     trusted\n";
         text.extend(levels.iter().map(level_row));
         if levels.iter().any(|it| it.verified_bytes.is_none()) {
-            text += "  -: not asked for verified: more than 4 items, 200 MB, 131,072 triples or 65,536 quadruples, or more frequent items than --pair-columns\n";
+            text += "  -: not requested verified: more than 4 items, 200 MB, 131,072 triples or 65,536 quadruples, or more frequent items than --pair-columns\n";
         }
         if arguments.explain {
             text += "\nroute                                            length   verified    received  server's multiply-adds  owner's words  the server learns\n";

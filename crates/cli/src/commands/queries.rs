@@ -19,13 +19,13 @@ pub struct Arguments {
 
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// End a query; its caller is told.
+    /// End a query; its caller gets an error.
     End(EndArguments),
 }
 
 #[derive(clap::Args)]
 pub struct EndArguments {
-    /// Its number, as `oboro queries` lists it.
+    /// Number of the query, as `oboro queries` lists it.
     #[arg(value_name = "ID")]
     number: u64,
     #[command(flatten)]

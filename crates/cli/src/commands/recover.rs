@@ -11,14 +11,13 @@ use std::path::PathBuf;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The dataset's name on the server.
+    /// Name of the dataset on the server.
     #[arg(value_name = "NAME")]
     name: String,
-    /// The dataset directory to create.
+    /// Dataset directory to create.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// The root that you noted when you last uploaded it. Without it, a server that went back to an
-    /// earlier state of everything goes unnoticed.
+    /// Root noted at the last upload. Without it, a rollback of the whole server to an earlier state goes unnoticed.
     #[arg(long, value_name = "ROOT")]
     root: Option<Digest>,
     #[command(flatten)]
@@ -57,13 +56,13 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     output.result(&value, || {
         let checked = match root {
             Some(_) => "the root that you noted",
-            None => "which you should compare with what you know of it",
+            None => "which you should compare with your notes",
         };
         format!(
             "recovered {}, version {}, as {}: {} transactions, {} items\nroot {}, {checked}\n\
              It has no ciphertext. It can be mined, appended to and uploaded to this server; it cannot be compacted, \
              erased from, rotated, given new items or uploaded to another server.\n\
-             What was noted since that upload is not in it: if the server was trusted (--trust-server) or answered \
+             It lacks notes made since that upload: if the server was trusted (--trust-server) or answered \
              falsely since, trust none of its answers.\n",
             escaped(name),
             manifest.version,

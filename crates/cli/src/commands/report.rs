@@ -14,16 +14,16 @@ use std::path::PathBuf;
     after_help = "Examples:\n  oboro report itemsets.json --out report.html\n  oboro report itemsets.json --metric lift --min 1.2 --out report.html"
 )]
 pub struct Arguments {
-    /// The JSON file written by `oboro mine --out`.
+    /// JSON file written by `oboro mine --out`.
     #[arg(value_name = "ITEMSETS")]
     itemsets: PathBuf,
-    /// The metric that selects rules, as in `oboro rules`.
+    /// Metric that selects rules, as in `oboro rules`.
     #[arg(long, default_value_t = Metric::Confidence)]
     metric: Metric,
-    /// The least value of the metric.
+    /// Minimum value of the metric.
     #[arg(long, default_value_t = 0.5, allow_negative_numbers = true)]
     min: f64,
-    /// Write the page to this file, which only you may read until you share it.
+    /// Write the page to this file, readable by you only until you share it.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// The dataset to change.
 #[derive(clap::Args)]
 struct Changed {
-    /// The dataset directory.
+    /// Dataset directory.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     #[command(flatten)]
     key: KeyArguments,
-    /// Say what would change, and change nothing.
+    /// Print the changes without making them.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -93,11 +93,11 @@ impl Made {
     fn text(&self) -> String {
         let directory = self.dataset.bundle().directory().display().to_string();
         let left = match &self.left {
-            Some(error) => format!("  what earlier runs kept is still there: {error}\n"),
+            Some(error) => format!("  cannot remove the caches of earlier runs: {error}\n"),
             None => String::new(),
         };
         format!(
-            "  version {} in {}, {} in all\n{left}now run `oboro upload {}`, which sends {}: until then the server keeps what was there before, and mining is refused\n",
+            "  version {} in {}, {} in all\n{left}now run `oboro upload {}`, which sends {}; until then the server keeps the previous version, and mining is refused\n",
             self.dataset.manifest().version,
             seconds(self.elapsed),
             bytes(self.dataset.manifest().segment_bytes()),
@@ -111,7 +111,7 @@ impl Made {
 pub struct CompactArguments {
     #[command(flatten)]
     changed: Changed,
-    /// Take all transactions, not only those of small appends, and sort columns by their present supports.
+    /// Compact all transactions, not only those of small appends, and sort columns by their present supports.
     #[arg(long)]
     all: bool,
 }
@@ -122,7 +122,7 @@ pub fn compact(arguments: &CompactArguments, output: Output) -> Outcome {
     let Some(plan) = before.compaction(*all)? else {
         let value = json!({ "directory": changed.directory, "compaction": null });
         return output.result(&value, || {
-            "nothing to gain: its transactions fill as few blocks as they can\n".to_owned()
+            "nothing to compact: the transactions fill as few blocks as possible\n".to_owned()
         });
     };
     let value = json!({ "compaction": {
@@ -172,16 +172,16 @@ fn text_of(plan: &Compaction, put: &str) -> String {
 pub struct EraseArguments {
     #[command(flatten)]
     changed: Changed,
-    /// The id of a row to erase; repeat the option for several.
+    /// Id of a row to erase; repeat the option for several.
     #[arg(long, value_name = "ID", group = "rows")]
     row_id: Vec<String>,
-    /// A file with the ids of rows to erase, one a line.
+    /// File with the ids of rows to erase, one a line.
     #[arg(long, value_name = "FILE", group = "rows")]
     row_ids_file: Option<PathBuf>,
     /// Erase the rows whose ids begin with a date (2026-11-25) before this one.
     #[arg(long, value_name = "DATE", group = "rows")]
     before: Option<String>,
-    /// Write a record of the erasure to this file, in JSON: what was replaced by what, and nothing of the data.
+    /// Write a JSON record of the erasure to this file: the replaced and the new segments, and none of the data.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 }
@@ -209,7 +209,7 @@ pub fn erase(arguments: &EraseArguments, output: Output) -> Outcome {
             "shuffled": shuffled(),
         });
         return output.result(&value, || match rows {
-            0 => "no row id begins with an earlier date; nothing is to be erased\n".to_owned(),
+            0 => "nothing to erase: no row id begins with an earlier date\n".to_owned(),
             _ => format!(
                 "would erase {} and upload {}\n{}",
                 of(rows),
@@ -246,7 +246,7 @@ fn text_of_shuffle(cost: &Erasure) -> String {
     match cost.shuffled {
         0 => String::new(),
         shuffled => format!(
-            "  {} of these bytes are {} that must be shuffled again: too many of those shuffled with them are erased\n",
+            "  {} of these bytes are {} that must be shuffled again, since too many of their stratum are erased\n",
             bytes(cost.shuffled_bytes),
             of(shuffled)
         ),
@@ -306,16 +306,17 @@ impl EraseArguments {
 pub struct RotateArguments {
     #[command(flatten)]
     changed: Changed,
-    /// The key file that the dataset is to be encrypted with from now on (`oboro keygen`).
+    /// Key file to encrypt the dataset with from now on (`oboro keygen`).
     #[arg(long, value_name = "FILE", required_unless_present = "new_key_command")]
     new_key: Option<PathBuf>,
-    /// Take the bytes of that key file from what this shell command prints.
+    /// Run this shell command and take its output as the bytes of that key file.
     #[arg(long, value_name = "COMMAND", conflicts_with = "new_key")]
     new_key_command: Option<String>,
-    /// Read the new key's passphrase from the first line of this file, which only you may read. Without it, a prompt.
+    /// Read the new key's passphrase from the first line of this file, which must be readable by you only [default: a
+    /// prompt].
     #[arg(long, value_name = "FILE")]
     new_passphrase_file: Option<PathBuf>,
-    /// Take the new key's passphrase from the first line that this shell command prints.
+    /// Run this shell command and read the new key's passphrase from the first line of its output.
     #[arg(long, value_name = "COMMAND", conflicts_with = "new_passphrase_file")]
     new_passphrase_command: Option<String>,
 }
@@ -352,7 +353,7 @@ pub fn rotate(arguments: &RotateArguments, output: Output) -> Outcome {
     let value = made.value(json!({ "key_check": key.check().to_string() }));
     output.result(&value, || {
         format!(
-            "encrypted with the key {} from now on; after the upload the old key opens nothing of it\n{}",
+            "encrypted with the key {} from now on; after the upload the old key no longer opens the dataset\n{}",
             key.check(),
             made.text()
         )

@@ -18,10 +18,10 @@ const SHOWN: usize = 20;
 pub struct Arguments {
     #[command(flatten)]
     uploaded: UploadedArguments,
-    /// Show in which slot each row is stored, too. A choice of rows by their slots is not random.
+    /// Show the slot of each row, too. A choice of rows by their slots is not random.
     #[arg(long)]
     slots: bool,
-    /// Write the ids, with --slots the slots, too, to this file, as CSV, readable by you only.
+    /// Write the ids, and with --slots the slots, to this file, as CSV readable by you only.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -94,7 +94,7 @@ fn text(rows: &[StoredRow], repeated: usize, arguments: &Arguments) -> String {
     if repeated > 0 {
         let _ = writeln!(
             text,
-            "  {repeated} of them have an id that another row has, too: was something appended twice?"
+            "  {repeated} of them share an id with another row: was a file appended twice?"
         );
     }
     for row in rows.iter().take(SHOWN) {

@@ -21,28 +21,28 @@ use std::path::PathBuf;
     after_help = "Examples:\n  oboro rules itemsets.json --metric lift --min 1.5\n  oboro rules itemsets.json --consequent butter --suppress-below 11 --out rules.parquet"
 )]
 pub struct Arguments {
-    /// The file written by `oboro mine --out`.
+    /// File written by `oboro mine --out`.
     #[arg(value_name = "ITEMSETS")]
     itemsets: PathBuf,
-    /// The metric that selects rules; --help explains all.
+    /// Metric that selects rules; --help explains all.
     #[arg(long, default_value_t = Metric::Confidence, long_help = metrics())]
     metric: Metric,
-    /// The least value of the metric.
+    /// Minimum value of the metric.
     #[arg(long, default_value_t = 0.8, allow_negative_numbers = true)]
     min: f64,
-    /// Only rules that conclude from these items, and maybe from more; names are separated by commas.
+    /// Select rules whose antecedent contains these items; names are separated by commas.
     #[arg(long, value_name = "ITEMS", value_parser = names)]
     antecedent: Option<NameList>,
-    /// Only rules that conclude these items, and maybe more.
+    /// Select rules whose consequent contains these items.
     #[arg(long, value_name = "ITEMS", value_parser = names)]
     consequent: Option<NameList>,
-    /// Only rules with these items, on either side.
+    /// Select rules that contain these items, on either side.
     #[arg(long, value_name = "ITEMS", value_parser = names)]
     items: Option<NameList>,
-    /// The most rules in text output; JSON and files have all.
+    /// Maximum number of rules in text output; JSON and files have all.
     #[arg(long, default_value_t = 20)]
     top: usize,
-    /// Write the rules to this file, which only you may read: as JSON, or as a table if its name ends with .csv or
+    /// Write the rules to this file, readable by you only: as JSON, or as a table if its name ends with .csv or
     /// .parquet.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -54,7 +54,7 @@ pub struct Arguments {
 
 /// Returns the help of the metrics, one line each.
 fn metrics() -> String {
-    let mut help = String::from("The metric that rules A → C are chosen by:");
+    let mut help = String::from("Metric that selects rules A → C:");
     for metric in Metric::ALL {
         let _ = write!(help, "\n  {metric}: {}", metric.meaning());
     }
@@ -87,10 +87,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let others = [out, Some(&*arguments.itemsets)];
     let recorder = arguments.record.prepare(&others, &arguments.release)?;
     if recorder.is_some() && out.is_none() {
-        return Err(
-            "a record of rules says which file they are in; give --out, too, or leave --record out"
-                .into(),
-        );
+        return Err("a record of rules names their file; give --out, too, or omit --record".into());
     }
     let out = out.map(ResultFile::prepare).transpose()?;
     if let Some(file) = &out
@@ -217,7 +214,7 @@ impl Filter {
                 number_of(names.iter().map(String::as_str), name).ok_or_else(|| {
                     let name = Name(name);
                     let sentence = format!(
-                        "{name} is in no itemset of it; check its spelling, or mine at a lower minimum support"
+                        "{name} is in none of its itemsets; check its spelling, or mine at a lower minimum support"
                     );
                     Failure::input(sentence)
                 })

@@ -25,26 +25,26 @@ const MOST_LISTED: usize = 1000;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The directory of a store that no server has open; with --server, the name of a dataset there [default with
-    /// --server: all].
+    /// Directory of a store that no server has open; with --server, name of a dataset there [default with --server:
+    /// all].
     #[arg(value_name = "DIR|NAME", required_unless_present = "server")]
     what: Option<String>,
-    /// Ask this server to check its store while it continues to serve.
+    /// Have this server check its store while it serves.
     #[arg(long, value_name = "URL")]
     server: Option<String>,
-    /// The first line of this file is the server's access token.
+    /// Read the access token for the server from the first line of this file.
     #[arg(long, value_name = "FILE", requires = "server")]
     token_file: Option<PathBuf>,
     /// Trust servers with certificates from this PEM file.
     #[arg(long, value_name = "FILE", requires = "server")]
     ca: Option<PathBuf>,
-    /// The certificate chain, in PEM, that proves your name to the server.
+    /// Client certificate chain, in PEM, that authenticates you to the server.
     #[arg(long, value_name = "FILE", requires_all = ["server", "client_key"])]
     client_cert: Option<PathBuf>,
-    /// The private key of that certificate, in PEM, which only you may read.
+    /// Private key of that certificate, in PEM, readable by you only.
     #[arg(long, value_name = "FILE", requires_all = ["server", "client_cert"])]
     client_key: Option<PathBuf>,
-    /// Read at most this much per second, at least 1MiB on a server [default: 64MiB on a server, else unlimited].
+    /// Maximum bytes to read per second, at least 1MiB on a server [default: 64MiB on a server, else unlimited].
     #[arg(long, value_name = "SIZE", value_parser = rate)]
     rate: Option<NonZero<u64>>,
 }
@@ -80,7 +80,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         1 => "one part is".to_owned(),
         parts => format!("{parts} parts are"),
     };
-    let sentence = format!("{what} damaged, see standard output");
+    let sentence = format!("{what} damaged, as listed on standard output");
     Err(Failure::of(ErrorClass::Damaged, sentence))
 }
 

@@ -10,14 +10,14 @@ use std::path::PathBuf;
 /// What `oboro completions` takes.
 #[derive(clap::Args)]
 pub struct CompletionsArguments {
-    /// The shell.
+    /// Shell to print the script for.
     shell: Shell,
 }
 
 /// What `oboro man` takes.
 #[derive(clap::Args)]
 pub struct ManArguments {
-    /// The directory to write the pages to, such as ~/.local/share/man/man1.
+    /// Directory for the pages, such as ~/.local/share/man/man1.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
@@ -36,7 +36,7 @@ pub fn man(arguments: &ManArguments, command: clap::Command, output: Output) -> 
     let directory = &arguments.directory;
     clap_mangen::generate_to(command, directory).map_err(|error| {
         let sentence = format!(
-            "cannot write manual pages to {}: {error}; give a directory that is there and may be written to",
+            "cannot write manual pages to {}: {error}; give a writable directory that exists",
             directory.display()
         );
         Failure::input(sentence)

@@ -10,17 +10,15 @@ use std::path::PathBuf;
 
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Show whether unverified answers of the server were used, and whether one was found to be
-    /// false.
+    /// Show whether unverified answers of the server were used, and whether one was false.
     Show(Arguments),
-    /// Decide to ask again after unverified answers or a false one; say what the server may have
-    /// learned.
+    /// Allow queries after unverified answers or a false one, and show what the server may have learned.
     Reset(Arguments),
 }
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The dataset directory.
+    /// Dataset directory.
     #[arg(value_name = "DIR")]
     bundle: PathBuf,
     #[command(flatten)]
@@ -54,11 +52,11 @@ fn text(trust: &Trust, is_undecided: bool, reset: bool) -> String {
         None => "no unverified answers were used\n".to_owned(),
         Some(it) => format!(
             "unverified answers were used (--trust-server), the last on {} about version {}\n\
-             If the server lied in them, it may have learned, from what was asked next:\n\
+             If the server lied in them, it may have learned from later queries:\n\
              - transactions and columns of version {} and earlier ones;\n\
-             - secrets of the columns of these versions, which decrypt everything that is encrypted with them, erasures\n  \
-             included; what was appended later and what `oboro rotate` encrypts have other secrets.\n\
-             The results of these runs may be wrong. If you find out that the server lied, do not go on: encrypt the data\n\
+             - secrets of the columns of these versions, which decrypt all data encrypted with them, erasures\n  \
+             included; later appends and `oboro rotate` use other secrets.\n\
+             The results of these runs may be wrong. If the server lied, stop using this dataset: encrypt the data\n\
              again as another dataset.\n",
             utc(it.unix_seconds),
             it.version,
@@ -66,16 +64,16 @@ fn text(trust: &Trust, is_undecided: bool, reset: bool) -> String {
         ),
     };
     match &trust.failure {
-        None => text.push_str("no answer was found to be false\n"),
+        None => text.push_str("no answer was found false\n"),
         Some(failure) => {
             let when = utc(failure.unix_seconds);
             text.push_str(&format!("a false answer on {when}: {}\n", failure.what));
         }
     }
     text.push_str(match (is_undecided, reset) {
-        (false, _) => "the server may be asked\n",
-        (true, true) => "from now on the server is asked again\n",
-        (true, false) => "nothing is asked until `oboro trust reset`\n",
+        (false, _) => "queries to the server are allowed\n",
+        (true, true) => "queries to the server are allowed again\n",
+        (true, false) => "queries to the server are refused until `oboro trust reset`\n",
     });
     text
 }

@@ -14,20 +14,20 @@ use std::time::Instant;
     after_help = "Examples:\n  oboro upload baskets.oboro --server https://mine.example:7171 --token-file token"
 )]
 pub struct Arguments {
-    /// The dataset directory created by `oboro encrypt`.
+    /// Dataset directory created by `oboro encrypt`.
     #[arg(value_name = "DIR")]
     bundle: PathBuf,
-    /// The name on the server [default: the directory's, without .oboro].
+    /// Name on the server [default: the directory's, without .oboro].
     #[arg(long)]
     name: Option<String>,
-    /// Cancel an unfinished upload of that name instead.
+    /// Cancel the unfinished upload of that name.
     #[arg(long)]
     cancel: bool,
-    /// Have the server keep what you need besides the ciphertext to go on if you lose DIR, sealed
-    /// under a passphrase: `oboro recover` gets it back. Later uploads of DIR do the same.
+    /// Keep a recovery copy at the server, sealed under a passphrase: `oboro recover` recreates a lost DIR from it,
+    /// without ciphertext. Later uploads of DIR do the same.
     #[arg(long, conflicts_with_all = ["cancel", "no_keep_record"])]
     keep_record: bool,
-    /// Keep nothing there any more. What is there goes when the next version is published.
+    /// Stop keeping the recovery copy. The server removes it when the next version is published.
     #[arg(long, conflicts_with = "cancel")]
     no_keep_record: bool,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     if arguments.cancel {
         connection.cancel_upload(&name)?;
         return output.result(&json!({ "name": name, "cancelled": true }), || {
-            format!("gave up the unfinished upload of {name}\n")
+            format!("cancelled the unfinished upload of {name}\n")
         });
     }
     let bundle = Bundle::open(&arguments.bundle)?;

@@ -88,10 +88,10 @@ impl File {
 
 fn unknown(key: &str, nearest: Option<String>) -> String {
     match nearest {
-        Some(nearest) => format!("there is no setting {key:?}; did you mean {nearest:?}?"),
+        Some(nearest) => format!("unknown setting {key:?}; did you mean {nearest:?}?"),
         None => format!(
-            "there is no setting {key:?}; settings are called like the flags in `oboro serve --help`, without dashes before \
-             them and outside of tables"
+            "unknown setting {key:?}; settings are named like the flags in `oboro serve --help`, without leading \
+             dashes and outside of tables"
         ),
     }
 }
@@ -102,7 +102,7 @@ fn argument(flag: &Arg, key: &str, value: &DeValue) -> Result<Option<OsString>, 
         return match value {
             DeValue::Boolean(on) => Ok(on.then(|| format!("--{key}").into())),
             other => Err(format!(
-                "{key} is given a {}; give true or false",
+                "{key} has a value of type {}; give true or false",
                 other.type_str()
             )),
         };
@@ -115,7 +115,7 @@ fn argument(flag: &Arg, key: &str, value: &DeValue) -> Result<Option<OsString>, 
         DeValue::Float(number) => number.as_str().to_owned(),
         other => {
             return Err(format!(
-                "{key} is given a {}; give a string or a number",
+                "{key} has a value of type {}; give a string or a number",
                 other.type_str()
             ));
         }

@@ -68,8 +68,8 @@ fn what_is_no_input_is_refused() {
     owner.refuses(
         "encrypt zeros.dat => zeros.dat, line 1 … zero byte
         encrypt none.dat => cannot read none.dat … check that the file exists
-        mine rows.oboro --min-support 1 --format csv-onehot => no file is given; give … leave them out
-        plan --transactions 9 --items 3 --drop-columns a => no file is given; give … leave them out",
+        mine rows.oboro --min-support 1 --format csv-onehot => options need a file; give … omit these options
+        plan --transactions 9 --items 3 --drop-columns a => options need a file; give … omit these options",
     );
     owner.misuses("encrypt zeros.dat --format xml => xml");
 }

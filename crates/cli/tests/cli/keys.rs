@@ -160,7 +160,7 @@ fn passphrases() {
     }
     let keygen = "keygen --passphrase";
     owner.refuses(format!(
-        "{keygen} => no terminal … --passphrase-file or OBORO_PASSPHRASE
+        "{keygen} => without a terminal … --passphrase-file or OBORO_PASSPHRASE
         {keygen} --passphrase-file empty => passphrase … first line is empty
         {keygen} --passphrase-file none => cannot read the passphrase file none"
     ));
@@ -283,10 +283,7 @@ fn a_new_key_goes_into_a_pipe_and_nowhere_else() {
         .start_shell("\"$oboro\" keygen --key - | base64 >stored")
         .ended();
     assert_eq!((ended.code, &*ended.stdout), (Some(0), ""), "{ended:?}");
-    says(
-        &ended.stderr,
-        &["wrote key ", "before you encrypt anything"],
-    );
+    says(&ended.stderr, &["wrote key ", "before you encrypt"]);
     owner.set("OBORO_KEY_COMMAND", "base64 -d stored");
     owner.write("rows.dat", "1 2 3\n");
     let check = ended.stderr.split(' ').nth(2).unwrap();

@@ -127,7 +127,7 @@ fn a_false_answer_ends_each_command_and_is_remembered_until_the_owner_decides() 
         }
         assert_eq!(scene.relay.asked(), []);
         let text = owner.done("trust reset rows.oboro");
-        says(&text, &["from now on the server is asked again"]);
+        says(&text, &["queries to the server are allowed again"]);
         assert_eq!(owner.json("trust show rows.oboro")["failure"], Value::Null);
     }
     // A trusting run notices only answers that cannot be.
@@ -205,16 +205,13 @@ fn trust_in_the_server_is_noted_before_it_is_asked_and_shown_with_results() {
     assert_eq!(scene.relay.asked(), []);
     // An append warns about it.
     let append = "encrypt rows.csv --append-to rows.oboro --row-ids id";
-    says(
-        &owner.done(append),
-        &["trusted before", "secrets of its own"],
-    );
+    says(&owner.done(append), &["trusted before", "its own secrets"]);
     owner.json("upload rows.oboro");
     // The dataset can be mined with verification again once the owner has decided.
     let learned = [
         "may have learned",
         "version 1",
-        "from now on the server is asked again",
+        "queries to the server are allowed again",
     ];
     says(&owner.done("trust reset rows.oboro"), &learned);
     assert_eq!(owner.json("trust reset rows.oboro")["reset"], false);

@@ -795,7 +795,7 @@ fn rows_of_a_dataset_all_have_ids_or_none_has() {
     assert_eq!(owner.json("row-ids rows.oboro")["repeated"], 40);
     let text = owner.done("row-ids rows.oboro");
     assert!(
-        text.starts_with("40 rows\n  40 of them have an id that another row has"),
+        text.starts_with("40 rows\n  40 of them share an id with another row"),
         "{text}"
     );
     // Transactions are compared, not their ids.
@@ -881,7 +881,7 @@ fn a_feed_with_new_items_raises_the_minimum_support() {
         ],
     );
     let told = owner.refused("encrypt day.dat --append-to rows.oboro --min-item-support 5");
-    says(&told, &["--new-items drop as well"]);
+    says(&told, &["add --new-items drop"]);
     let drop = "encrypt day.dat --append-to rows.oboro --new-items drop";
     for (day, threshold) in [(1, 2), (2, 3), (3, 4)] {
         owner.write_fimi("day.dat", &feed(day));
@@ -1022,11 +1022,12 @@ fn a_result_says_where_longer_itemsets_were_not_looked_for() {
     owner.json("upload rows.oboro");
     let mine = "mine rows.oboro --min-support 50 --verify rows.dat --out found.json";
     assert_eq!(owner.json(mine)["max_len"], Value::Null);
-    assert!(!owner.done(mine).contains("not looked for"));
+    assert!(!owner.done(mine).contains("not searched for"));
     for max_len in [1, 2] {
         let mine = format!("{mine} --max-len {max_len}");
         assert_eq!(owner.json(&mine)["max_len"], max_len);
-        let told = format!("itemsets of more than {max_len} items were not looked for (--max-len)");
+        let told =
+            format!("itemsets of more than {max_len} items were not searched for (--max-len)");
         says(&owner.done(&mine), &[&told]);
         says(&owner.done("rules found.json"), &[&told]);
         assert_eq!(owner.json("rules found.json")["max_len"], max_len);
@@ -1297,7 +1298,10 @@ fn rules_are_chosen_by_their_items_and_written_as_tables() {
     let told = owner.done("rules found.json --min 0 --consequent b --items c");
     says(&told, &[", consequent {b}, items {c}"]);
     let refused = owner.refused("rules found.json --antecedent tea");
-    says(&refused, &["tea is in no itemset", "check its spelling"]);
+    says(
+        &refused,
+        &["tea is in none of its itemsets", "check its spelling"],
+    );
 
     owner.json("rules found.json --min 0 --out rules.csv");
     let table = String::from_utf8(owner.read("rules.csv")).unwrap();

@@ -189,7 +189,7 @@ fn a_plan_in_words_says_what_a_run_takes_and_shows() {
         "encrypting takes",
         "at 100 Mbit/s",
         "a run at 0.25, with 12 frequent items receives",
-        "by it the server learns which 12 of the 30",
+        "\nthe server learns which 12 of the 30",
         "advice: encrypt with --min-item-support 0.25 to upload",
     ] {
         says(&text, &[phrase]);

@@ -90,12 +90,12 @@ fn a_file_that_cannot_be_meant_is_refused() {
     owner.json("plan rows.dat");
     owner.refuses("plan rows.dat --profile ward => cannot read the profiles in … config.toml");
     each_case(
-        r#"default = "ward" => no profile "ward" … it has none
-        [profile.a]\n[profile.b]\nserver = 3 => config.toml, line 3: a string belongs here, not: integer
-        profiles = 1 => line 1: there is no setting "profiles" here
-        default = "a"\n[profile.a]\ntokenfile = "x" => "tokenfile", which is no setting … token-file
+        r#"default = "ward" => unknown profile "ward" … config.toml has none
+        [profile.a]\n[profile.b]\nserver = 3 => config.toml, line 3: expected a string, not: integer
+        profiles = 1 => line 1: unknown setting "profiles"
+        default = "a"\n[profile.a]\ntokenfile = "x" => unknown setting "tokenfile" … token-file
         default = "a"\n[profile.a]\nserver = "http://127.0.0.1:1"\nclient-cert = "x" => only one of client-cert and client-key
-        default = "a"\n[profile.a]\ntoken-file = "x" => "token-file" without the server"#,
+        default = "a"\n[profile.a]\ntoken-file = "x" => "token-file" without a server"#,
         |text| {
             write(&owner, &text.replace(r"\n", "\n"));
             owner.refused("plan rows.dat")

@@ -123,7 +123,7 @@ fn only_passphrase_and_key_together_open_it() {
     owner.unset("OBORO_RECOVERY_PASSPHRASE");
     for command in [RECOVER, "upload rows.oboro"] {
         let refused = owner.refused(command);
-        says(&refused, &["no terminal", "--recovery-passphrase-file"]);
+        says(&refused, &["not a terminal", "--recovery-passphrase-file"]);
     }
     owner.set("OBORO_RECOVERY_PASSPHRASE_COMMAND", "echo open sesame");
     says(

@@ -217,7 +217,7 @@ fn closed_and_maximal_itemsets_are_kept() {
                 "rules kept.json => kept.json … {kept} … rules need all"
             ));
             let unknown =
-                format!("those of 3 items are all here: whether they are {kept} was not looked at");
+                format!("those of 3 items are all listed: whether they are {kept} was not checked");
             let text = owner.done(&format!("{mine} --{kept}"));
             says(&text, &[&format!("{kept} frequent itemsets"), &unknown]);
         }
@@ -462,7 +462,7 @@ fn results_go_where_they_harm_nothing() {
         owner.json(&format!("{mine} found.json"));
         symlink("nowhere", owner.path("link.json")).unwrap();
         owner.refuses(format!(
-            "{mine} link.json => link.json … a symbolic link to nothing"
+            "{mine} link.json => link.json … a dangling symbolic link"
         ));
         assert!(owner.path("link.json").is_symlink());
         for name in ["lock", "found.csv", "segments/found.csv"] {

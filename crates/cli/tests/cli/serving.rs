@@ -221,7 +221,7 @@ fn a_read_that_hangs_does_not_outlive_the_time_to_stop() {
     server.terminate();
     let ended = server.ended();
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    says(&ended.stderr, &["work still goes on"]);
+    says(&ended.stderr, &["work is still in progress"]);
     drop(query);
 }
 

@@ -50,7 +50,7 @@ fn every_command_has_a_manual_page() {
     says(&page.replace('\\', ""), &["NAME", "OBORO_TOKEN_FILE"]);
     says(
         &owner.refused("man nowhere"),
-        &["nowhere", "give a directory"],
+        &["nowhere", "give a writable directory"],
     );
 }
 

@@ -12,11 +12,11 @@ use oboro_client::{
     Answers, ClientError, KEPT_BYTES, Mined, Mining, Recovery, RecoveryCopy, VersionCheck,
     keep_record, upload,
 };
+use oboro_dataset::{Dataset, NewItems, Shuffled, Target};
 use oboro_faults::Image;
 use oboro_format::{Digest, ErrorClass};
-use oboro_mining::{
-    AprioriError, AprioriOptions, Dataset, MinSupport, NewItems, Shuffled, Target, Transactions,
-};
+use oboro_input::{MinSupport, Transactions};
+use oboro_mining::{AprioriError, AprioriOptions};
 use oboro_protocol::v1::{self, count_reply::Reply};
 use oboro_protocol::{RECOVERY_CHUNK_BYTES, RETRY_AFTER_KEY};
 use oboro_relay::{Answer, Asked, Relay, status};

@@ -211,8 +211,8 @@ fn structured_data_are_counted_exactly() {
         );
         let all = named(baskets);
         let plaintext = eclat(&all, min_support, options.max_len);
-        let plaintext = plaintext.to_document(all.names()).unwrap();
-        assert_eq!(found.to_document(&names).unwrap(), plaintext);
+        let plaintext = ItemsetsDocument::new(&plaintext, all.names()).unwrap();
+        assert_eq!(ItemsetsDocument::new(&found, &names).unwrap(), plaintext);
         plaintext
     };
     // The plaintext modulus is chosen for the first rows, and is too small for the others.

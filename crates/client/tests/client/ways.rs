@@ -2,9 +2,9 @@
 
 use crate::common::{Running, connect, connect_to, serve, two};
 use oboro_client::{Answers, ClientError, Connection, Mining, row_ids, upload};
-use oboro_mining::{
-    AprioriError, AprioriOptions, Dataset, MinSupport, NewItems, Shuffled, Target, Transactions,
-};
+use oboro_dataset::{Dataset, NewItems, Shuffled, Target};
+use oboro_input::{MinSupport, Transactions};
+use oboro_mining::{AprioriError, AprioriOptions};
 use oboro_protocol::v1;
 use oboro_relay::{Answer, Asked, Relay};
 use oboro_rlwe::MasterKey;

@@ -20,13 +20,13 @@ pub enum Command {
     Load(LoadArguments),
     /// Generate a synthetic panel and load it.
     Generate(GenerateArguments),
-    /// Show a piece of one haplotype of a panel in a data directory.
+    /// Show a part of one haplotype of a panel in a data directory.
     Show(ShowArguments),
     /// Remove a panel or a reference from a data directory.
     Remove(RemoveArguments),
-    /// Give clients a new budget of searches.
+    /// Reset the search budgets of clients.
     Reset(ResetArguments),
-    /// Say whether the counts of searches were restored from a backup, and go on from them.
+    /// Show whether search counts were restored from a backup, and accept them.
     Budget(BudgetArguments),
 }
 
@@ -44,7 +44,7 @@ pub fn run(command: &Command, output: Output) -> Outcome {
 /// The data directory of a server, and one of its collections.
 #[derive(clap::Args)]
 pub struct CollectionArguments {
-    /// The server's data directory.
+    /// Data directory of the server.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
     #[command(flatten)]
@@ -54,10 +54,10 @@ pub struct CollectionArguments {
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 struct NameArguments {
-    /// The name of a panel.
+    /// Name of a panel.
     #[arg(long, value_name = "NAME")]
     panel: Option<String>,
-    /// The name of a reference.
+    /// Name of a reference.
     #[arg(long, value_name = "NAME")]
     reference: Option<String>,
 }
@@ -81,7 +81,7 @@ pub struct LoadArguments {
     /// Load only these sites of a VCF file.
     #[arg(long, value_name = "CHR:FROM-TO", conflicts_with = "reference")]
     region: Option<Region>,
-    /// Where a VCF file has a position twice, keep the first line.
+    /// Keep the first line of each position that a VCF file repeats.
     #[arg(long, conflicts_with = "reference")]
     skip_duplicates: bool,
     /// Replace an existing collection of that name; searches in progress continue on the old one.
@@ -91,16 +91,16 @@ pub struct LoadArguments {
 
 #[derive(clap::Args)]
 pub struct GenerateArguments {
-    /// The server's data directory.
+    /// Data directory of the server.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// The name of the panel.
+    /// Name of the panel.
     #[arg(long, value_name = "NAME")]
     panel: String,
-    /// Rows.
+    /// Number of haplotypes (rows).
     #[arg(long, value_name = "N", default_value_t = 2000)]
     haplotypes: u32,
-    /// Columns.
+    /// Number of sites (columns).
     #[arg(long, value_name = "N", default_value_t = 1000)]
     sites: u32,
     /// Seed of the generator: the same seed gives the same panel.
@@ -113,19 +113,19 @@ pub struct GenerateArguments {
 
 #[derive(clap::Args)]
 pub struct ShowArguments {
-    /// The server's data directory.
+    /// Data directory of the server.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// The name of the panel.
+    /// Name of the panel.
     #[arg(long, value_name = "NAME")]
     panel: String,
-    /// The number of the haplotype, from 0.
+    /// Number of the haplotype, from 0.
     #[arg(long, value_name = "N")]
     haplotype: usize,
-    /// The first site to show [default: the first of the panel].
+    /// First site to show [default: the first of the panel].
     #[arg(long, value_name = "[CHR:]POSITION", value_parser = place)]
     position: Option<GenomicPosition>,
-    /// The number of sites.
+    /// Number of sites.
     #[arg(long, value_name = "N", default_value_t = 32)]
     length: usize,
 }
@@ -138,20 +138,20 @@ pub struct RemoveArguments {
 
 #[derive(clap::Args)]
 pub struct BudgetArguments {
-    /// The server's data directory; a server may be running.
+    /// Data directory of the server, which may be running.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Count on from counts that were restored from a backup, although what was searched since is not in them.
+    /// Accept counts that were restored from a backup, although they lack the searches since.
     #[arg(long)]
     accept_restored: bool,
 }
 
 #[derive(clap::Args)]
 pub struct ResetArguments {
-    /// The server's data directory.
+    /// Data directory of the server.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Only the client whose tokens have this name.
+    /// Reset only the client whose tokens have this name.
     #[arg(long, value_name = "NAME")]
     client: Option<String>,
 }
@@ -267,7 +267,7 @@ fn show(arguments: &ShowArguments, output: Output) -> Outcome {
     let panel = Collections::open(&arguments.data).panel(&arguments.panel)?;
     if arguments.haplotype >= panel.haplotypes() {
         return Err(Failure::input(format!(
-            "there is no haplotype {}; the panel has {}, from 0",
+            "no haplotype {}; the panel has {}, from 0",
             arguments.haplotype,
             panel.haplotypes()
         )));
@@ -327,14 +327,13 @@ fn budget(arguments: &BudgetArguments, output: Output) -> Outcome {
     let accepted = arguments.accept_restored && restored.is_some();
     let value = json!({ "restored": restored, "accepted": accepted });
     output.result(&value, || match &restored {
-        None => "the counts of searches are this server's own\n".to_owned(),
+        None => "the search counts are this server's own\n".to_owned(),
         Some(copied) if accepted => format!(
-            "searches are counted on from the backup of {copied}; what was searched between it and the restore stays \
-             uncounted\n"
+            "search counts continue from the backup of {copied}; searches between it and the restore stay uncounted\n"
         ),
         Some(copied) => format!(
-            "the counts of searches were restored from a backup of {copied}, and nothing is searched on a budget: go on \
-             from them with --accept-restored, or give new budgets with `oboro genome reset`\n"
+            "search counts were restored from a backup of {copied}, and searches on a budget are refused: accept the \
+             counts with --accept-restored, or reset the budgets with `oboro genome reset`\n"
         ),
     })
 }

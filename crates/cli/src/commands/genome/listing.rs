@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 #[derive(clap::Args)]
 pub struct ListArguments {
-    /// A data directory; without it, a server is asked.
+    /// Data directory to list [default: ask the server].
     #[cfg(feature = "serve")]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,

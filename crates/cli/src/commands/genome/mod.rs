@@ -16,9 +16,9 @@ use clap::Subcommand;
 pub enum Command {
     /// List the panels and references of a server or a data directory.
     List(listing::ListArguments),
-    /// Ask whether some haplotype of a panel matches a query that the server cannot read.
+    /// Search a panel for haplotypes that match an encrypted query.
     Query(search::QueryArguments),
-    /// Ask whether a pattern that the server cannot read occurs in a reference, on either strand.
+    /// Search a reference for an encrypted pattern, on either strand.
     Find(search::FindArguments),
     #[cfg(feature = "serve")]
     #[command(flatten)]

@@ -16,29 +16,29 @@ use zeroize::Zeroizing;
 
 #[derive(clap::Args)]
 pub struct QueryArguments {
-    /// The name of the panel.
+    /// Name of the panel.
     #[arg(long, value_name = "NAME")]
     panel: String,
-    /// The site that the query begins at: a position, or a column of an alignment.
+    /// First site of the query: a position, or a column of an alignment.
     #[arg(long, value_name = "[CHR:]POSITION", value_parser = place)]
     position: GenomicPosition,
     #[command(flatten)]
     symbols: SymbolArguments,
-    /// Mismatches that are allowed, 0 to 2.
+    /// Number of mismatches allowed, 0 to 2.
     #[arg(long, value_name = "D", default_value_t = 0, value_parser = value_parser!(u8).range(0..=2))]
     within: u8,
-    /// Ask instead for the longest prefix of the query that some haplotype has.
+    /// Find the longest prefix of the query that occurs in a haplotype.
     #[arg(long, conflicts_with_all = ["within", "count"])]
     longest: bool,
-    /// Ask how many haplotypes match, if the server's operator allows that.
+    /// Count the matching haplotypes, if the server's operator allows that.
     #[arg(long)]
     count: bool,
-    /// Have the server also search this many other places, chosen at random, so that it does not
-    /// learn which one is meant; up to 63.
+    /// Number of decoys, up to 63: random other places that the server also searches. It does not learn which place is
+    /// meant.
     #[arg(long, value_name = "K", default_value_t = 0, value_parser = value_parser!(u8).range(0..=63))]
     decoys: u8,
-    /// Send the query only if the server's list of sites has this digest, as `oboro genome load` and
-    /// queries with decoys print it: made-up sites would reveal which place is meant.
+    /// Send the query only if the server's list of sites has this digest, as `oboro genome load` and queries with
+    /// decoys print it. A forged list would reveal which place is meant.
     #[arg(long, value_name = "HEX")]
     sites_digest: Option<Digest>,
     #[command(flatten)]
@@ -59,17 +59,17 @@ struct SymbolArguments {
 
 #[derive(clap::Args)]
 pub struct FindArguments {
-    /// The name of the reference.
+    /// Name of the reference.
     #[arg(long, value_name = "NAME")]
     reference: String,
     /// The query: IUPAC letters (U is T, R is A or G), ? for any. With - they are the first line of standard input,
     /// which other users of this machine do not see.
     #[arg(long, value_name = "ACGT…")]
     pattern: String,
-    /// Mismatches that are allowed, 0 to 2.
+    /// Number of mismatches allowed, 0 to 2.
     #[arg(long, value_name = "D", default_value_t = 0, value_parser = value_parser!(u8).range(0..=2))]
     within: u8,
-    /// Ask how many offsets match, if the server's operator allows that.
+    /// Count the matching offsets, if the server's operator allows that.
     #[arg(long)]
     count: bool,
     #[command(flatten)]

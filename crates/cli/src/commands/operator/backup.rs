@@ -7,10 +7,10 @@ use std::path::PathBuf;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The directory of a store, as given to `oboro serve --data`, or an earlier backup.
+    /// Directory of a store, as given to `oboro serve --data`, or an earlier backup.
     #[arg(value_name = "DIR")]
     store: PathBuf,
-    /// Where to write the copy; must not exist yet.
+    /// Directory for the copy, which must not exist yet.
     #[arg(value_name = "TARGET")]
     target: PathBuf,
 }

@@ -18,7 +18,7 @@ pub(super) fn location(
             "--cache is for object storage; give its URL with --data, or leave --cache out",
         )),
         (Some(_), None) => Err(Failure::input(
-            "object storage needs a directory here for uploads in progress and cached data; give one with --cache",
+            "object storage needs a local directory for uploads in progress and cached data; give one with --cache",
         )),
         (Some(url), Some(cache)) => Ok(Location::Objects {
             url: url.to_owned(),

@@ -14,12 +14,12 @@ use rustix::process::umask;
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Store and count encrypted datasets for others.
+    /// Run a server that stores encrypted datasets and counts in them.
     Serve(Box<serve::Arguments>),
-    /// Make, list and revoke the tokens of which callers of a server must present one.
+    /// Create, list and revoke access tokens for callers of a server.
     #[command(subcommand)]
     Token(token::Command),
-    /// Copy what a store has published, its genomes too, even while a server has it open.
+    /// Back up the published datasets and genomes of a store, even while a server has it open.
     Backup(backup::Arguments),
 }
 

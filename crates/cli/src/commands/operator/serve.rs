@@ -34,21 +34,21 @@ pub struct Arguments {
     /// Read settings from this file, in TOML; OBORO_SERVE_CONFIG names it as well.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Check the settings, the files that they name and where the data are, print each setting in force with its source,
-    /// and exit. Nothing is written, and no port is opened.
+    /// Check the settings, the files that they name and the location of the data, print each setting in force with its
+    /// source, and exit. Writes nothing and opens no port.
     #[arg(long)]
     check_config: bool,
-    /// Where datasets are stored: a directory, or object storage as s3://BUCKET/PREFIX (settings in AWS_*
-    /// variables) or file:///DIRECTORY.
+    /// Location of the datasets: a directory, or object storage as s3://BUCKET/PREFIX (settings in AWS_* variables) or
+    /// file:///DIRECTORY.
     #[arg(long, value_name = "DIR|URL")]
     data: PathBuf,
-    /// With object storage, the directory for uploads in progress and for a cache of what was fetched.
+    /// Directory for uploads in progress and for a cache of fetched data, with object storage.
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// The size limit of that cache [default: none].
+    /// Size limit of that cache [default: none].
     #[arg(long, value_name = "SIZE", requires = "cache")]
     cache_size: Option<ByteSize>,
-    /// The address to listen on. Beyond loopback, TLS and tokens or client certificates are required.
+    /// Address to listen on. Beyond loopback, TLS and tokens or client certificates are required.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7171")]
     listen: SocketAddr,
     /// The server's certificate chain, in PEM.
@@ -57,25 +57,26 @@ pub struct Arguments {
     /// The certificate's private key, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Clients with a certificate of one of the authorities in this PEM file are let in, by its common name; without --tokens
-    /// nobody else is. The file may hold revocation lists, and is read again when it changes.
+    /// Admit clients with a certificate of one of the authorities in this PEM file, under its common name; without
+    /// --tokens, no others. The file may hold revocation lists, and is read again when it changes.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     client_ca: Option<PathBuf>,
-    /// Callers must present a token whose hash is in this file, made by `oboro token new`. It is read again when it changes.
+    /// Require callers to present a token whose hash is in this file, made by `oboro token new`. The file is read again
+    /// when it changes.
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
     #[command(flatten)]
     threads: ThreadArguments,
-    /// Memory for cached moments, in case they are requested again; 0 for none.
+    /// Size of the cache of moments; 0 for none.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     moment_cache: ByteSize,
-    /// Memory limit of the process, the cache of moments included: of larger datasets it keeps what saves most reads
-    /// and reads the rest from disk [default: everything used stays in memory].
+    /// Memory limit of the process, the cache of moments included. Of larger datasets, it keeps the panels that save
+    /// most reads and reads the rest from disk [default: everything used stays in memory].
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
-    /// Pin each compute thread to a core, or to a NUMA node [default: core if there are several nodes and a thread for
-    /// each core, else node]. Several servers on one machine choose the same cores: restrict each to its own (taskset),
-    /// or pin to nodes.
+    /// Pin each compute thread to a core, or to a NUMA node [default: core with several nodes and a thread for each
+    /// core, else node]. Several servers on one machine choose the same cores: restrict each to its own (taskset), or
+    /// pin to nodes.
     #[arg(long, value_enum)]
     pin: Option<PinArgument>,
     #[command(flatten)]
@@ -88,11 +89,11 @@ pub struct Arguments {
     monitor: MonitorArguments,
     #[command(flatten)]
     audit: AuditArguments,
-    /// The format of the log on standard error; OBORO_LOG sets the level (error, warn, info, debug).
+    /// Format of the log on standard error; OBORO_LOG sets the level (error, warn, info, debug).
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
-    /// Seconds for which calls and new connections are still answered after SIGTERM or SIGINT while the health service
-    /// says NOT_SERVING, so that a load balancer takes the server out first.
+    /// Seconds to answer calls and new connections after SIGTERM or SIGINT while the health service reports
+    /// NOT_SERVING. A load balancer removes the server during this time.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     drain_delay: u32,
 }
@@ -115,31 +116,31 @@ impl From<PinArgument> for Pin {
 /// Limits on requests.
 #[derive(clap::Args)]
 struct LimitArguments {
-    /// The largest message that is accepted, 1MiB to 72MiB.
+    /// Maximum size of a message, 1MiB to 72MiB.
     #[arg(long, value_name = "SIZE", default_value = "72MiB", value_parser = message_size)]
     max_message: ByteSize,
-    /// The largest size of one dataset in the store.
+    /// Maximum size of one dataset in the store.
     #[arg(long, value_name = "SIZE", default_value = "1TiB")]
     max_dataset: ByteSize,
-    /// Itemsets of one query; never more than 2^(20 - length).
+    /// Maximum number of itemsets in one query; never more than 2^(20 - length).
     #[arg(long, value_name = "N", default_value_t = 524_288, value_parser = value_parser!(u32).range(1..))]
     max_itemsets: u32,
-    /// Queries in progress at a time.
+    /// Maximum number of queries in progress.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = value_parser!(u32).range(1..))]
     max_queries: u32,
-    /// Queries of one client in progress at a time.
+    /// Maximum number of queries of one client in progress.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = value_parser!(u32).range(1..))]
     max_queries_per_client: u32,
-    /// Seconds that a call may wait for its turn before it is refused as one that may be tried again; 0 refuses at once.
+    /// Seconds that a call may wait for a permit before it is refused with a retryable error; 0 refuses at once.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     queue_timeout: u32,
-    /// Calls that one client may make in a second; after quiet seconds up to five times as many at once.
+    /// Maximum number of calls per second from one client, with bursts of five times as many after quiet seconds.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = value_parser!(u32).range(1..))]
     max_calls_per_second: u32,
-    /// Seconds after which a query is ended, counted from its admission.
+    /// Seconds after which a query is cancelled, counted from its admission.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = value_parser!(u32).range(1..))]
     query_timeout: u32,
-    /// Bytes of one search in genomes, query and answers together.
+    /// Maximum bytes of one genome search, query and answers together.
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     max_search: ByteSize,
     #[command(flatten)]
@@ -149,10 +150,11 @@ struct LimitArguments {
 /// Limits on connections.
 #[derive(clap::Args)]
 struct ConnectionArguments {
-    /// Connections at a time. For one more, one is closed on which nobody was let in, or which is idle, or one of the name with most.
+    /// Maximum number of connections. A further one closes an unauthenticated or idle one, or one of the name with the
+    /// most.
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = value_parser!(u32).range(1..))]
     max_connections: u32,
-    /// Connections at a time from one address (of IPv6 from 64 bits of it) until their caller is known, and of one name.
+    /// Maximum number of connections from one address (64 bits of it for IPv6) before authentication, and of one name.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = value_parser!(u32).range(1..))]
     max_connections_per_address: u32,
     /// Seconds from accepting a connection to its first call, the TLS handshake included.
@@ -175,22 +177,22 @@ impl ConnectionArguments {
     }
 }
 
-/// What is kept of each owner, and for how long.
+/// Retention and quotas.
 #[derive(clap::Args)]
 struct KeepingArguments {
-    /// Days for which deleted datasets can be brought back; 0 deletes for ever at once.
+    /// Days for which deleted datasets can be undeleted; 0 deletes permanently at once.
     #[arg(long, value_name = "DAYS", default_value_t = 7)]
     keep_deleted: u32,
-    /// Days after which an upload that nobody goes on with is cancelled.
+    /// Days without progress after which an unfinished upload is cancelled.
     #[arg(long, value_name = "DAYS", default_value_t = 7, value_parser = value_parser!(u32).range(1..))]
     keep_uploads: u32,
-    /// Bytes that one owner may store, deleted datasets included [default: no limit].
+    /// Maximum bytes stored by one owner, deleted datasets included [default: no limit].
     #[arg(long, value_name = "SIZE")]
     owner_bytes: Option<ByteSize>,
-    /// Datasets that one owner may store [default: no limit].
+    /// Maximum number of datasets stored by one owner [default: no limit].
     #[arg(long, value_name = "N")]
     owner_datasets: Option<u64>,
-    /// Unfinished uploads that one owner may have.
+    /// Maximum number of unfinished uploads of one owner.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = value_parser!(u64).range(1..))]
     owner_uploads: u64,
 }
@@ -213,18 +215,18 @@ impl KeepingArguments {
 /// Limits on genome searches.
 #[derive(clap::Args)]
 struct GenomeArguments {
-    /// Let callers learn how many haplotypes or offsets match, which reveals more than whether one does.
+    /// Let callers count matching haplotypes or offsets, which reveals more than whether one matches.
     #[arg(long)]
     genome_counts: bool,
-    /// Searches that each client may make in each panel or reference, decoys included, until `oboro
-    /// genome reset` [default: any number].
+    /// Maximum number of searches of each client in each panel or reference, decoys included, until `oboro genome
+    /// reset` [default: no limit].
     #[arg(long, value_name = "N")]
     genome_budget: Option<u64>,
-    /// The largest reference to search, at one byte per base: the bytes of an answer grow with it.
+    /// Maximum size of a reference to search, at one byte per base; the bytes of an answer grow with it.
     #[arg(long, value_name = "SIZE", default_value = "1MB")]
     genome_reference_limit: ByteSize,
-    /// Memory for prepared genomes, in case they are searched again; searches in progress take as much again, and one
-    /// that needs more takes both alone.
+    /// Size of the cache of prepared genomes. Searches in progress take as much again; one that needs more takes both
+    /// alone.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     genome_cache: ByteSize,
 }
@@ -269,14 +271,15 @@ impl Arguments {
     }
 }
 
-/// Where operators look.
+/// Metrics and probes for operators.
 #[derive(clap::Args)]
 struct MonitorArguments {
-    /// Show metrics (/metrics, for Prometheus), answer probes (/livez, /readyz) and show a page (/) by HTTP at this address, such
-    /// as 127.0.0.1:7172. Beyond loopback that needs TLS, and metrics want a token with the role operate.
+    /// Serve metrics (/metrics, for Prometheus), probes (/livez, /readyz) and a status page (/) by HTTP at this
+    /// address, such as 127.0.0.1:7172. Beyond loopback, this requires TLS, and metrics require a token with the role
+    /// operate.
     #[arg(long, value_name = "ADDRESS:PORT")]
     monitor: Option<SocketAddr>,
-    /// Have metrics by namespace, too: what each used and stores.
+    /// Add metrics by namespace: usage and storage.
     #[arg(long, requires = "monitor")]
     monitor_namespaces: bool,
 }
@@ -293,11 +296,11 @@ impl MonitorArguments {
 /// The audit log.
 #[derive(clap::Args)]
 struct AuditArguments {
-    /// Write to this file who did what to which dataset, a line of JSON for each call. While it cannot be written, no call is
-    /// begun.
+    /// Write an audit log to this file, a line of JSON for each call: its caller, action and dataset. While the file
+    /// cannot be written, no call is started.
     #[arg(long, value_name = "FILE")]
     audit_log: Option<PathBuf>,
-    /// The audit log is renamed, to FILE.1 and on, before it has more bytes.
+    /// Maximum size of the audit log, which is then renamed to FILE.1 and on.
     #[arg(
         long,
         value_name = "SIZE",
@@ -306,7 +309,7 @@ struct AuditArguments {
         value_parser = audit_size
     )]
     audit_log_size: ByteSize,
-    /// Renamed audit logs that are kept.
+    /// Number of renamed audit logs to keep.
     #[arg(long, value_name = "N", default_value_t = 16, requires = "audit_log")]
     audit_log_keep: u32,
 }
@@ -385,7 +388,7 @@ fn raise_file_limit() {
         ..limit
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "the limit on open files stays as it is");
+        tracing::warn!(%error, "cannot raise the limit on open files");
     }
 }
 
@@ -422,8 +425,8 @@ fn serve(options: Options, drain_delay: Duration, output: Output) -> Outcome {
         if let Some(copied) = server.restored_budgets() {
             let _ = write!(
                 text,
-                "; the counts of searches were restored from a backup of {copied}, and nothing is searched on a budget \
-                 until `oboro genome budget --accept-restored`"
+                "; search counts were restored from a backup of {copied}, and searches on a budget are refused until \
+                 `oboro genome budget --accept-restored`"
             );
             value["restored_budgets"] = copied.into();
         }
@@ -463,10 +466,12 @@ fn stop_signals(drain_delay: Duration) -> io::Result<CancellationToken> {
     let stopped = stop.clone();
     tokio::spawn(async move {
         next().await;
-        tracing::info!("shutting down; a second signal ends at once");
+        tracing::info!("shutting down; a second signal exits at once");
         thread::spawn(move || {
             thread::sleep(drain_delay + Server::GRACE + LAST_WORK);
-            tracing::error!("work still goes on, perhaps a read that hangs; ending without it");
+            tracing::error!(
+                "work is still in progress, perhaps a hanging read; exiting without it"
+            );
             end();
         });
         stopped.cancel();
@@ -488,7 +493,7 @@ fn ignore_user_signals() -> io::Result<()> {
         tokio::spawn(async move {
             while received.recv().await.is_some() {
                 tracing::info!(
-                    "ignored a signal: files are read again on SIGHUP or when they change, and a renamed audit log is begun anew"
+                    "ignored a signal: files are read again on SIGHUP or when they change, and a new audit log is started after a rename"
                 );
             }
         });

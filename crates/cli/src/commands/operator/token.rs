@@ -10,7 +10,7 @@ use std::path::{PathBuf, absolute};
 
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Make a token for a caller; a server that has the file open accepts it at once.
+    /// Create a token for a caller; a server that has the file open accepts it at once.
     New(NewArguments),
     /// List the tokens in a file: names, ids, last days and roles.
     List(FileArguments),
@@ -20,14 +20,14 @@ pub enum Command {
 
 #[derive(clap::Args)]
 pub struct FileArguments {
-    /// The file of hashes that `oboro serve --tokens` has.
+    /// File of token hashes, as given to `oboro serve --tokens`.
     #[arg(long, value_name = "FILE", default_value = "tokens")]
     tokens: PathBuf,
 }
 
 #[derive(clap::Args)]
 pub struct NewArguments {
-    /// Whose token it is. Callers whose tokens have the same name are the same to the server.
+    /// Name of the caller. A server does not distinguish callers whose tokens have the same name.
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
@@ -36,10 +36,10 @@ pub struct NewArguments {
     /// [default: all but operate].
     #[arg(long = "role", value_name = "ROLE", value_delimiter = ',', value_parser = Roles::parse)]
     roles: Vec<Roles>,
-    /// The last day on which it is valid, in UTC, as 2027-03-31 [default: no end].
+    /// Last day of validity, in UTC, as 2027-03-31 [default: no end].
     #[arg(long, value_name = "DATE")]
     until: Option<String>,
-    /// Write the token to this file instead of showing it.
+    /// Write the token to this file in place of printing it.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -55,7 +55,7 @@ impl NewArguments {
 
 #[derive(clap::Args)]
 pub struct RevokeArguments {
-    /// The name or the id of the tokens.
+    /// Name or id of the tokens.
     #[arg(value_name = "NAME|ID")]
     which: String,
     #[command(flatten)]
@@ -77,7 +77,7 @@ fn new(arguments: &NewArguments, output: Output) -> Outcome {
         && absolute(out)? == absolute(tokens)?
     {
         return Err(Failure::input(format!(
-            "{} is the file of hashes; give the token another file with --out",
+            "{} is the file of hashes; write the token to another file with --out",
             out.display()
         )));
     }

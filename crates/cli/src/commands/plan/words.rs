@@ -68,8 +68,8 @@ impl Words<'_> {
             _ => "have the largest supports, down to those that are frequent",
         };
         format!(
-            "which {frequent} of the {columns} encrypted columns {kind}; not which items they are, nor any support; a later \
-             run at a lower support shows it which columns lie between"
+            "which {frequent} of the {columns} encrypted columns {kind}; not which items they are, nor any support; a \
+             later run at a lower support reveals the columns between"
         )
     }
 
@@ -84,7 +84,7 @@ impl Words<'_> {
             advice.push(Advice {
                 option: format!("--min-item-support {min_support}"),
                 stored_bytes: stored(prospect.frequent.max(1), prospect.max_len)?.bytes,
-                but: "itemsets below that support can then never be asked for",
+                but: "itemsets below that support can then never be mined",
             });
         }
         if self.route().0 == Route::Cells {
@@ -131,7 +131,7 @@ impl Words<'_> {
              uploading {} takes {} at 100 Mbit/s, {} at 1 Gbit/s\n\
              the server keeps {} on its disk; to count on ciphertext without reading it again, {} in memory\n\
              {run} receives {} ({})\n\
-             by it the server learns {}\n",
+             the server learns {}\n",
             seconds(self.encrypting),
             bytes(self.stored_bytes),
             at(100),
