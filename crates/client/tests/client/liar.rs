@@ -12,21 +12,20 @@ use oboro_client::{
     Answers, ClientError, KEPT_BYTES, Mined, Mining, Recovery, RecoveryCopy, VersionCheck,
     keep_record, upload,
 };
-use oboro_dataset::{Dataset, NewItems, Shuffled, Target};
+use oboro_dataset::{Dataset, NewItems};
 use oboro_faults::Image;
 use oboro_format::{Digest, ErrorClass};
-use oboro_input::{MinSupport, Transactions};
+use oboro_input::MinSupport;
 use oboro_mining::{AprioriError, AprioriOptions};
 use oboro_protocol::v1::{self, count_reply::Reply};
 use oboro_protocol::{RECOVERY_CHUNK_BYTES, RETRY_AFTER_KEY};
-use oboro_relay::{Answer, Asked, Relay, status};
+use oboro_relay::{Answer, Asked, status};
 use oboro_ring::{Parameters, pack};
 use oboro_rlwe::{MasterKey, Passphrase};
 use prost::bytes::Bytes;
 use rand::prelude::*;
 use rand::rngs::ChaCha20Rng;
 use std::collections::{BTreeSet, HashMap};
-use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
