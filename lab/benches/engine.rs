@@ -3,10 +3,10 @@
 
 use oboro_arena::{Arena, Backing, Topology};
 use oboro_engine::{Count, Plan, Source};
+use oboro_residency::{Panel, ResidencyError};
 use oboro_ring::moment::{Itemsets, MomentIndex};
 use oboro_ring::vector::{self, Kernels, LEAVES, PREFIXES};
 use oboro_ring::{Blocks, Column, Factor, Limb, Parameters};
-use oboro_residency::{Panel, ResidencyError};
 use serde_json::json;
 use std::error::Error;
 use std::num::NonZero;
@@ -72,7 +72,12 @@ impl Source for Memory {
         self.segments.clone()
     }
 
-    fn panel(&self, segment: usize, limb: Limb, factor: Factor) -> Result<Arc<Panel>, ResidencyError> {
+    fn panel(
+        &self,
+        segment: usize,
+        limb: Limb,
+        factor: Factor,
+    ) -> Result<Arc<Panel>, ResidencyError> {
         let column = match factor {
             Factor::Mask => self.columns,
             Factor::Column(column) => column.0,

@@ -9,7 +9,7 @@ use oboro_mining::{FrequentItemsets, Rules};
 use oboro_results::release::LEAST_SUPPRESSED_BELOW;
 use oboro_results::tables::{itemsets_csv, rules_csv};
 use oboro_results::{
-    Digested, FileDigest, ItemsetsDocument, Release, ReleaseError, RunRecord, Source,
+    DigestWriter, FileDigest, ItemsetsDocument, Release, ReleaseError, RunRecord, Source,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -141,7 +141,7 @@ impl ResultFile {
     ) -> Result<FileDigest, Failure> {
         let mut digest = None;
         self.file.write_with(|file| {
-            let mut digested = Digested::new(file);
+            let mut digested = DigestWriter::new(file);
             write(&mut digested)?;
             digest = Some(digested.finish(&self.name));
             Ok(())

@@ -4,7 +4,7 @@
 //! cells are still sealed: a file that does not open is removed and fetched again. A file is renamed into place only
 //! after the whole answer was verified.
 
-use crate::verify::cells::{Part, Wanted};
+use crate::verify::cells::{CellRequest, Part};
 use oboro_format::codec::{Reader, Writer};
 use oboro_format::files::{io_error, names, remove_if_there};
 use oboro_format::{Bundle, Corruption, DatasetId, FormatError, Manifest};
@@ -51,10 +51,10 @@ pub(crate) struct Cache {
 }
 
 /// Cached answer.
-pub(crate) struct Held {
+pub(crate) struct CacheEntry {
     path: PathBuf,
     /// Columns and segments of the answer.
-    pub(crate) has: Wanted,
+    pub(crate) has: CellRequest,
 }
 
 impl Cache {
@@ -67,20 +67,20 @@ impl Cache {
     }
 
     /// Returns the cached answers for this dataset, sorted by their first segment.
-    pub(crate) fn held(&self, manifest: &Manifest) -> Vec<Held> {
+    pub(crate) fn held(&self, manifest: &Manifest) -> Vec<CacheEntry> {
         if self.limit == 0 {
             return Vec::new();
         }
-        let mut held: Vec<Held> = self
+        let mut held: Vec<CacheEntry> = self
             .files()
             .into_iter()
             .filter_map(|path| {
                 let has = read_header(&path, manifest).ok()?;
-                Some(Held { path, has })
+                Some(CacheEntry { path, has })
             })
             .collect();
         held.sort_by(|a, b| {
-            let order = |held: &Held| (held.has.first_segment, held.path.clone());
+            let order = |held: &CacheEntry| (held.has.first_segment, held.path.clone());
             order(a).cmp(&order(b))
         });
         held
@@ -110,9 +110,9 @@ impl Cache {
     pub(crate) fn begin(
         &self,
         manifest: &Manifest,
-        wanted: &Wanted,
-        others: &[Recording],
-    ) -> Option<Recording> {
+        wanted: &CellRequest,
+        others: &[CacheWriter],
+    ) -> Option<CacheWriter> {
         let header = encode_header(manifest.dataset, wanted);
         self.sweep(manifest.dataset);
         let here: u64 = self.files().iter().map(|path| length(path)).sum();
@@ -132,11 +132,11 @@ impl Cache {
             Ok(file)
         };
         let file = begin().ok();
-        Some(Recording { file, bytes })
+        Some(CacheWriter { file, bytes })
     }
 }
 
-impl Held {
+impl CacheEntry {
     /// Reads the parts, each with its sealed bytes, in file order.
     ///
     /// # Errors
@@ -167,13 +167,13 @@ impl Held {
 }
 
 /// Answer being written to a file. After a failed write it is not cached.
-pub(crate) struct Recording {
+pub(crate) struct CacheWriter {
     file: Option<NamedTempFile>,
     /// Size of the complete file in bytes.
     bytes: u64,
 }
 
-impl Recording {
+impl CacheWriter {
     /// Appends bytes of the answer.
     pub(crate) fn write(&mut self, data: &[u8]) {
         self.file = self
@@ -199,7 +199,7 @@ impl Recording {
     }
 }
 
-impl Drop for Recording {
+impl Drop for CacheWriter {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
             let directory = file.path().parent().map(Path::to_path_buf);
@@ -214,7 +214,7 @@ fn length(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |found| found.len())
 }
 
-fn encode_header(dataset: DatasetId, wanted: &Wanted) -> Vec<u8> {
+fn encode_header(dataset: DatasetId, wanted: &CellRequest) -> Vec<u8> {
     let mut header = Writer::with_preamble(MAGIC, VERSION);
     header
         .put(&dataset.0)
@@ -247,7 +247,7 @@ fn dataset_of(path: &Path) -> io::Result<DatasetId> {
 }
 
 /// Reads the header of the file at `path`, if it is valid and the file has the length that follows from it.
-fn read_header(path: &Path, manifest: &Manifest) -> io::Result<Wanted> {
+fn read_header(path: &Path, manifest: &Manifest) -> io::Result<CellRequest> {
     let file = open_file(path)?;
     // Bounds the read: a header with more columns than fit is refused.
     let most = FIXED as u64 + 4 * u64::from(manifest.sealed_columns());
@@ -276,7 +276,7 @@ pub fn decode_kept(
     Ok((wanted.columns, segments, length))
 }
 
-fn decode_header(header: &[u8], manifest: &Manifest) -> Result<(Wanted, u64), Corruption> {
+fn decode_header(header: &[u8], manifest: &Manifest) -> Result<(CellRequest, u64), Corruption> {
     let mut reader = Reader::new(header);
     reader.preamble(MAGIC, VERSION)?;
     if reader.array()? != manifest.dataset.0 {
@@ -300,7 +300,7 @@ fn decode_header(header: &[u8], manifest: &Manifest) -> Result<(Wanted, u64), Co
     {
         return invalid("it has columns that the dataset does not have");
     }
-    let wanted = Wanted {
+    let wanted = CellRequest {
         columns,
         first_segment,
         end_segment,
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn the_format_is_the_golden_one() {
         let dataset = DatasetId([0x11; 16]);
-        let wanted = Wanted {
+        let wanted = CellRequest {
             columns: vec![Column(3), Column(0x0102)],
             first_segment: 1,
             end_segment: 5,

@@ -1,9 +1,9 @@
 //! Connection to a server: address, TLS, token, protocol version, limits.
 
 use crate::error::{ClientError, printable};
-use crate::guard::Guarded;
+use crate::guard::GuardedChannel;
 use crate::proxy::Proxy;
-use crate::silence::{LastHeard, Listening, PING, Wait};
+use crate::silence::{ActivityConnector, LastActivity, PING, Wait};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use oboro_protocol::v1::genome_client::GenomeClient;
@@ -137,7 +137,7 @@ struct Line {
     distance: Distance,
     waits: Option<fn(Wait)>,
     /// Time of the last bytes received; `None` for a server in this process.
-    heard: Option<LastHeard>,
+    heard: Option<LastActivity>,
     /// `true` once an Oboro server has answered on this connection.
     answered: AtomicBool,
     /// Limits of the server, fetched once.
@@ -165,8 +165,8 @@ impl Interceptor for Credentials {
     }
 }
 
-pub(crate) type Client = MiningClient<InterceptedService<Guarded<Channel>, Credentials>>;
-pub(crate) type Genomes = GenomeClient<InterceptedService<Guarded<Channel>, Credentials>>;
+pub(crate) type Client = MiningClient<InterceptedService<GuardedChannel<Channel>, Credentials>>;
+pub(crate) type Genomes = GenomeClient<InterceptedService<GuardedChannel<Channel>, Credentials>>;
 
 impl Connection {
     /// Connects to a server.
@@ -250,7 +250,7 @@ impl Connection {
             token: token.transpose()?,
         };
         let runtime = runtime()?;
-        let heard = LastHeard::new();
+        let heard = LastActivity::new();
         let mut network = HttpConnector::new();
         network.enforce_http(false);
         network.set_nodelay(true);
@@ -258,12 +258,12 @@ impl Connection {
             let heard = heard.clone();
             match &proxy {
                 Some(proxy) => {
-                    let tunnel = Listening(proxy.tunnel(network), heard);
+                    let tunnel = ActivityConnector(proxy.tunnel(network), heard);
                     endpoint.connect_with_connector(tunnel).await
                 }
                 None => {
                     endpoint
-                        .connect_with_connector(Listening(network, heard))
+                        .connect_with_connector(ActivityConnector(network, heard))
                         .await
                 }
             }
@@ -339,9 +339,9 @@ impl Connection {
         credentials: Credentials,
         distance: Distance,
         waits: Option<fn(Wait)>,
-        heard: Option<LastHeard>,
+        heard: Option<LastActivity>,
     ) -> Self {
-        let channel = Guarded(channel);
+        let channel = GuardedChannel(channel);
         let genomes = GenomeClient::with_interceptor(channel.clone(), credentials.clone())
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
@@ -536,7 +536,7 @@ impl Connection {
 }
 
 /// Reports silence of the server, if it can be observed and a callback is set.
-async fn tell_silence(heard: Option<&LastHeard>, tell: Option<fn(Wait)>) -> Infallible {
+async fn tell_silence(heard: Option<&LastActivity>, tell: Option<fn(Wait)>) -> Infallible {
     match (heard, tell) {
         (Some(heard), Some(tell)) => heard.tell_silence(tell).await,
         _ => std::future::pending().await,

@@ -1,7 +1,7 @@
 //! Local counting in cells that were already fetched. Sends no requests.
 
 use crate::error::ClientError;
-use crate::items::Numbered;
+use crate::items::NumberedItems;
 use crate::levels::LevelTrace;
 use oboro_dataset::Dataset;
 use oboro_mining::{Bitmap, Itemset, SupportCounter};
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct CellCounter<'a> {
     pub(crate) interrupt: &'a CancellationToken,
     pub(crate) dataset: &'a Dataset,
-    pub(crate) items: &'a Numbered,
+    pub(crate) items: &'a NumberedItems,
     pub(crate) threads: NonZeroUsize,
     pub(crate) bitmap: Bitmap,
     pub(crate) traces: Vec<LevelTrace>,

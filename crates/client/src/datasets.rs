@@ -17,18 +17,18 @@ pub struct Listing {
 
 /// Caller's data at a server besides published datasets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unpublished {
+pub struct UnpublishedData {
     /// Deleted datasets that can be restored.
-    pub deleted: Vec<Deleted>,
+    pub deleted: Vec<DeletedDataset>,
     /// Unfinished uploads.
-    pub uploads: Vec<Unfinished>,
+    pub uploads: Vec<UnfinishedUpload>,
     /// Total size of the caller's data in bytes.
     pub bytes: u64,
 }
 
 /// Deleted dataset that can be restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Deleted {
+pub struct DeletedDataset {
     /// Former name.
     pub name: String,
     /// Id of the dataset.
@@ -43,7 +43,7 @@ pub struct Deleted {
 
 /// Unfinished upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unfinished {
+pub struct UnfinishedUpload {
     /// Name that the dataset will have.
     pub name: String,
     /// Id of the dataset.
@@ -100,10 +100,10 @@ impl Connection {
     ///
     /// # Errors
     /// As every call.
-    pub fn unpublished(&self) -> Result<Unpublished, ClientError> {
+    pub fn unpublished(&self) -> Result<UnpublishedData, ClientError> {
         let reply = self.listed(true)?;
         let deleted = reply.deleted.into_iter().map(|it| {
-            Ok::<_, ClientError>(Deleted {
+            Ok::<_, ClientError>(DeletedDataset {
                 name: printable(&it.name),
                 dataset: dataset_id(&it.dataset)?,
                 stored_bytes: it.stored_bytes,
@@ -112,7 +112,7 @@ impl Connection {
             })
         });
         let uploads = reply.uploads.into_iter().map(|it| {
-            Ok::<_, ClientError>(Unfinished {
+            Ok::<_, ClientError>(UnfinishedUpload {
                 name: printable(&it.name),
                 dataset: dataset_id(&it.dataset)?,
                 received_bytes: it.received_bytes,
@@ -120,7 +120,7 @@ impl Connection {
                 until: it.until,
             })
         });
-        Ok(Unpublished {
+        Ok(UnpublishedData {
             deleted: deleted.collect::<Result<_, _>>()?,
             uploads: uploads.collect::<Result<_, _>>()?,
             bytes: reply.usage.unwrap_or_default().bytes,

@@ -3,12 +3,12 @@
 //! Requests depend on the wanted columns and on the cache, never on an answer. All requests are sent and all answers
 //! are read to the end before any of them is used.
 
-use crate::cache::{Cache, Recording};
+use crate::cache::{Cache, CacheWriter};
 use crate::connection::{Client, Connection};
 use crate::error::ClientError;
 use crate::verify::Verified;
-use crate::verify::cells::{Arriving, Cells, Part, Piece, Wanted, column_bytes, open};
-use crate::verify::reading::{Assembly, Part as Brought, Reading, Verdict};
+use crate::verify::cells::{CellAssembler, CellRequest, Cells, Part, Piece, column_bytes, open};
+use crate::verify::reading::{Assembly, Part as Brought, ReadOutcome, Verdict};
 use oboro_dataset::Dataset;
 use oboro_format::Manifest;
 use oboro_protocol::{column_numbers, v1};
@@ -35,7 +35,7 @@ pub(crate) struct CellSource<'a> {
 
 /// Cost of fetching columns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Fetched {
+pub struct FetchCost {
     /// Number of columns requested by the caller.
     pub columns: usize,
     /// Number of these columns that the cache lacked entirely.
@@ -58,10 +58,10 @@ impl CellSource<'_> {
         &self,
         columns: &[Column],
         connect: impl FnOnce() -> Result<Connection, ClientError>,
-    ) -> Result<(Verified<Cells>, Fetched), ClientError> {
+    ) -> Result<(Verified<Cells>, FetchCost), ClientError> {
         let (mut cells, ends) = self.kept(columns);
         let requests = self.requests(columns, &ends);
-        let mut fetched = Fetched {
+        let mut fetched = FetchCost {
             columns: columns.len(),
             new_columns: columns.iter().filter(|it| !ends.contains_key(it)).count(),
             requests: requests.len(),
@@ -91,7 +91,7 @@ impl CellSource<'_> {
                 _ => Verdict::Incomplete,
             })
         })?;
-        recordings.into_iter().for_each(Recording::keep);
+        recordings.into_iter().for_each(CacheWriter::keep);
         cells.add(opened);
         Ok((cells, fetched))
     }
@@ -160,7 +160,7 @@ impl CellSource<'_> {
     }
 
     /// Returns the requests to send.
-    fn requests(&self, columns: &[Column], ends: &BTreeMap<Column, u32>) -> Vec<Wanted> {
+    fn requests(&self, columns: &[Column], ends: &BTreeMap<Column, u32>) -> Vec<CellRequest> {
         let end_segment = self.dataset.manifest().segments.len() as u32;
         let mut from: BTreeMap<u32, Vec<Column>> = BTreeMap::new();
         for &column in columns {
@@ -170,7 +170,7 @@ impl CellSource<'_> {
         from.into_iter()
             .filter(|&(first, _)| first < end_segment)
             .flat_map(|(first_segment, columns)| {
-                let wanted = |columns: &[Column]| Wanted {
+                let wanted = |columns: &[Column]| CellRequest {
                     columns: columns.to_vec(),
                     first_segment,
                     end_segment,
@@ -184,15 +184,15 @@ impl CellSource<'_> {
     fn receive(
         &self,
         connection: &Connection,
-        requests: &[Wanted],
+        requests: &[CellRequest],
         pieces: &SyncSender<Piece>,
-        recordings: &mut Vec<Recording>,
+        recordings: &mut Vec<CacheWriter>,
         bytes: &mut u64,
-    ) -> (Reading, bool) {
+    ) -> (ReadOutcome, bool) {
         let manifest = self.dataset.manifest();
         let expected = requests.iter().map(|it| it.bytes(manifest)).sum();
         let (mut before, mut is_complete) = (0, true);
-        let mut reading = Reading::nothing();
+        let mut reading = ReadOutcome::nothing();
         for wanted in requests {
             let request = v1::FetchColumnsRequest {
                 name: self.name.to_owned(),
@@ -209,7 +209,7 @@ impl CellSource<'_> {
                     pieces,
                     begin_recording: &|| self.cache.begin(manifest, wanted, recordings),
                     progress: &progress,
-                    arriving: Arriving::new(manifest, wanted, pieces),
+                    arriving: CellAssembler::new(manifest, wanted, pieces),
                     recording: None,
                     bytes: 0,
                 };
@@ -231,12 +231,12 @@ impl CellSource<'_> {
 /// Answer to one request, opened and recorded as it arrives.
 struct RequestedCells<'a> {
     manifest: &'a Manifest,
-    wanted: &'a Wanted,
+    wanted: &'a CellRequest,
     pieces: &'a SyncSender<Piece>,
-    begin_recording: &'a dyn Fn() -> Option<Recording>,
+    begin_recording: &'a dyn Fn() -> Option<CacheWriter>,
     progress: &'a dyn Fn(u64),
-    arriving: Arriving<'a>,
-    recording: Option<Recording>,
+    arriving: CellAssembler<'a>,
+    recording: Option<CacheWriter>,
     bytes: u64,
 }
 
@@ -244,7 +244,7 @@ impl Assembly for RequestedCells<'_> {
     type Message = v1::FetchColumnsReply;
 
     fn begin(&mut self) {
-        self.arriving = Arriving::new(self.manifest, self.wanted, self.pieces);
+        self.arriving = CellAssembler::new(self.manifest, self.wanted, self.pieces);
         // Removed first: it counts towards the limit.
         self.recording = None;
         self.recording = (self.begin_recording)();

@@ -28,7 +28,7 @@ pub(crate) mod query;
 pub(crate) mod reading;
 
 pub use query::{Pattern, PatternError};
-pub use reading::{EncryptError, Found, OwnQuery, ReadError};
+pub use reading::{EncryptError, OwnQuery, ReadError, SearchResult};
 
 const SEARCHING: &str = "searching";
 
@@ -156,7 +156,7 @@ pub struct GenomeSearch {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
     /// Matches.
-    pub found: Found,
+    pub found: SearchResult,
     /// Number of rows compared with the query, padding included.
     pub rows: u64,
     /// Number of windows searched, decoys included.
@@ -206,7 +206,7 @@ impl Connection {
         progress: impl Fn(u64, u64),
     ) -> Result<Outcome, ClientError> {
         let begun = Instant::now();
-        let Opening {
+        let SearchStart {
             open,
             own,
             sites_digest,
@@ -273,7 +273,7 @@ impl Connection {
     }
 
     /// Builds the first message of a search. Sites are listed for decoys, or to check a digest.
-    fn opening(&self, search: &GenomeSearch) -> Result<Opening, ClientError> {
+    fn opening(&self, search: &GenomeSearch) -> Result<SearchStart, ClientError> {
         let (name, r#where, own, sites_digest) = match &search.r#where {
             Where::Panel {
                 name,
@@ -326,7 +326,7 @@ impl Connection {
             kind: Some(search.kind.into()),
             count: search.count,
         };
-        Ok(Opening {
+        Ok(SearchStart {
             open,
             own,
             sites_digest,
@@ -359,7 +359,7 @@ impl Connection {
 }
 
 /// Start of a search.
-struct Opening {
+struct SearchStart {
     /// First message of the search.
     open: v1::OpenSearch,
     /// Index of the real window.
@@ -575,7 +575,7 @@ fn encrypt(
 }
 
 /// Answers of all windows.
-struct Received {
+struct WindowAnswers {
     /// Encoded answers: those of the first window in order, then those of the next.
     answers: Vec<Bytes>,
     bytes: u64,
@@ -591,7 +591,7 @@ async fn receive(
     plan: &Plan,
     windows: usize,
     progress: &impl Fn(u64, u64),
-) -> Result<Received, ClientError> {
+) -> Result<WindowAnswers, ClientError> {
     let each = plan.answers();
     let expected = each.saturating_mul(windows as u64);
     let mut answers = BTreeMap::new();
@@ -619,7 +619,7 @@ async fn receive(
         return Err(broken("answers are missing"));
     }
     match next(replies).await? {
-        None => Ok(Received {
+        None => Ok(WindowAnswers {
             answers: answers.into_values().collect(),
             bytes,
             server: Duration::from_micros(done.microseconds),

@@ -20,9 +20,9 @@ const GRPC: &[u8] = b"application/grpc";
 
 /// Channel that checks answers.
 #[derive(Clone)]
-pub(crate) struct Guarded<S>(pub(crate) S);
+pub(crate) struct GuardedChannel<S>(pub(crate) S);
 
-impl<S> Service<Request<Body>> for Guarded<S>
+impl<S> Service<Request<Body>> for GuardedChannel<S>
 where
     S: Service<Request<Body>, Response = Response<Body>>,
     S::Future: Send + 'static,
@@ -48,7 +48,7 @@ where
             }
             let kind = head.headers.get(CONTENT_TYPE);
             let is_grpc = kind.is_some_and(|it| it.as_bytes().starts_with(GRPC));
-            let body = Checked {
+            let body = CheckedBody {
                 body: if is_grpc { body } else { Body::empty() },
                 frames: Frames::new(bytes),
                 has_status: head.headers.contains_key(STATUS),
@@ -60,7 +60,7 @@ where
 }
 
 /// Body of an answer, checked as it arrives.
-struct Checked {
+struct CheckedBody {
     body: Body,
     frames: Frames,
     /// `true` once the headers or trailers had a status.
@@ -68,7 +68,7 @@ struct Checked {
     has_ended: bool,
 }
 
-impl Checked {
+impl CheckedBody {
     fn check(&mut self, frame: &mut http_body::Frame<Bytes>) -> Result<(), Status> {
         if let Some(data) = frame.data_ref() {
             return Ok(self.frames.check(data)?);
@@ -84,7 +84,7 @@ impl Checked {
     }
 }
 
-impl http_body::Body for Checked {
+impl http_body::Body for CheckedBody {
     type Data = Bytes;
     type Error = Status;
 

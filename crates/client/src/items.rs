@@ -5,13 +5,13 @@ use oboro_mining::Itemset;
 use oboro_ring::Column;
 
 /// Items of a dataset by number.
-pub(crate) struct Numbered {
+pub(crate) struct NumberedItems {
     pub(crate) names: Vec<String>,
     columns: Vec<Column>,
     pub(crate) supports: Vec<u64>,
 }
 
-impl Numbered {
+impl NumberedItems {
     /// Numbers the items in the order of the given columns.
     pub(crate) fn new(dataset: &Dataset, columns: Vec<Column>) -> Self {
         let record = dataset.record();

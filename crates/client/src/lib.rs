@@ -31,16 +31,18 @@ mod workers;
 
 pub use cache::{decode_kept, forget_kept};
 pub use connection::{Connection, Identity, NodePages, Options, Placement};
-pub use datasets::{Deleted, Grant, Listing, Query, Unfinished, Unpublished};
+pub use datasets::{DeletedDataset, Grant, Listing, Query, UnfinishedUpload, UnpublishedData};
 pub use error::{ClientError, NamedVersion, utc};
-pub use fetch::Fetched;
+pub use fetch::FetchCost;
 pub use forecast::{LevelForecast, Prospect, RouteForecast};
 pub use gate::VersionCheck;
 pub use levels::{Level, LevelTrace, Route};
-pub use mine::{Answers, Found, KEPT_BYTES, Mined, Mining, Pairs, Together, Unverified};
+pub use mine::{
+    Answers, KEPT_BYTES, Mining, MiningReport, MiningResult, PairSupports, Pairs, Unverified,
+};
 pub use recovery::{Recovery, RecoveryCopy, keep_record};
 pub use row_ids::{StoredRow, row_ids};
 pub use scrub::Scrubbing;
 pub use silence::Wait;
-pub use upload::{Uploaded, note_uploaded, upload};
+pub use upload::{UploadReport, note_uploaded, upload};
 pub use verify::Verified;

@@ -5,9 +5,9 @@ use crate::cache::Cache;
 use crate::connection::Connection;
 use crate::counting::CellCounter;
 use crate::error::ClientError;
-use crate::fetch::{CellSource, Fetched};
+use crate::fetch::{CellSource, FetchCost};
 use crate::gate::{Gate, VersionCheck, check_decided};
-use crate::items::Numbered;
+use crate::items::NumberedItems;
 use crate::levels::{LevelTrace, Progress};
 use crate::moments::{MomentCounter, TrustServer};
 use crate::sums::{self, MOST_BYTES, PrefixCounter, check_size, longest, pair_columns};
@@ -27,13 +27,13 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 /// Supports of one item together with each other item, sorted by the other's number.
-pub type Together = Vec<(u32, u64)>;
+pub type PairSupports = Vec<(u32, u64)>;
 
 /// Pairs of one item with each other item, and their cost.
 #[derive(Debug)]
 pub struct Pairs {
     /// Supports, by the other item.
-    pub together: Verified<Together>,
+    pub together: Verified<PairSupports>,
     /// Cost of the pairs.
     pub trace: LevelTrace,
     /// `true` if no server was contacted, not even to compare versions.
@@ -61,7 +61,7 @@ pub struct Unverified(FrequentItemsets);
 
 /// Frequent itemsets, by their level of trust.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum MiningResult {
     /// Itemsets from verified answers.
     Verified(Verified<FrequentItemsets>),
     /// Itemsets from answers of a trusted server.
@@ -70,7 +70,7 @@ pub enum Found {
     Local(FrequentItemsets),
 }
 
-impl Found {
+impl MiningResult {
     /// Returns the itemsets.
     pub fn itemsets(&self) -> &FrequentItemsets {
         match self {
@@ -91,9 +91,9 @@ impl Found {
 
 /// Result of mining and its cost.
 #[derive(Debug)]
-pub struct Mined {
+pub struct MiningReport {
     /// Frequent itemsets.
-    pub found: Found,
+    pub found: MiningResult,
     /// Names of the items, in the order of their numbers.
     pub names: Vec<String>,
     /// Report of each level.
@@ -101,7 +101,7 @@ pub struct Mined {
     /// Cost of each counted level.
     pub traces: Vec<LevelTrace>,
     /// Number of columns needed, and the cost of fetching them.
-    pub fetched: Fetched,
+    pub fetched: FetchCost,
 }
 
 /// Callback that opens a connection.
@@ -112,7 +112,7 @@ pub struct Mining<'a> {
     dataset: &'a Dataset,
     name: String,
     threads: NonZeroUsize,
-    items: Numbered,
+    items: NumberedItems,
     answers: Answers,
     trust_server: bool,
     local: bool,
@@ -134,7 +134,7 @@ impl<'a> Mining<'a> {
             dataset,
             name: name.to_owned(),
             threads,
-            items: Numbered::new(dataset, columns),
+            items: NumberedItems::new(dataset, columns),
             answers: Answers::Auto,
             trust_server: false,
             local: false,
@@ -151,7 +151,7 @@ impl<'a> Mining<'a> {
     pub fn in_owners_order(self) -> Self {
         let columns = self.dataset.record().order.clone();
         Self {
-            items: Numbered::new(self.dataset, columns),
+            items: NumberedItems::new(self.dataset, columns),
             ..self
         }
     }
@@ -245,7 +245,7 @@ impl<'a> Mining<'a> {
         self,
         options: AprioriOptions,
         connect: impl Fn() -> Result<Connection, ClientError>,
-    ) -> Result<Mined, AprioriError<ClientError>> {
+    ) -> Result<MiningReport, AprioriError<ClientError>> {
         self.check(options)?;
         if self.trust_server {
             let connection = self.gate(&connect).open().map_err(AprioriError::Counter)?;
@@ -375,8 +375,8 @@ impl<'a> Mining<'a> {
         let (supports, trace) = self.prefixes(&gate).row(&row)?;
         let items = self.items.by_column();
         let others = row.others().iter().map(|&column| items[column]);
-        let by_item = |supports: Vec<u64>| -> Result<Together, ClientError> {
-            let mut pairs: Together = others.zip(supports).collect();
+        let by_item = |supports: Vec<u64>| -> Result<PairSupports, ClientError> {
+            let mut pairs: PairSupports = others.zip(supports).collect();
             pairs.sort_unstable();
             Ok(pairs)
         };
@@ -402,7 +402,7 @@ impl<'a> Mining<'a> {
             let pair = |other: u32| Itemset::new(vec![item.min(other), item.max(other)]);
             let pairs: Vec<Itemset> = others.clone().map(pair).collect();
             let supports = bitmap.supports(&pairs).expect("the columns are here");
-            Ok::<_, ClientError>(others.zip(supports).collect::<Together>())
+            Ok::<_, ClientError>(others.zip(supports).collect::<PairSupports>())
         })?;
         let trace = LevelTrace {
             questions: fetched.requests,
@@ -422,10 +422,10 @@ impl<'a> Mining<'a> {
         &self,
         columns: &[Column],
         gate: &Gate<'_>,
-    ) -> Result<(Verified<Cells>, Fetched), ClientError> {
+    ) -> Result<(Verified<Cells>, FetchCost), ClientError> {
         let progress = |received, expected| (self.progress)(2, received, expected);
         let (cells, mut fetched) = if columns.is_empty() {
-            (Cells::none(), Fetched::default())
+            (Cells::none(), FetchCost::default())
         } else {
             self.source(&progress).columns(columns, || gate.open())?
         };
@@ -480,7 +480,7 @@ impl<'a> Mining<'a> {
         self,
         itemsets: &[Vec<String>],
         connect: impl Fn() -> Result<Connection, ClientError>,
-    ) -> Result<(Verified<Vec<u64>>, Fetched), ClientError> {
+    ) -> Result<(Verified<Vec<u64>>, FetchCost), ClientError> {
         let (itemsets, columns) = self.numbered(itemsets)?;
         let (cells, fetched) = self.cells(&columns, &self.gate(&connect))?;
         let supports = cells.try_map(|cells| {
@@ -549,22 +549,22 @@ impl<'a> Mining<'a> {
         self,
         options: AprioriOptions,
         connection: &Connection,
-    ) -> Result<Mined, AprioriError<ClientError>> {
+    ) -> Result<MiningReport, AprioriError<ClientError>> {
         let counter = self.moment_counter(connection);
         let mut counter = counter.map_err(AprioriError::Counter)?;
         let mut reports = Vec::new();
         let found = apriori(&mut counter, options, |report| reports.push(report))?;
         let traces = counter.traces;
-        Ok(Mined {
+        Ok(MiningReport {
             found: if connection.is_local() {
-                Found::Local(found)
+                MiningResult::Local(found)
             } else {
-                Found::Unverified(Unverified(found))
+                MiningResult::Unverified(Unverified(found))
             },
             names: self.items.names,
             reports,
             traces,
-            fetched: Fetched::default(),
+            fetched: FetchCost::default(),
         })
     }
 
@@ -572,7 +572,7 @@ impl<'a> Mining<'a> {
         self,
         options: AprioriOptions,
         connect: &Connect<'_>,
-    ) -> Result<Mined, AprioriError<ClientError>> {
+    ) -> Result<MiningReport, AprioriError<ClientError>> {
         let gate = self.gate(connect);
         let mut counter = PrefixCounter::new(self.prefixes(&gate), &self.items);
         let mut reports = Vec::new();
@@ -583,16 +583,16 @@ impl<'a> Mining<'a> {
             supports, traces, ..
         } = counter;
         let found = supports.try_map(|_| Ok::<_, AprioriError<ClientError>>(found))?;
-        Ok(Mined {
+        Ok(MiningReport {
             found: if self.local {
-                Found::Local(found.into_inner())
+                MiningResult::Local(found.into_inner())
             } else {
-                Found::Verified(found)
+                MiningResult::Verified(found)
             },
             names: self.items.names,
             reports,
             traces,
-            fetched: Fetched::default(),
+            fetched: FetchCost::default(),
         })
     }
 
@@ -600,7 +600,7 @@ impl<'a> Mining<'a> {
         self,
         options: AprioriOptions,
         connect: &Connect<'_>,
-    ) -> Result<Mined, AprioriError<ClientError>> {
+    ) -> Result<MiningReport, AprioriError<ClientError>> {
         let begun = Instant::now();
         let columns = self.frequent_columns(options);
         let (cells, fetched) = self
@@ -630,11 +630,11 @@ impl<'a> Mining<'a> {
             pairs.received_bytes = fetched.bytes;
             pairs.elapsed += fetching;
         }
-        Ok(Mined {
+        Ok(MiningReport {
             found: if self.local {
-                Found::Local(found.into_inner())
+                MiningResult::Local(found.into_inner())
             } else {
-                Found::Verified(found)
+                MiningResult::Verified(found)
             },
             names: self.items.names,
             reports,

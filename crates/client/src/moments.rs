@@ -6,10 +6,10 @@
 
 use crate::connection::{Client, Connection};
 use crate::error::ClientError;
-use crate::items::Numbered;
+use crate::items::NumberedItems;
 use crate::levels::{LevelTrace, Progress, Route};
 use crate::verify::reading::{Assembly, Part, ReplyOrder, Verdict};
-use crate::workers::{Pieces, with_workers};
+use crate::workers::{WorkerInput, with_workers};
 use oboro_dataset::{Dataset, DatasetError};
 use oboro_mining::{Itemset, SupportCounter};
 use oboro_protocol::v1::count_reply::Reply;
@@ -54,7 +54,7 @@ pub(crate) struct MomentCounter<'a> {
     /// Name of the dataset on the server.
     pub(crate) name: &'a str,
     pub(crate) threads: NonZeroUsize,
-    pub(crate) items: &'a Numbered,
+    pub(crate) items: &'a NumberedItems,
     pub(crate) _trust: TrustServer,
     pub(crate) progress: &'a Progress<'a>,
     pub(crate) traces: Vec<LevelTrace>,
@@ -84,7 +84,7 @@ impl MomentCounter<'_> {
             self.threads,
             |moments| combine(&combiner, moments),
             |sender| {
-                let mut received = Received {
+                let mut received = AnswerReceiver {
                     sender,
                     expected,
                     progress: &progress,
@@ -102,7 +102,7 @@ impl MomentCounter<'_> {
                         cause: "the answer ended early".to_owned(),
                     });
                 }
-                let Received {
+                let AnswerReceiver {
                     bytes,
                     moments,
                     done,
@@ -176,7 +176,7 @@ struct RequestedItemset {
 
 /// Returns the candidates of a level as columns, sorted by column and not by name: the server must not learn how names
 /// sort. Neighbours share moments.
-fn requested_itemsets(candidates: &[Itemset], items: &Numbered) -> Vec<RequestedItemset> {
+fn requested_itemsets(candidates: &[Itemset], items: &NumberedItems) -> Vec<RequestedItemset> {
     let requested = |(candidate, itemset)| RequestedItemset {
         columns: items.columns_of(itemset),
         candidate,
@@ -203,7 +203,7 @@ fn itemsets_per_question(limits: &v1::Limits, level: usize) -> usize {
 }
 
 /// Receives the answer to one request and passes it to the threads that combine it.
-struct Received<'a> {
+struct AnswerReceiver<'a> {
     sender: SyncSender<v1::Moments>,
     /// Bytes of the whole answer.
     expected: u64,
@@ -214,7 +214,7 @@ struct Received<'a> {
     done: v1::Done,
 }
 
-impl Assembly for Received<'_> {
+impl Assembly for AnswerReceiver<'_> {
     type Message = v1::CountReply;
 
     fn begin(&mut self) {}
@@ -247,7 +247,7 @@ impl Assembly for Received<'_> {
 /// Combines messages on one thread until the channel closes; returns the time spent, without waiting.
 fn combine(
     combiner: &Combiner,
-    messages: &Pieces<v1::Moments>,
+    messages: &WorkerInput<v1::Moments>,
 ) -> Result<(Phases, Duration), ClientError> {
     let mut phases = combiner.phases();
     let mut busy = Duration::ZERO;

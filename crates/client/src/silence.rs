@@ -46,9 +46,9 @@ impl fmt::Display for Wait {
 
 /// Time of the last bytes from a server. Clones share it.
 #[derive(Clone)]
-pub(crate) struct LastHeard(Arc<Mutex<Instant>>);
+pub(crate) struct LastActivity(Arc<Mutex<Instant>>);
 
-impl LastHeard {
+impl LastActivity {
     pub(crate) fn new() -> Self {
         Self(Arc::new(Mutex::new(Instant::now())))
     }
@@ -56,15 +56,15 @@ impl LastHeard {
     /// Calls `tell` once for each long silence, counted from this call on.
     pub(crate) async fn tell_silence(&self, tell: fn(Wait)) -> Infallible {
         let begun = Instant::now();
-        let mut told = false;
+        let mut reported = false;
         loop {
             tokio::time::sleep(TICK).await;
             let silence = begun.max(*self.0.lock()).elapsed();
             let is_long = silence >= LONG;
-            if is_long && !told {
+            if is_long && !reported {
                 tell(Wait::Silent(silence));
             }
-            told = is_long;
+            reported = is_long;
         }
     }
 }
@@ -73,9 +73,9 @@ impl LastHeard {
 type Note = Box<dyn FnMut(&[u8]) + Send>;
 
 /// Connector that records the time of received bytes.
-pub(crate) struct Listening<C>(pub(crate) C, pub(crate) LastHeard);
+pub(crate) struct ActivityConnector<C>(pub(crate) C, pub(crate) LastActivity);
 
-impl<C> Service<Uri> for Listening<C>
+impl<C> Service<Uri> for ActivityConnector<C>
 where
     C: Service<Uri, Response = TokioIo<TcpStream>>,
     C::Future: Send + 'static,
@@ -90,7 +90,7 @@ where
 
     fn call(&mut self, server: Uri) -> Self::Future {
         let connecting = self.0.call(server);
-        let LastHeard(last) = self.1.clone();
+        let LastActivity(last) = self.1.clone();
         Box::pin(async move {
             let stream = connecting.await?.into_inner();
             let note: Note = Box::new(move |_| *last.lock() = Instant::now());

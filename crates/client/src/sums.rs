@@ -7,13 +7,13 @@
 use crate::connection::Client;
 use crate::error::ClientError;
 use crate::gate::Gate;
-use crate::items::Numbered;
+use crate::items::NumberedItems;
 use crate::levels::{LevelTrace, Progress, Route};
 use crate::verify::Verified;
-use crate::verify::arriving::{Arriving, ReceivedSums, RequestedSums, SumsQuery};
+use crate::verify::arriving::{AnswerAssembler, ReceivedSums, RequestedSums, SumsQuery};
 use crate::verify::cells::column_bytes;
 use crate::verify::prefixes::{Prefix, Supports};
-use crate::verify::reading::Reading;
+use crate::verify::reading::ReadOutcome;
 use crate::verify::rows::Row;
 use oboro_dataset::Dataset;
 use oboro_mining::{Itemset, SupportCounter};
@@ -165,10 +165,10 @@ impl<'a> SumSource<'a> {
         &self,
         level: usize,
         query: &'q SumsQuery,
-    ) -> Result<(Arriving<'q>, ReceivedSums, Reading), ClientError> {
+    ) -> Result<(AnswerAssembler<'q>, ReceivedSums, ReadOutcome), ClientError> {
         let connection = self.gate.open()?;
         let mut received = ReceivedSums::default();
-        let mut reading = Reading::nothing();
+        let mut reading = ReadOutcome::nothing();
         let mut answer = query.arriving();
         for (moments, request) in query.requests(self.name) {
             let before = received.bytes;
@@ -210,7 +210,7 @@ impl ReceivedSums {
 /// Counts in an uploaded dataset by whole prefixes.
 pub(crate) struct PrefixCounter<'a> {
     pub(crate) source: SumSource<'a>,
-    pub(crate) items: &'a Numbered,
+    pub(crate) items: &'a NumberedItems,
     /// Supports of each level requested so far.
     pub(crate) supports: Verified<Vec<Supports>>,
     pub(crate) traces: Vec<LevelTrace>,
@@ -218,7 +218,7 @@ pub(crate) struct PrefixCounter<'a> {
 
 impl<'a> PrefixCounter<'a> {
     /// Creates a counter that has not requested anything.
-    pub(crate) fn new(source: SumSource<'a>, items: &'a Numbered) -> Self {
+    pub(crate) fn new(source: SumSource<'a>, items: &'a NumberedItems) -> Self {
         Self {
             source,
             items,

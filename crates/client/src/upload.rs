@@ -33,7 +33,7 @@ const CHANNEL: usize = 4;
 
 /// Published version of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Uploaded {
+pub struct UploadReport {
     /// Number of the version, that of the bundle.
     pub version: u64,
     /// Bytes of segments that this call sent, each counted once, without those already on the server.
@@ -54,7 +54,7 @@ pub fn upload(
     bundle: &Bundle,
     name: &str,
     progress: &(dyn Fn(u64, u64) + Sync),
-) -> Result<Uploaded, ClientError> {
+) -> Result<UploadReport, ClientError> {
     let request = v1::BeginUploadRequest {
         name: name.to_owned(),
         manifest: bundle.manifest().encode().into(),
@@ -66,7 +66,7 @@ pub fn upload(
             Ok(Some(published)) => {
                 check_published(bundle.manifest(), &published)?;
                 note_uploaded(bundle);
-                return Ok(Uploaded {
+                return Ok(UploadReport {
                     version: bundle.manifest().version,
                     sent_bytes: attempts.sent_bytes(),
                     total_bytes: bundle.manifest().segment_bytes(),

@@ -10,11 +10,11 @@ use std::thread;
 const WAITING: usize = 8;
 
 /// Receiving end of a worker.
-pub(crate) struct Pieces<T> {
+pub(crate) struct WorkerInput<T> {
     receiver: Arc<Mutex<Receiver<T>>>,
 }
 
-impl<T> Pieces<T> {
+impl<T> WorkerInput<T> {
     /// Returns the next piece; `None` once the channel is closed and empty.
     pub(crate) fn next(&self) -> Option<T> {
         self.receiver.lock().recv().ok()
@@ -25,7 +25,7 @@ impl<T> Pieces<T> {
 /// have returned, with their results as the reason.
 pub(crate) fn with_workers<T: Send, W: Send, R>(
     threads: NonZeroUsize,
-    work: impl Fn(&Pieces<T>) -> W + Sync,
+    work: impl Fn(&WorkerInput<T>) -> W + Sync,
     feed: impl FnOnce(SyncSender<T>) -> R,
 ) -> (R, Vec<W>) {
     let (sender, receiver) = sync_channel(WAITING);
@@ -34,7 +34,7 @@ pub(crate) fn with_workers<T: Send, W: Send, R>(
         let workers: Vec<_> = (0..threads.get())
             .map(|_| {
                 let (work, receiver) = (&work, Arc::clone(&receiver));
-                scope.spawn(move || work(&Pieces { receiver }))
+                scope.spawn(move || work(&WorkerInput { receiver }))
             })
             .collect();
         // Only workers hold the receiver: sending fails, instead of blocking, once all have returned.
@@ -73,7 +73,7 @@ mod tests {
     fn nobody_waits_for_workers_that_have_ended() {
         let (sent, _) = with_workers(
             NonZeroUsize::MIN,
-            |pieces: &Pieces<u64>| pieces.next(),
+            |pieces: &WorkerInput<u64>| pieces.next(),
             |sender| {
                 (0..1000)
                     .take_while(|&piece| sender.send(piece).is_ok())

@@ -6,11 +6,9 @@
 use crate::encryption::NewRows;
 use crate::error::{DatasetError, RecordError, other_ranges};
 use crate::progress::Progress;
-use crate::ranges::{
-    MOST_FOCUS, MOST_PAIR_COLUMNS, NewBlocks, NewStratum, PAIR_COLUMNS, by_support,
-};
+use crate::ranges::{MOST_FOCUS, MOST_PAIR_COLUMNS, NewBlocks, NewStratum, by_support};
 use crate::record::{Failure, Items, Notes, OwnerRecord, Trust, bounds};
-use crate::shuffled::Shuffled;
+use crate::shuffled::{PAIR_COLUMNS, Shuffled};
 use oboro_format::files::free_bytes;
 use oboro_format::{
     BLOCKS_PER_SEGMENT, Bundle, BundleWriter, DatasetId, Digest, FormatError, MAX_ROW_ID_BYTES,
@@ -1257,7 +1255,7 @@ mod tests {
         for (index, entry) in (0..).zip(&dataset.manifest().segments) {
             let segment = dataset.bundle().open_segment(index).unwrap();
             for (column, support) in Column::enumerate(&mut supports) {
-                let which = oboro_rlwe::CellsOf {
+                let which = oboro_rlwe::CellsId {
                     segment: index,
                     seeds: &entry.seeds.0,
                     column,

@@ -9,7 +9,7 @@ use oboro_format::{
     SegmentWriter,
 };
 use oboro_ring::{Column, Limb, threads};
-use oboro_rlwe::{Block, BlockNoise, CellsOf, DatasetKey, Encryptor};
+use oboro_rlwe::{Block, BlockNoise, CellsId, DatasetKey, Encryptor};
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::num::NonZeroUsize;
@@ -122,7 +122,7 @@ struct Encryption<'a> {
     progress: Progress<'a>,
     advanced: AtomicU64,
     queue: Mutex<Queue<'a>>,
-    done: Mutex<Done>,
+    done: Mutex<EncryptedBlocks>,
 }
 
 /// Remaining work.
@@ -147,7 +147,7 @@ struct Segment<'a> {
 }
 
 #[derive(Default)]
-struct Done {
+struct EncryptedBlocks {
     segments: Vec<SegmentEntry>,
     noise: BlockNoise,
 }
@@ -160,7 +160,7 @@ impl<'a> Encryption<'a> {
         threads::run(threads, work)
             .into_iter()
             .collect::<Result<(), _>>()?;
-        let Done {
+        let EncryptedBlocks {
             mut segments,
             noise,
         } = std::mem::take(&mut *self.done.lock());
@@ -286,7 +286,7 @@ impl<'a> Encryption<'a> {
         let blocks = &self.blocks[first..][..segment.blocks.len()];
         let bits: Zeroizing<Vec<u64>> =
             Zeroizing::new(blocks.iter().flat_map(|it| it[column]).copied().collect());
-        let which = CellsOf {
+        let which = CellsId {
             segment: description.number,
             seeds: &segment.seeds.0,
             column,

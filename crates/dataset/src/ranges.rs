@@ -17,10 +17,7 @@ use oboro_rlwe::{
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
 
-/// Default number of columns, by support, all of whose pairs have fixed parts, and whose longer itemsets a server counts
-/// verifiably. Each pair takes 8 bytes per range.
-pub const PAIR_COLUMNS: usize = 1024;
-/// Maximum number of such columns.
+/// Maximum number of columns, by support, all of whose pairs have fixed parts.
 pub const MOST_PAIR_COLUMNS: usize = 4096;
 /// The largest number of focus columns, each of which has a fixed part with every column.
 pub const MOST_FOCUS: usize = 64;

@@ -107,7 +107,7 @@ pub(crate) struct StratumRecord {
 
 /// Counts of erased transactions of a stratum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Erased {
+pub(crate) struct ErasedCounts {
     pub(crate) all: u64,
     /// The number in the sample; 0 without a sample.
     pub(crate) in_sample: u64,
@@ -115,7 +115,7 @@ pub(crate) struct Erased {
 
 impl StratumRecord {
     /// Returns the stratum after more transactions were erased.
-    pub(crate) fn without(&self, more: Erased) -> Self {
+    pub(crate) fn without(&self, more: ErasedCounts) -> Self {
         Self {
             erased: self.erased + more.all,
             erased_in_sample: self.erased_in_sample + more.in_sample,

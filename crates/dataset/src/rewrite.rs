@@ -9,14 +9,13 @@ use crate::dataset::{Dataset, check_free_bytes, column_order};
 use crate::encryption::NewSegments;
 use crate::error::DatasetError;
 use crate::progress::Progress;
-use crate::ranges::PAIR_COLUMNS;
 use crate::ranges::{NewBlocks, NewStratum};
 use crate::record::{Items, OwnerRecord, bounds};
-use crate::shuffled::Bits;
+use crate::shuffled::{Bits, PAIR_COLUMNS};
 use oboro_format::files::free_bytes;
 use oboro_format::{BundleWriter, Manifest, SegmentEntry};
 use oboro_ring::{Blocks, Column, threads};
-use oboro_rlwe::{BlockNoise, CellsOf, ColumnOrder, DatasetKey, RowHash, SecretGeneration};
+use oboro_rlwe::{BlockNoise, CellsId, ColumnOrder, DatasetKey, RowHash, SecretGeneration};
 use std::num::NonZeroUsize;
 
 mod absorb;
@@ -29,7 +28,7 @@ pub use compact::Compaction;
 pub use erase::{Erasure, FoundRow, RowSelection};
 
 /// Version of a dataset under construction.
-struct Rewriting<'a> {
+struct Rewrite<'a> {
     old: &'a Dataset,
     /// The present record, whose state of trust may be newer than that of `old`.
     record: OwnerRecord,
@@ -80,7 +79,7 @@ impl Dataset {
         let segment = self.bundle.open_segment(index)?;
         let entry = self.manifest().segments[index as usize];
         let open = |column: Column| -> Result<Bits, DatasetError> {
-            let which = CellsOf {
+            let which = CellsId {
                 segment: entry.number,
                 seeds: &entry.seeds.0,
                 column,
@@ -95,7 +94,7 @@ impl Dataset {
     }
 }
 
-impl<'a> Rewriting<'a> {
+impl<'a> Rewrite<'a> {
     fn begin(
         old: &'a Dataset,
         key: DatasetKey,

@@ -4,7 +4,6 @@
 //! part by part, and a part takes no more than a given memory. Columns are added in groups of eight: a row's bits in
 //! a group are one byte, and permuting bytes costs an eighth of permuting bits.
 
-use crate::ranges::PAIR_COLUMNS;
 use oboro_format::{BLOCKS_PER_SEGMENT, Digest, Manifest};
 use oboro_input::readers::HowRead;
 use oboro_input::transactions::{MinSupport, Transactions, TransactionsError, check_row_ids};
@@ -15,6 +14,10 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use zeroize::Zeroizing;
+
+/// Default number of columns, by support, all of whose pairs have fixed parts, and whose longer itemsets a server counts
+/// verifiably. Each pair takes 8 bytes per range.
+pub const PAIR_COLUMNS: usize = 1024;
 
 /// The number of columns permuted together: one bit of a byte each.
 const GROUP: usize = 8;
@@ -36,7 +39,7 @@ pub struct Shuffled {
     names: Vec<String>,
     numbers: bool,
     read: Option<HowRead>,
-    held: Held,
+    held: Representation,
     /// The support from which every item is present.
     min_item_support: u64,
     focus: Vec<String>,
@@ -48,7 +51,7 @@ pub struct Shuffled {
 }
 
 /// Representation of transactions before encryption.
-enum Held {
+enum Representation {
     /// Columns in random order.
     Columns {
         /// The bits of each item: at least as many words as the transactions fill in any ring.
@@ -156,7 +159,7 @@ impl Shuffled {
             numbers: false,
             read: None,
             min_item_support: transactions.min_item_support(),
-            held: Held::Baskets {
+            held: Representation::Baskets {
                 places: (0..transactions.item_count() as u32).map(Some).collect(),
                 baskets: transactions,
             },
@@ -242,8 +245,8 @@ impl Shuffled {
     pub fn begin(
         transactions: usize,
         threads: NonZeroUsize,
-    ) -> Result<Shuffling, TransactionsError> {
-        Ok(Shuffling {
+    ) -> Result<Shuffler, TransactionsError> {
+        Ok(Shuffler {
             order: random_order(transactions)?,
             threads,
             names: Vec::new(),
@@ -275,16 +278,20 @@ impl Shuffled {
     /// Returns the bytes of the longest row id; `None` without row ids.
     pub fn longest_row_id(&self) -> Option<usize> {
         match &self.held {
-            Held::Columns { row_ids, .. } => row_ids.as_ref().map(|it| it.width),
-            Held::Baskets { baskets, .. } => baskets.row_ids().iter().map(String::len).max(),
+            Representation::Columns { row_ids, .. } => row_ids.as_ref().map(|it| it.width),
+            Representation::Baskets { baskets, .. } => {
+                baskets.row_ids().iter().map(String::len).max()
+            }
         }
     }
 
     /// Returns the number of transactions that contain each item.
     pub fn supports(&self) -> Vec<u64> {
         match &self.held {
-            Held::Columns { columns, .. } => columns.iter().map(|it| count_ones(it)).collect(),
-            Held::Baskets { baskets, places } => {
+            Representation::Columns { columns, .. } => {
+                columns.iter().map(|it| count_ones(it)).collect()
+            }
+            Representation::Baskets { baskets, places } => {
                 let supports = baskets.item_supports().into_iter().zip(places);
                 let kept = supports.filter(|(_, place)| place.is_some());
                 kept.map(|(support, _)| support).collect()
@@ -304,11 +311,11 @@ impl Shuffled {
         let mut hash = RowHash::default();
         self.names.iter().for_each(|it| hash.add(it.as_bytes()));
         match &self.held {
-            Held::Columns { columns, row_ids } => {
+            Representation::Columns { columns, row_ids } => {
                 columns.iter().for_each(|it| hash.add_words(it));
                 row_ids.iter().for_each(|it| hash.add(&it.bytes));
             }
-            Held::Baskets { baskets, places } => {
+            Representation::Baskets { baskets, places } => {
                 for basket in baskets.iter() {
                     let kept = basket.iter().filter_map(|&it| places[it as usize]);
                     let kept: Zeroizing<Vec<u8>> =
@@ -355,11 +362,11 @@ impl Shuffled {
         let mut it = stay.iter();
         self.names.retain(|_| it.next() == Some(&true));
         match &mut self.held {
-            Held::Columns { columns, .. } => {
+            Representation::Columns { columns, .. } => {
                 let mut it = stay.iter();
                 columns.retain(|_| it.next() == Some(&true));
             }
-            Held::Baskets { places, .. } => {
+            Representation::Baskets { places, .. } => {
                 let mut next = 0..;
                 for place in places {
                     let stays = place.is_some_and(|it| stay[it as usize]);
@@ -416,14 +423,14 @@ impl Shuffled {
         mut encrypt: impl FnMut(Part<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let (baskets, places) = match &self.held {
-            Held::Columns { columns, row_ids } => {
+            Representation::Columns { columns, row_ids } => {
                 return encrypt(Part {
                     rows: self.transactions,
                     columns,
                     row_ids: row_ids.as_ref(),
                 });
             }
-            Held::Baskets { baskets, places } => (baskets, places),
+            Representation::Baskets { baskets, places } => (baskets, places),
         };
         let width = self.longest_row_id();
         let units = self.part_bytes().saturating_mul(8) / (self.row_bits() * unit as u64);
@@ -431,7 +438,7 @@ impl Shuffled {
         let units = usize::try_from(units).map_or(most_units, |it| it.clamp(1, most_units));
         let fewest = self.transactions.div_ceil(u16::MAX.into());
         let most = (units * unit).max(fewest.next_multiple_of(unit));
-        let assigned = Assigned::random(self.transactions, most)?;
+        let assigned = Assignment::random(self.transactions, most)?;
         for (number, &rows) in assigned.sizes.iter().enumerate() {
             let order = random_order(rows)?;
             let mut slots = order.iter().map(|&slot| slot as usize);
@@ -468,14 +475,14 @@ impl Shuffled {
 
 /// Assignment of rows to parts of the slots. With a random order within each part, the total order is random: each
 /// choice of the rows of the parts is equally likely.
-struct Assigned {
+struct Assignment {
     /// The number of rows of each part.
     sizes: Vec<usize>,
     /// The part of each row; empty if only one part exists.
     parts: Zeroizing<Vec<u16>>,
 }
 
-impl Assigned {
+impl Assignment {
     /// Draws parts of `most` rows, the last with the rest; their number must fit 16 bits.
     fn random(rows: usize, most: usize) -> Result<Self, TransactionsError> {
         let count = rows.div_ceil(most);
@@ -521,7 +528,7 @@ pub trait Cells: Sync {
 }
 
 /// Columns during permutation.
-pub struct Shuffling {
+pub struct Shuffler {
     order: Zeroizing<Vec<u32>>,
     threads: NonZeroUsize,
     names: Vec<String>,
@@ -529,7 +536,7 @@ pub struct Shuffling {
     row_ids: Option<PackedRowIds>,
 }
 
-impl Shuffling {
+impl Shuffler {
     /// Returns the number of transactions in each column.
     pub fn transactions(&self) -> usize {
         self.order.len()
@@ -567,7 +574,7 @@ impl Shuffling {
             names: self.names,
             numbers: false,
             read: None,
-            held: Held::Columns {
+            held: Representation::Columns {
                 columns: self.columns,
                 row_ids: self.row_ids,
             },
@@ -874,7 +881,7 @@ mod tests {
     fn every_choice_of_the_rows_of_a_part_is_equally_likely() {
         let mut seen = [0u32; 3];
         for _ in 0..3000 {
-            let assigned = Assigned::random(3, 2).unwrap();
+            let assigned = Assignment::random(3, 2).unwrap();
             assert_eq!(assigned.sizes, [2, 1]);
             let alone = (0..3)
                 .filter(|&row| assigned.is_in(row, 1))

@@ -123,16 +123,16 @@ const NAME_BYTES: usize = 256;
 /// Facts about a call, collected while it is handled. Its line is written when the last clone is dropped: the work of a
 /// call may outlive its caller.
 #[derive(Debug, Clone, Default)]
-pub struct Subject(Arc<Audited>);
+pub struct Subject(Arc<AuditRecord>);
 
 /// Facts about a call, and the log that its line goes to.
 #[derive(Debug, Default)]
-struct Audited {
+struct AuditRecord {
     known: Mutex<Known>,
-    line: Mutex<Option<(Arc<Audit>, Ended)>>,
+    line: Mutex<Option<(Arc<Audit>, CallOutcome)>>,
 }
 
-impl Drop for Audited {
+impl Drop for AuditRecord {
     fn drop(&mut self) {
         if let Some((audit, ended)) = self.line.get_mut().take() {
             audit.write(self.known.get_mut(), &ended);
@@ -194,7 +194,7 @@ impl Subject {
     }
 
     /// Schedules the call's line, which is written once its work has ended, too.
-    pub fn end(&self, audit: &Arc<Audit>, ended: Ended) {
+    pub fn end(&self, audit: &Arc<Audit>, ended: CallOutcome) {
         *self.0.line.lock() = Some((Arc::clone(audit), ended));
     }
 }
@@ -209,7 +209,7 @@ fn caller_of(client: &Client) -> Option<&str> {
 
 /// Outcome of a call.
 #[derive(Debug)]
-pub struct Ended {
+pub struct CallOutcome {
     /// Number of the request.
     pub request: String,
     /// Name of the call.
@@ -283,7 +283,7 @@ impl Audit {
             closing: Mutex::default(),
             closed: Condvar::new(),
         });
-        let mut file = Rotated::open(options)?;
+        let mut file = RotatingFile::open(options)?;
         let (lines, received) = channel();
         let of_thread = Arc::clone(&state);
         let thread = thread::Builder::new().name("audit".to_owned());
@@ -335,7 +335,7 @@ impl Audit {
     }
 
     /// Queues the line of a call.
-    fn write(&self, known: &Known, ended: &Ended) {
+    fn write(&self, known: &Known, ended: &CallOutcome) {
         let credential = |kind| {
             let found = known.credential.as_ref().filter(|it| it.0 == kind);
             found.map(|it| &*it.1)
@@ -398,7 +398,7 @@ impl Drop for Audit {
 }
 
 /// Writes lines until the channel closes, retrying failed writes until then.
-fn write_all(lines: &Receiver<String>, file: &mut Rotated, state: &State) {
+fn write_all(lines: &Receiver<String>, file: &mut RotatingFile, state: &State) {
     let mut looked = Instant::now();
     loop {
         let (line, is_end) = match lines.recv_timeout(LOOK) {
@@ -425,7 +425,7 @@ fn write_all(lines: &Receiver<String>, file: &mut Rotated, state: &State) {
 fn add_all(
     mut all: VecDeque<String>,
     lines: &Receiver<String>,
-    file: &mut Rotated,
+    file: &mut RotatingFile,
     state: &State,
 ) -> bool {
     while let Some(line) = all.front() {
@@ -452,13 +452,13 @@ fn add_all(
 }
 
 /// File that is renamed when it is full.
-struct Rotated {
+struct RotatingFile {
     options: AuditOptions,
     file: File,
     bytes: u64,
 }
 
-impl Rotated {
+impl RotatingFile {
     fn open(options: AuditOptions) -> Result<Self, FormatError> {
         let (file, bytes) = open(&options.path)?;
         Ok(Self {
@@ -604,8 +604,8 @@ mod tests {
         assert!(!options.path.exists());
     }
 
-    fn ended(request: &str) -> Ended {
-        Ended {
+    fn ended(request: &str) -> CallOutcome {
+        CallOutcome {
             request: request.to_owned(),
             call: "DeleteDataset",
             outcome: Code::Ok,
@@ -662,7 +662,7 @@ mod tests {
     fn full_files_are_renamed_and_the_oldest_go() {
         let directory = TempDir::new().unwrap();
         let options = options(&directory, 10);
-        let mut file = Rotated::open(options.clone()).unwrap();
+        let mut file = RotatingFile::open(options.clone()).unwrap();
         for number in 0..9 {
             file.add(&format!("line {number}\n")).unwrap();
         }
@@ -673,7 +673,7 @@ mod tests {
         assert!(!numbered(&options.path, 3).exists());
         // Another server cannot open it; other programs may rename or truncate it.
         assert!(matches!(
-            Rotated::open(options.clone()),
+            RotatingFile::open(options.clone()),
             Err(FormatError::Locked { .. })
         ));
         fs::write(&options.path, "").unwrap();
@@ -732,7 +732,7 @@ mod tests {
             ..Known::default()
         };
         let call = |caller: &str, call| {
-            let ended = Ended { call, ..ended("1") };
+            let ended = CallOutcome { call, ..ended("1") };
             audit.write(&of(caller), &ended);
         };
         call("alice", "DeleteDataset");

@@ -188,7 +188,7 @@ impl Middleware for Authentication {
         };
         Span::current().record(credential.kind.name(), field::display(&credential.id));
         readers::end_with(&credential.end.ended);
-        let request = request.map(|body| Body::new(Watched::new(body, &credential, Err)));
+        let request = request.map(|body| Body::new(ExpiringBody::new(body, &credential, Err)));
         let response = next(request);
         Box::pin(async move {
             let response = tokio::select! {
@@ -196,7 +196,7 @@ impl Middleware for Authentication {
                 () = credential.end.ended.cancelled() => return Ok(credential.farewell().into_http()),
             };
             Ok(response.map(|body| {
-                Body::new(Watched::new(Body::new(body), &credential, |status| {
+                Body::new(ExpiringBody::new(Body::new(body), &credential, |status| {
                     Ok(last_words(&status))
                 }))
             }))
@@ -216,7 +216,7 @@ fn secret_of(value: &str) -> Option<Zeroizing<String>> {
 }
 
 /// Body of a request or answer, which ends with the caller's credential.
-struct Watched {
+struct ExpiringBody {
     body: Body,
     credential: Arc<Credential>,
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -225,7 +225,7 @@ struct Watched {
     has_ended: bool,
 }
 
-impl Watched {
+impl ExpiringBody {
     fn new(
         body: Body,
         credential: &Arc<Credential>,
@@ -249,7 +249,7 @@ fn last_words(status: &Status) -> Frame<Bytes> {
     Frame::trailers(trailers)
 }
 
-impl http_body::Body for Watched {
+impl http_body::Body for ExpiringBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -326,7 +326,7 @@ fn check_protocol(spoken: Option<&str>) -> Result<(), Status> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::middleware::Behind;
+    use crate::middleware::Wrapped;
     use crate::token_file::TokenFile;
     use oboro_format::Roles;
     use std::convert::Infallible;
@@ -389,7 +389,7 @@ mod tests {
         for (key, value) in headers {
             request.headers_mut().insert(*key, value.parse().unwrap());
         }
-        let mut authenticated = Behind::new(&Authentication::new(tokens, None), Echo);
+        let mut authenticated = Wrapped::new(&Authentication::new(tokens, None), Echo);
         let response = authenticated.call(request).await.unwrap();
         match Status::from_header_map(response.headers()) {
             Some(refusal) => Err(refusal),
@@ -515,7 +515,7 @@ mod tests {
             ] {
                 request.headers_mut().insert(key, value.parse().unwrap());
             }
-            let call = Behind::new(&authentication, Silent { answers }).call(request);
+            let call = Wrapped::new(&authentication, Silent { answers }).call(request);
             let ending = tokio::spawn(async move {
                 let mut response = call.await.unwrap();
                 if let Some(status) = Status::from_header_map(response.headers()) {
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_protocols_are_told_both_numbers_and_what_to_update() {
+    async fn refusals_of_other_protocols_name_both_versions_and_the_update() {
         let (older, newer) = (spoken(PROTOCOL - 1), spoken(PROTOCOL + 1));
         for (metadata, phrases) in [
             (

@@ -5,8 +5,8 @@
 
 use crate::certificate::Certificate;
 use crate::credentials::{Credential, End, Kind, Refusal};
-use crate::expiry::{Ending, OF_CALLERS};
-use crate::reload::Reloaded;
+use crate::expiry::{Expiring, OF_CALLERS};
+use crate::reload::ReloadingValue;
 use crate::tls_error::TlsError;
 use crate::trusted::{check_owner, check_writers, read_plain};
 use oboro_format::Roles;
@@ -27,19 +27,19 @@ use time::OffsetDateTime;
 /// Verifier of client certificates, with the certificates of open connections.
 #[derive(Debug)]
 pub(crate) struct ClientCertificates {
-    authorities: Reloaded<Authorities>,
-    presented: Mutex<Vec<Weak<Presented>>>,
+    authorities: ReloadingValue<Authorities>,
+    presented: Mutex<Vec<Weak<PeerCertificate>>>,
 }
 
 #[derive(Debug)]
 struct Authorities {
     verifier: Arc<dyn ClientCertVerifier>,
-    endings: Vec<Ending>,
+    endings: Vec<Expiring>,
 }
 
 /// Certificate that the peer of a connection presented.
 #[derive(Debug)]
-pub(crate) struct Presented {
+pub(crate) struct PeerCertificate {
     /// Certificate chain from the peer to a trusted authority.
     chain: Vec<CertificateDer<'static>>,
     /// Credential, unless the certificate names no valid caller.
@@ -47,7 +47,7 @@ pub(crate) struct Presented {
     serial: Arc<str>,
 }
 
-impl Presented {
+impl PeerCertificate {
     /// Returns its credential.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl ClientCertificates {
     pub(crate) fn open(path: &Path) -> Result<Self, TlsError> {
         let paths = vec![path.to_owned()];
         let what = "the certificates of client authorities";
-        let authorities = Reloaded::open(what, paths, |_| Authorities::read(path))?;
+        let authorities = ReloadingValue::open(what, paths, |_| Authorities::read(path))?;
         Ok(Self {
             authorities,
             presented: Mutex::default(),
@@ -113,9 +113,9 @@ impl ClientCertificates {
     }
 
     /// Returns the authorities that expire soon or have expired.
-    pub(crate) fn endings(&self, now: OffsetDateTime) -> Vec<Ending> {
+    pub(crate) fn endings(&self, now: OffsetDateTime) -> Vec<Expiring> {
         let authorities = self.authorities.current();
-        let soon = |it: &Ending| it.clone().within(OF_CALLERS, now);
+        let soon = |it: &Expiring| it.clone().within(OF_CALLERS, now);
         authorities.endings.iter().filter_map(soon).collect()
     }
 
@@ -126,7 +126,7 @@ impl ClientCertificates {
     pub(crate) fn present(
         &self,
         chain: &[CertificateDer<'_>],
-    ) -> Result<Arc<Presented>, rustls::Error> {
+    ) -> Result<Arc<PeerCertificate>, rustls::Error> {
         let bytes = chain.first().map_or(&[][..], |it| it);
         let unreadable =
             |_| rustls::Error::InvalidCertificate(rustls::CertificateError::BadEncoding);
@@ -142,7 +142,7 @@ impl ClientCertificates {
                 end: End::default(),
             })
         });
-        let presented = Arc::new(Presented {
+        let presented = Arc::new(PeerCertificate {
             chain: chain.iter().map(|it| it.clone().into_owned()).collect(),
             credential,
             serial,
@@ -154,7 +154,7 @@ impl ClientCertificates {
     }
 
     /// Returns the certificates of open connections.
-    fn presented(&self) -> Vec<Arc<Presented>> {
+    fn presented(&self) -> Vec<Arc<PeerCertificate>> {
         let mut presented = self.presented.lock();
         presented.retain(|it| it.strong_count() > 0);
         presented.iter().filter_map(Weak::upgrade).collect()
@@ -189,7 +189,7 @@ impl Authorities {
             roots
                 .add(der)
                 .map_err(|error| unusable(error.to_string()))?;
-            endings.push(Ending { what, at });
+            endings.push(Expiring { what, at });
         }
         if endings.is_empty() {
             return Err(unusable("there is no certificate".to_owned()));

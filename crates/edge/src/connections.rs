@@ -5,11 +5,11 @@
 //! the longest idle connection of the name with most connections is. If the server is full and none is idle, a busy one
 //! of that name is. No name, and no number of silent connections, can lock others out.
 
-use crate::client_certificates::Presented;
+use crate::client_certificates::PeerCertificate;
 use crate::clients::Client;
-use crate::linger::Lingering;
+use crate::linger::LingeringConnection;
 use crate::middleware::holding;
-use crate::readers::{Answered, Attended};
+use crate::readers::{TrackedAnswer, TrackedExecutor};
 use crate::refusal::{RETRY_SOON, busy};
 use crate::throttled_log::ThrottledLog;
 use crate::tls::Certificates;
@@ -83,7 +83,7 @@ pub trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 
 /// Accepted stream with the address of its peer, `None` in this process.
-pub struct Accepted {
+pub struct AcceptedStream {
     /// Stream.
     pub stream: Box<dyn Transport>,
     /// Address of the peer.
@@ -91,13 +91,13 @@ pub struct Accepted {
 }
 
 /// Returns the connections that a socket accepts.
-pub fn accepted(listener: TcpListener) -> impl Stream<Item = io::Result<Accepted>> {
+pub fn accepted(listener: TcpListener) -> impl Stream<Item = io::Result<AcceptedStream>> {
     tokio_stream::wrappers::TcpListenerStream::new(listener).map(|stream| {
         let stream = stream?;
         stream.set_nodelay(true)?;
-        Ok(Accepted {
+        Ok(AcceptedStream {
             peer: stream.peer_addr().ok(),
-            stream: Box::new(Lingering::new(stream)),
+            stream: Box::new(LingeringConnection::new(stream)),
         })
     })
 }
@@ -116,7 +116,7 @@ pub(crate) struct Connection {
     number: u64,
     pub(crate) peer: Option<SocketAddr>,
     /// Certificate that the peer presented in the handshake.
-    certificate: OnceLock<Arc<Presented>>,
+    certificate: OnceLock<Arc<PeerCertificate>>,
     activity: Mutex<Activity>,
     /// Cancelled when it is evicted.
     evicted: CancellationToken,
@@ -201,7 +201,7 @@ impl Connection {
     }
 
     /// Returns the certificate of the peer, if any.
-    pub(crate) fn certificate(&self) -> Option<&Presented> {
+    pub(crate) fn certificate(&self) -> Option<&PeerCertificate> {
         self.certificate.get().map(|it| &**it)
     }
 
@@ -347,7 +347,7 @@ impl Connections {
     pub async fn serve(
         self: Arc<Self>,
         routes: Routes,
-        incoming: impl Stream<Item = io::Result<Accepted>>,
+        incoming: impl Stream<Item = io::Result<AcceptedStream>>,
         shutdown: impl Future<Output = ()>,
     ) {
         let (tasks, stopping) = (TaskTracker::new(), CancellationToken::new());
@@ -566,12 +566,12 @@ impl Connections {
             async move {
                 let response = response.await?;
                 Ok::<_, Infallible>(response.map(|body| {
-                    let answer = Answered::new(Body::new(body), is_near);
+                    let answer = TrackedAnswer::new(Body::new(body), is_near);
                     holding(Body::new(answer), call)
                 }))
             }
         });
-        let mut http = http2::Builder::new(Attended::telling(&self.incidents.unread_answer));
+        let mut http = http2::Builder::new(TrackedExecutor::telling(&self.incidents.unread_answer));
         http.timer(TokioTimer::new())
             .keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE)

@@ -3,7 +3,7 @@
 mod watch;
 
 use time::{Duration, OffsetDateTime};
-pub use watch::Watch;
+pub use watch::ExpiryWatch;
 
 /// Notice period for the server's certificate.
 pub(crate) const OF_SERVER: Duration = Duration::days(30);
@@ -12,14 +12,14 @@ pub(crate) const OF_CALLERS: Duration = Duration::days(14);
 
 /// Credential that expires.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ending {
+pub(crate) struct Expiring {
     /// Kind and name.
     pub(crate) what: String,
     /// First moment at which it is no longer valid.
     pub(crate) at: OffsetDateTime,
 }
 
-impl Ending {
+impl Expiring {
     /// Returns it if it expires within `notice` or has expired.
     pub(crate) fn within(self, notice: Duration, now: OffsetDateTime) -> Option<Self> {
         (self.at - now <= notice).then_some(self)

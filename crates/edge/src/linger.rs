@@ -16,13 +16,13 @@ use tokio::time::{Sleep, sleep};
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connection that lingers when it is shut down.
-pub(crate) struct Lingering {
+pub(crate) struct LingeringConnection {
     stream: TcpStream,
     /// Set once all has been written.
     idle_timeout: Option<Pin<Box<Sleep>>>,
 }
 
-impl Lingering {
+impl LingeringConnection {
     pub(crate) fn new(stream: TcpStream) -> Self {
         Self {
             stream,
@@ -31,7 +31,7 @@ impl Lingering {
     }
 }
 
-impl AsyncRead for Lingering {
+impl AsyncRead for LingeringConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -41,7 +41,7 @@ impl AsyncRead for Lingering {
     }
 }
 
-impl AsyncWrite for Lingering {
+impl AsyncWrite for LingeringConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

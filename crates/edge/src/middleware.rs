@@ -24,12 +24,12 @@ pub trait Middleware: Send + Sync + 'static {
 }
 
 /// Service behind a middleware.
-pub struct Behind<M, S> {
+pub struct Wrapped<M, S> {
     middleware: Arc<M>,
     service: S,
 }
 
-impl<M, S: Clone> Clone for Behind<M, S> {
+impl<M, S: Clone> Clone for Wrapped<M, S> {
     fn clone(&self) -> Self {
         Self {
             middleware: Arc::clone(&self.middleware),
@@ -38,7 +38,7 @@ impl<M, S: Clone> Clone for Behind<M, S> {
     }
 }
 
-impl<M: Middleware, S> Behind<M, S> {
+impl<M: Middleware, S> Wrapped<M, S> {
     /// Puts a middleware before a service.
     pub fn new(middleware: &Arc<M>, service: S) -> Self {
         Self {
@@ -48,11 +48,11 @@ impl<M: Middleware, S> Behind<M, S> {
     }
 }
 
-impl<M, S: NamedService> NamedService for Behind<M, S> {
+impl<M, S: NamedService> NamedService for Wrapped<M, S> {
     const NAME: &'static str = S::NAME;
 }
 
-impl<M, S, B> Service<http::Request<Body>> for Behind<M, S>
+impl<M, S, B> Service<http::Request<Body>> for Wrapped<M, S>
 where
     M: Middleware,
     S: Service<http::Request<Body>, Response = http::Response<B>, Error = Infallible>
@@ -90,14 +90,14 @@ pub trait Observer: Send + Unpin + 'static {
 }
 
 /// Observed body.
-struct Observed<O> {
+struct ObservedBody<O> {
     body: Body,
     observer: O,
 }
 
 /// Wraps a body to pass each frame to the observer.
 pub fn observed(body: Body, observer: impl Observer) -> Body {
-    Body::new(Observed { body, observer })
+    Body::new(ObservedBody { body, observer })
 }
 
 /// Wraps a body to hold a guard until it is dropped.
@@ -113,7 +113,7 @@ impl<G: Send + Unpin + 'static> Observer for Guard<G> {
     fn observe(&mut self, _: &mut Result<Frame<Bytes>, Status>) {}
 }
 
-impl<O: Observer> http_body::Body for Observed<O> {
+impl<O: Observer> http_body::Body for ObservedBody<O> {
     type Data = Bytes;
     type Error = Status;
 

@@ -37,11 +37,11 @@ tokio::task_local! {
 
 /// Executor that runs calls until they end or their callers time out.
 #[derive(Clone)]
-pub(crate) struct Attended {
+pub(crate) struct TrackedExecutor {
     stopped: Arc<ThrottledLog>,
 }
 
-impl Attended {
+impl TrackedExecutor {
     /// Creates an executor that logs timeouts to `stopped`.
     pub(crate) fn telling(stopped: &Arc<ThrottledLog>) -> Self {
         let stopped = Arc::clone(stopped);
@@ -49,7 +49,7 @@ impl Attended {
     }
 }
 
-impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Attended {
+impl<F: Future<Output: Send> + Send + 'static> Executor<F> for TrackedExecutor {
     fn execute(&self, call: F) {
         let reader = Arc::<Reader>::default();
         let attended = {
@@ -152,7 +152,7 @@ impl Reading {
 }
 
 /// Answer in pieces, whose reader is tracked.
-pub(crate) struct Answered {
+pub(crate) struct TrackedAnswer {
     body: Body,
     /// Bytes not given to the connection yet, in pieces of at most `piece` bytes.
     rest: Bytes,
@@ -160,7 +160,7 @@ pub(crate) struct Answered {
     reader: Arc<Reader>,
 }
 
-impl Answered {
+impl TrackedAnswer {
     /// Creates the answer of the current task's call; `is_near` if it stays in this process.
     pub(crate) fn new(body: Body, is_near: bool) -> Self {
         Self {
@@ -172,7 +172,7 @@ impl Answered {
     }
 }
 
-impl http_body::Body for Answered {
+impl http_body::Body for TrackedAnswer {
     type Data = Bytes;
     type Error = Status;
 
@@ -227,7 +227,7 @@ mod tests {
         ))
     }
 
-    async fn next(body: &mut Answered) -> Option<usize> {
+    async fn next(body: &mut TrackedAnswer) -> Option<usize> {
         let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await?;
         Some(frame.unwrap().into_data().unwrap().len())
     }
@@ -238,7 +238,7 @@ mod tests {
     ) -> (u64, bool) {
         let begun = Instant::now();
         let (sender, ended) = tokio::sync::oneshot::channel();
-        Attended::telling(&Arc::default()).execute(async move {
+        TrackedExecutor::telling(&Arc::default()).execute(async move {
             call().await;
             let _ = sender.send(());
         });
@@ -248,20 +248,20 @@ mod tests {
 
     #[tokio::test]
     async fn answers_come_in_pieces() {
-        let mut answer = Answered::new(body(vec![3, 2 * PIECE + 1]), false);
+        let mut answer = TrackedAnswer::new(body(vec![3, 2 * PIECE + 1]), false);
         let mut sizes = Vec::new();
         while let Some(size) = next(&mut answer).await {
             sizes.push(size);
         }
         assert_eq!(sizes, [3, PIECE, PIECE, 1]);
-        let mut near = Answered::new(body(vec![2 * PIECE]), true);
+        let mut near = TrackedAnswer::new(body(vec![2 * PIECE]), true);
         assert_eq!(next(&mut near).await, Some(2 * PIECE));
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_takes_nothing_is_not_waited_for() {
         let stuck = || async {
-            let mut answer = Answered::new(body(vec![10]), false);
+            let mut answer = TrackedAnswer::new(body(vec![10]), false);
             next(&mut answer).await;
             std::future::pending::<()>().await;
         };
@@ -274,7 +274,7 @@ mod tests {
         let revoked = CancellationToken::new();
         let token = revoked.clone();
         let stuck = || async move {
-            let mut answer = Answered::new(body(vec![10]), false);
+            let mut answer = TrackedAnswer::new(body(vec![10]), false);
             end_with(&token);
             next(&mut answer).await;
             std::future::pending::<()>().await;
@@ -286,7 +286,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_takes_a_little_now_and_then_is_not_waited_for_either() {
         let trickling = || async {
-            let mut answer = Answered::new(body(vec![1; 100]), false);
+            let mut answer = TrackedAnswer::new(body(vec![1; 100]), false);
             while next(&mut answer).await.is_some() {
                 sleep(30 * SECOND).await;
             }
@@ -302,7 +302,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn poor_connections_and_slow_answers_are_waited_for() {
         let poor = || async {
-            let mut answer = Answered::new(body(vec![100 * PIECE]), false);
+            let mut answer = TrackedAnswer::new(body(vec![100 * PIECE]), false);
             while next(&mut answer).await.is_some() {
                 sleep(4 * SECOND).await;
             }
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(run(poor).await, (400, true));
         let slow = || async {
             let chunks = body(vec![1; 10]);
-            let mut answer = Answered::new(chunks, false);
+            let mut answer = TrackedAnswer::new(chunks, false);
             // The server sends nothing for an hour, which does not count against the caller.
             sleep(3600 * SECOND).await;
             while next(&mut answer).await.is_some() {}

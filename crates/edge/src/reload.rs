@@ -14,7 +14,7 @@ pub(crate) trait LoadError: fmt::Display {
 }
 
 /// Value loaded from files, as last read.
-pub(crate) struct Reloaded<T> {
+pub(crate) struct ReloadingValue<T> {
     /// Description for the log.
     what: &'static str,
     paths: Vec<PathBuf>,
@@ -29,12 +29,12 @@ struct Current<T> {
 }
 
 /// Replaced value and its replacement.
-pub(crate) struct Replaced<T> {
+pub(crate) struct Replacement<T> {
     pub(crate) before: Arc<T>,
     pub(crate) now: Arc<T>,
 }
 
-impl<T> fmt::Debug for Reloaded<T> {
+impl<T> fmt::Debug for ReloadingValue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reloaded")
             .field("paths", &self.paths)
@@ -42,7 +42,7 @@ impl<T> fmt::Debug for Reloaded<T> {
     }
 }
 
-impl<T> Reloaded<T> {
+impl<T> ReloadingValue<T> {
     /// Loads a value from the files with `read`.
     pub(crate) fn open<E>(
         what: &'static str,
@@ -69,7 +69,7 @@ impl<T> Reloaded<T> {
     pub(crate) fn refresh<E: LoadError>(
         &self,
         read: impl FnOnce(&[PathBuf], &T) -> Result<T, E>,
-    ) -> Option<Replaced<T>> {
+    ) -> Option<Replacement<T>> {
         let seen = seen(&self.paths);
         if self.current.read().seen == seen {
             return None;
@@ -84,7 +84,7 @@ impl<T> Reloaded<T> {
                 let now = Arc::new(value);
                 current.seen = seen;
                 let before = std::mem::replace(&mut current.value, Arc::clone(&now));
-                Some(Replaced { before, now })
+                Some(Replacement { before, now })
             }
             Err(error) => {
                 if !error.is_transient() {
@@ -149,7 +149,7 @@ mod tests {
             }
         };
         write(0, "one");
-        let opened = Reloaded::open("the files", paths.clone(), |paths| {
+        let opened = ReloadingValue::open("the files", paths.clone(), |paths| {
             read(paths, &String::new())
         });
         let files = opened.ok().unwrap();

@@ -1,9 +1,9 @@
 //! TLS: the server's certificate, reloaded when its files change, and the verification of client certificates.
 
 use crate::certificate::Certificate;
-use crate::client_certificates::{ClientCertificates, Presented};
-use crate::expiry::{Ending, OF_SERVER};
-use crate::reload::Reloaded;
+use crate::client_certificates::{ClientCertificates, PeerCertificate};
+use crate::expiry::{Expiring, OF_SERVER};
+use crate::reload::ReloadingValue;
 use crate::tls_error::TlsError;
 use crate::trusted::read_plain;
 use oboro_format::files::io_error;
@@ -31,12 +31,12 @@ pub struct Certificates {
 }
 
 #[derive(Debug)]
-struct OwnCertificate(Reloaded<Chain>);
+struct OwnCertificate(ReloadingValue<Chain>);
 
 #[derive(Debug)]
 struct Chain {
     key: Arc<CertifiedKey>,
-    ending: Ending,
+    ending: Expiring,
 }
 
 impl ResolvesServerCert for OwnCertificate {
@@ -66,7 +66,7 @@ impl Certificates {
         client_authorities: Option<&Path>,
     ) -> Result<Self, TlsError> {
         let paths = vec![certificate.into(), key.into()];
-        let own = Reloaded::open("the TLS certificate", paths, Chain::read)?;
+        let own = ReloadingValue::open("the TLS certificate", paths, Chain::read)?;
         let own = Arc::new(OwnCertificate(own));
         let clients = client_authorities
             .map(ClientCertificates::open)
@@ -111,7 +111,7 @@ impl Certificates {
     }
 
     /// Returns the certificates that expire soon or have expired.
-    pub(crate) fn endings(&self, now: OffsetDateTime) -> Vec<Ending> {
+    pub(crate) fn endings(&self, now: OffsetDateTime) -> Vec<Expiring> {
         let own = self.own.0.current().ending.clone();
         let clients = self.clients.iter().flat_map(|it| it.endings(now));
         own.within(OF_SERVER, now)
@@ -144,7 +144,7 @@ impl Certificates {
     pub(crate) fn present(
         &self,
         chain: Option<&[CertificateDer<'_>]>,
-    ) -> Result<Option<Arc<Presented>>, rustls::Error> {
+    ) -> Result<Option<Arc<PeerCertificate>>, rustls::Error> {
         let shown = self.clients.as_ref().zip(chain);
         shown
             .map(|(clients, chain)| clients.present(chain))
@@ -172,7 +172,7 @@ impl Chain {
             .first()
             .ok_or_else(|| unusable("there is no certificate".to_owned()))?;
         let own = Certificate::read(own).map_err(|error| unusable(error.to_string()))?;
-        let ending = Ending {
+        let ending = Expiring {
             what: format!("TLS certificate {}", own.serial),
             at: own.expires,
         };

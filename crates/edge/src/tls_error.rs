@@ -1,7 +1,7 @@
 //! Errors of certificates and keys.
 
 use crate::reload::LoadError;
-use crate::trusted::Untrusted;
+use crate::trusted::FileTrustError;
 use oboro_format::FormatError;
 use oboro_format::wording::{CLIENT_CA, TLS_CERT, TLS_KEY};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub enum TlsError {
     #[error(transparent)]
     Format(#[from] FormatError),
     #[error(transparent)]
-    Untrusted(#[from] Untrusted),
+    Untrusted(#[from] FileTrustError),
     #[error(
         "anyone on this machine can read the private key in {}; take that right away (chmod o-rwx)",
         path.display()

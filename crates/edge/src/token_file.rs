@@ -2,7 +2,7 @@
 //!
 //! A token has 256 random bits, so a plain hash is safe against guessing.
 
-use crate::trusted::{Untrusted, check_owner, check_writers};
+use crate::trusted::{FileTrustError, check_owner, check_writers};
 use oboro_format::files::{
     Durability, Identity, if_there, io_error, parent, replace_keeping, sync_directory,
 };
@@ -49,7 +49,7 @@ pub enum TokenError {
     #[error(transparent)]
     Format(#[from] FormatError),
     #[error(transparent)]
-    Untrusted(#[from] Untrusted),
+    Untrusted(#[from] FileTrustError),
     #[error("a token without a role would be of no use; give it one")]
     NoRole,
     #[error("the token file {} holds no token; make one with `{TOKEN_NEW}`", path.display())]

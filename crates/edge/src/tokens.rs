@@ -3,8 +3,8 @@
 //! Lookup is by hash, so its timing does not reveal how much of a token is right.
 
 use crate::credentials::{Credential, End, Kind, Refusal};
-use crate::expiry::{Ending, OF_CALLERS};
-use crate::reload::{LoadError, Reloaded};
+use crate::expiry::{Expiring, OF_CALLERS};
+use crate::reload::{LoadError, ReloadingValue};
 use crate::token_file::{PREFIX, Token, TokenError, TokenFile};
 use oboro_format::Digest;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ const MOST_REVOKED: usize = 4096;
 #[derive(Debug)]
 pub struct Tokens {
     file: TokenFile,
-    accepted: Reloaded<Accepted>,
+    accepted: ReloadingValue<Accepted>,
 }
 
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Tokens {
     /// all.
     pub fn open(path: &Path) -> Result<Self, TokenError> {
         let file = TokenFile::at(path);
-        let accepted = Reloaded::open("the token file", vec![path.into()], |_| {
+        let accepted = ReloadingValue::open("the token file", vec![path.into()], |_| {
             let accepted = Accepted::default().replaced_by(file.trusted()?);
             if accepted.by_hash.is_empty() {
                 return Err(TokenError::Empty { path: path.into() });
@@ -100,14 +100,14 @@ impl Tokens {
     }
 
     /// Returns the tokens that expire soon.
-    pub(crate) fn endings(&self, now: OffsetDateTime) -> Vec<Ending> {
+    pub(crate) fn endings(&self, now: OffsetDateTime) -> Vec<Expiring> {
         let accepted = self.accepted.current();
         let ending = |it: &Arc<Credential>| {
             let at = it
                 .expires
                 .filter(|at| *at > now && *at - now <= OF_CALLERS)?;
             let what = format!("token {} of {}", it.id, it.name);
-            Some(Ending { what, at })
+            Some(Expiring { what, at })
         };
         accepted.by_hash.values().filter_map(ending).collect()
     }
@@ -282,8 +282,8 @@ mod tests {
         let refusal = tokens.credential(&secret, after).unwrap_err();
         let (kind, id) = (Kind::Token, token.id().into());
         assert_eq!(refusal, Refusal::Expired { kind, id, on: last });
-        let told = refusal.status("wanted");
-        assert!(told.message().contains("2099-03-31"), "{told}");
+        let status = refusal.status("wanted");
+        assert!(status.message().contains("2099-03-31"), "{status}");
         // A later day makes it valid again.
         let text = fs::read_to_string(file.path()).unwrap();
         fs::write(file.path(), text.replace("2099-03-31", "2199-03-31")).unwrap();

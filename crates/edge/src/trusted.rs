@@ -11,7 +11,7 @@ use thiserror::Error;
 /// Errors of a file that other users may change.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
-pub enum Untrusted {
+pub enum FileTrustError {
     #[error(
         "{} can be written by others than its owner, who could let themselves in; take that right away (chmod go-w)",
         path.display()
@@ -29,21 +29,21 @@ pub enum Untrusted {
 }
 
 /// Refuses a file that its group or others may write.
-pub(crate) fn check_writers(path: &Path, metadata: &Metadata) -> Result<(), Untrusted> {
+pub(crate) fn check_writers(path: &Path, metadata: &Metadata) -> Result<(), FileTrustError> {
     if metadata.mode() & 0o022 == 0 {
         return Ok(());
     }
-    Err(Untrusted::Writable { path: path.into() })
+    Err(FileTrustError::Writable { path: path.into() })
 }
 
 /// Refuses a file owned by a user other than root and that of this process.
-pub(crate) fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), Untrusted> {
+pub(crate) fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), FileTrustError> {
     let (owner, user) = (metadata.uid(), geteuid().as_raw());
     if owner == user || owner == 0 {
         return Ok(());
     }
     let path = path.into();
-    Err(Untrusted::Owner { path, owner, user })
+    Err(FileTrustError::Owner { path, owner, user })
 }
 
 /// Reads a file; returns `None` unless it is a regular file, for opening a pipe would block.

@@ -15,4 +15,4 @@ pub use backend::{
     Backend, Batch, EngineError, Job, Moments, Reserve, RunningJob, Sink, Step, Wake,
 };
 pub use plan::{Plan, shards};
-pub use source::{Source, Wanted};
+pub use source::{MemoryNeeds, Source};

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 /// Memory needs of a count, one unit after another.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct MemoryNeeds {
     /// Factors of each pass.
     pub passes: Vec<Vec<Factor>>,
     /// Units.
     pub units: Vec<WorkUnit>,
 }
 
-impl Wanted {
+impl MemoryNeeds {
     /// Panels that each pass reads of a segment modulo the first `limbs` limbs, in file order.
     fn parts(&self, limbs: usize) -> Vec<Vec<PanelKey>> {
         let keys = |factors: &Vec<Factor>| {
@@ -58,7 +58,7 @@ pub trait Source: Send + Sync {
 
     /// Returns true if everything that some units need modulo the first `limbs` limbs is in memory and stays there,
     /// without [streaming](Self::stream). The units are computed only if the answer depends on them.
-    fn is_in_memory(&self, _limbs: usize, _wanted: &dyn Fn() -> Wanted) -> bool {
+    fn is_in_memory(&self, _limbs: usize, _wanted: &dyn Fn() -> MemoryNeeds) -> bool {
         true
     }
 
@@ -87,7 +87,7 @@ pub trait Source: Send + Sync {
     fn stream(
         &self,
         _limbs: usize,
-        _wanted: Wanted,
+        _wanted: MemoryNeeds,
         _listener: Listener,
     ) -> Result<Stream, ResidencyError> {
         unreachable!("what is in memory is not streamed")
@@ -127,7 +127,7 @@ impl Source for Snapshot {
         Snapshot::budget(self)
     }
 
-    fn is_in_memory(&self, limbs: usize, wanted: &dyn Fn() -> Wanted) -> bool {
+    fn is_in_memory(&self, limbs: usize, wanted: &dyn Fn() -> MemoryNeeds) -> bool {
         self.budget() == u64::MAX && {
             let wanted = wanted();
             Snapshot::is_in_memory(self, &wanted.parts(limbs), &wanted.units)
@@ -137,7 +137,7 @@ impl Source for Snapshot {
     fn stream(
         &self,
         limbs: usize,
-        wanted: Wanted,
+        wanted: MemoryNeeds,
         listener: Listener,
     ) -> Result<Stream, ResidencyError> {
         Snapshot::stream(self, wanted.parts(limbs), wanted.units, listener)

@@ -6,7 +6,7 @@
 use crate::error::GenomeError;
 use crate::frame::Frame;
 use crate::kind::{Kind, Shape};
-use crate::loading::Loading;
+use crate::loading::PartialCollection;
 use crate::panel::HaplotypePanel;
 use crate::reference::Reference;
 use oboro_format::ErrorKind;
@@ -57,8 +57,8 @@ pub enum Existing {
 /// Collections of a server's data directory. All users of an open one share it.
 pub struct Collections {
     directory: PathBuf,
-    panels: Opened<HaplotypePanel>,
-    references: Opened<Reference>,
+    panels: OpenCollections<HaplotypePanel>,
+    references: OpenCollections<Reference>,
 }
 
 impl Collections {
@@ -66,8 +66,8 @@ impl Collections {
     pub fn open(data: &Path) -> Self {
         Self {
             directory: data.join(DIRECTORY),
-            panels: Opened::default(),
-            references: Opened::default(),
+            panels: OpenCollections::default(),
+            references: OpenCollections::default(),
         }
     }
 
@@ -166,7 +166,7 @@ impl Collections {
         kind: Kind,
         name: &str,
         existing: Existing,
-    ) -> Result<Loading, GenomeError> {
+    ) -> Result<PartialCollection, GenomeError> {
         let path = self.path(kind, name)?;
         ensure_directories(&self.directory)?;
         let lock = self.lock()?;
@@ -186,7 +186,7 @@ impl Collections {
                 });
             }
         }
-        Ok(Loading::new(kind, path, lock))
+        Ok(PartialCollection::new(kind, path, lock))
     }
 
     fn lock(&self) -> Result<Lock, GenomeError> {
@@ -213,11 +213,11 @@ fn parse(file: &str) -> Option<(Kind, &str)> {
 }
 
 /// Open collections of one kind, by name.
-struct Opened<T> {
+struct OpenCollections<T> {
     by_name: Mutex<HashMap<String, (Identity, Arc<T>)>>,
 }
 
-impl<T> Default for Opened<T> {
+impl<T> Default for OpenCollections<T> {
     fn default() -> Self {
         Self {
             by_name: Mutex::default(),
@@ -225,7 +225,7 @@ impl<T> Default for Opened<T> {
     }
 }
 
-impl<T> Opened<T> {
+impl<T> OpenCollections<T> {
     /// Returns the collection opened before if the file is unchanged, otherwise the result of `open`.
     fn get(
         &self,

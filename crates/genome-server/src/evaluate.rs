@@ -41,12 +41,12 @@ pub enum Multiplicity {
 struct Test {
     row: u32,
     length: u16,
-    says: Says,
+    says: Meaning,
 }
 
 /// Meaning of one value of an answer.
 #[derive(Debug, Clone, Copy)]
-enum Says {
+enum Meaning {
     /// 0 if the prefix has this many mismatches.
     Mismatches(u8),
     /// Padding, never 0.
@@ -216,8 +216,10 @@ impl Evaluation {
         for (position, test) in tests.iter().enumerate() {
             let factor = 1 + oboro_ring::sample::below(rng, u64::from(t.value()) - 1) as u32;
             let (of_form, constant) = match test.says {
-                Says::Mismatches(count) => (t.centre(factor), t.neg(t.mul(factor, count.into()))),
-                Says::Nothing => (0, factor),
+                Meaning::Mismatches(count) => {
+                    (t.centre(factor), t.neg(t.mul(factor, count.into())))
+                }
+                Meaning::Nothing => (0, factor),
             };
             let Workspace { symbols, form, .. } = workspace;
             self.window.rows().read(test.row as usize, symbols);
@@ -381,7 +383,7 @@ fn tests(
             tests.extend((0..=within).map(|mismatches| Test {
                 row,
                 length: beginning as u16,
-                says: Says::Mismatches(mismatches),
+                says: Meaning::Mismatches(mismatches),
             }));
         };
         match (spec.kind(), multiplicity) {
@@ -399,7 +401,7 @@ fn tests(
         let padding = (0..window.rows().len() as u32).cycle().map(|row| Test {
             row,
             length: beginning as u16,
-            says: Says::Nothing,
+            says: Meaning::Nothing,
         });
         tests.extend(padding.take(end - tests.len()));
         assert_eq!(tests.len(), end, "there are rows");
@@ -450,7 +452,7 @@ mod tests {
     use crate::Rows;
     use oboro_genome::wire::Ciphertext;
     use oboro_genome::{SearchSpec, SymbolSet};
-    use oboro_ring::{Basis, QuerySeed, Scaled};
+    use oboro_ring::{Basis, QuerySeed, ScaledRing};
     use std::collections::HashSet;
 
     const LENGTH: usize = 38;
@@ -617,7 +619,7 @@ mod tests {
 
     #[test]
     fn noise_is_uniform_and_has_one_value_modulo_all_limbs() {
-        let ring = Scaled::new(Basis::new(12, 3).unwrap(), 41);
+        let ring = ScaledRing::new(Basis::new(12, 3).unwrap(), 41);
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
         let q = |limb: usize| i128::from(ring.limbs()[limb].modulus().value());
         let mut cells = [0u32; 16];

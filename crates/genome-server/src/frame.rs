@@ -6,7 +6,7 @@
 
 use crate::error::GenomeError;
 use crate::kind::Kind;
-use crate::loading::Loading;
+use crate::loading::PartialCollection;
 use oboro_format::codec::{Reader, Writer, unseal};
 use oboro_format::files::{if_there, io_error};
 use oboro_format::{Corruption, Digest};
@@ -31,13 +31,13 @@ pub(crate) type Numbers = [u32; 3];
 
 /// File that is being written.
 pub(crate) struct FrameWriter {
-    loading: Loading,
+    loading: PartialCollection,
     file: File,
     end: u64,
 }
 
 impl FrameWriter {
-    pub(crate) fn create(loading: Loading) -> Result<Self, GenomeError> {
+    pub(crate) fn create(loading: PartialCollection) -> Result<Self, GenomeError> {
         let file = loading.create()?;
         Ok(Self {
             loading,

@@ -23,7 +23,7 @@ const MAX_GAP: u64 = 2000;
 
 /// Parameters of a synthetic panel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Generated {
+pub struct SyntheticPanel {
     /// Number of rows, 1 to [`MAX_HAPLOTYPES`].
     pub haplotypes: u32,
     /// Number of sites, 1 to [`MAX_SITES`], on chromosome 1, of two alleles each.
@@ -39,7 +39,7 @@ pub struct Generated {
 pub fn generate_panel(
     collections: &Collections,
     name: &str,
-    parameters: &Generated,
+    parameters: &SyntheticPanel,
     existing: Existing,
 ) -> Result<Info, GenomeError> {
     check(

@@ -8,7 +8,7 @@ mod lines;
 mod options;
 mod vcf;
 
-pub use options::{Duplicates, LeftOut, PanelOptions, Region};
+pub use options::{Duplicates, PanelOptions, Region, SkippedSites};
 
 use crate::collections::{Collections, Existing, Info};
 use crate::error::{GenomeError, InputError};
@@ -18,11 +18,11 @@ use std::path::Path;
 
 /// Panel that was loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportedPanel {
     /// Entry of the panel in a listing.
     pub info: Info,
     /// Sites left out.
-    pub left_out: LeftOut,
+    pub left_out: SkippedSites,
 }
 
 /// Loads a panel from a VCF file with phased genotypes, or from an alignment in FASTA.
@@ -35,7 +35,7 @@ pub fn import_panel(
     name: &str,
     file: &Path,
     options: &PanelOptions,
-) -> Result<Imported, GenomeError> {
+) -> Result<ImportedPanel, GenomeError> {
     let loading = collections.begin(Kind::Panel, name, options.existing)?;
     let mut lines = Lines::open(file)?;
     let left_out = match lines.format()? {
@@ -45,10 +45,10 @@ pub fn import_panel(
         }
         Format::Fasta => {
             fasta::read_panel(&mut lines, loading)?;
-            LeftOut::default()
+            SkippedSites::default()
         }
     };
-    Ok(Imported {
+    Ok(ImportedPanel {
         info: collections.info(Kind::Panel, name)?,
         left_out,
     })

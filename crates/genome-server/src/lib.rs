@@ -38,9 +38,9 @@ pub use checking::{
 pub use collections::{Collections, Existing, Info, Listing};
 pub use error::{GenomeError, InputError, RegionError};
 pub use evaluate::{Evaluation, ExpandedQuery, Multiplicity, Workspace};
-pub use generate::{Generated, generate_panel};
+pub use generate::{SyntheticPanel, generate_panel};
 pub use import::{
-    Duplicates, Imported, LeftOut, PanelOptions, Region, import_panel, import_reference,
+    Duplicates, ImportedPanel, PanelOptions, Region, SkippedSites, import_panel, import_reference,
 };
 pub use kind::{Kind, Shape};
 pub use limits::{MAX_BASES, MAX_HAPLOTYPES};

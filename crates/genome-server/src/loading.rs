@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 
 /// Collection that is being loaded: its partial file, and the lock of the directory. Dropped before it is published, it
 /// leaves nothing.
-pub(crate) struct Loading {
+pub(crate) struct PartialCollection {
     kind: Kind,
     path: PathBuf,
     partial: PathBuf,
     _lock: Lock,
 }
 
-impl Loading {
+impl PartialCollection {
     /// The collection that is to lie at `path`, in a directory that is locked.
     pub(crate) fn new(kind: Kind, path: PathBuf, lock: Lock) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Loading {
     }
 }
 
-impl Drop for Loading {
+impl Drop for PartialCollection {
     fn drop(&mut self) {
         // If this fails, the next load sweeps.
         let _ = remove_if_there(&self.partial);

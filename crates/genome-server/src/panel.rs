@@ -7,10 +7,10 @@ use crate::error::GenomeError;
 use crate::frame::{FIRST_BLOB, Frame, FrameWriter, padded};
 use crate::kind::Shape;
 use crate::limits::MAX_HAPLOTYPES;
-use crate::loading::Loading;
+use crate::loading::PartialCollection;
 use crate::packing::{are_of, bits_for, pack, to_bytes, to_words, words_for};
 use crate::sites::{MAX_SITES, Sites};
-use crate::transpose::Transposing;
+use crate::transpose::Transposer;
 use crate::{Alphabet, Kind, Rows, Site, Window};
 use oboro_format::codec::{Reader, Writer};
 use oboro_format::{Corruption, Digest, forget_cached};
@@ -178,7 +178,7 @@ impl HaplotypePanel {
         let chunks = sites.start / per_chunk..sites.end.div_ceil(per_chunk);
         let bits = self.chunks[chunks.clone()].iter().map(|chunk| chunk.bits);
         let bits = bits.max().unwrap_or(1);
-        let mut rows = Transposing::new(self.haplotypes, sites.len(), bits);
+        let mut rows = Transposer::new(self.haplotypes, sites.len(), bits);
         for number in chunks {
             let chunk = self.chunk_sites(number);
             let wanted = sites.start.max(chunk.start)..sites.end.min(chunk.end);
@@ -203,7 +203,7 @@ impl HaplotypePanel {
         let chunk = padded(chunk_bytes(rows, sites, bits));
         let site = chunk_bytes(rows, 1, bits);
         Window::bytes_of(rows, length, bits)
-            + Transposing::bytes_beside_rows(rows, length, bits)
+            + Transposer::bytes_beside_rows(rows, length, bits)
             + chunk
             + site
     }
@@ -309,7 +309,10 @@ impl PanelWriter {
     ///
     /// # Panics
     /// If the number of haplotypes is out of range.
-    pub(crate) fn create(loading: Loading, haplotypes: usize) -> Result<Self, GenomeError> {
+    pub(crate) fn create(
+        loading: PartialCollection,
+        haplotypes: usize,
+    ) -> Result<Self, GenomeError> {
         assert!((1..=MAX_HAPLOTYPES as usize).contains(&haplotypes));
         Ok(Self {
             frame: FrameWriter::create(loading)?,

@@ -5,7 +5,7 @@ use crate::error::GenomeError;
 use crate::frame::{FIRST_BLOB, Frame, FrameWriter, padded};
 use crate::kind::Shape;
 use crate::limits::MAX_BASES;
-use crate::loading::Loading;
+use crate::loading::PartialCollection;
 use crate::packing::{
     are_of, bits_for, number_unknown, pack, per_word, symbol, to_bytes, to_words, words_for,
 };
@@ -200,7 +200,7 @@ impl Reference {
     ///
     /// # Panics
     /// If it has no sequence, or too many bases.
-    pub(crate) fn write(&self, loading: Loading) -> Result<(), GenomeError> {
+    pub(crate) fn write(&self, loading: PartialCollection) -> Result<(), GenomeError> {
         assert!((1..=MAX_BASES as usize).contains(&self.bases.len()));
         let mut frame = FrameWriter::create(loading)?;
         let mut index = Writer::default();

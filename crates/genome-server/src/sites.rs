@@ -28,7 +28,7 @@ pub struct Site<'a> {
 
 /// Error: a site cannot follow those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OutOfOrder {
+pub(crate) enum SiteOrderError {
     /// Site with the position of the one before it.
     Duplicate,
     /// Site that precedes the one before it, which is at this position.
@@ -57,15 +57,15 @@ pub(crate) struct Positions {
 
 impl Positions {
     /// Adds a site behind all others.
-    pub(crate) fn push(&mut self, chromosome: &str, position: u64) -> Result<(), OutOfOrder> {
+    pub(crate) fn push(&mut self, chromosome: &str, position: u64) -> Result<(), SiteOrderError> {
         match self.chromosomes.last() {
             Some((name, _)) if name == chromosome => match self.positions.last() {
-                Some(&last) if last == position => return Err(OutOfOrder::Duplicate),
-                Some(&last) if last > position => return Err(OutOfOrder::Behind(last)),
+                Some(&last) if last == position => return Err(SiteOrderError::Duplicate),
+                Some(&last) if last > position => return Err(SiteOrderError::Behind(last)),
                 _ => {}
             },
             _ if self.numbers.contains_key(chromosome) => {
-                return Err(OutOfOrder::ChromosomeAgain);
+                return Err(SiteOrderError::ChromosomeAgain);
             }
             _ => {
                 let number = self.chromosomes.len();
@@ -308,9 +308,9 @@ mod tests {
         let Sites::Positions(mut sites) = two_chromosomes() else {
             unreachable!("they have positions");
         };
-        assert_eq!(sites.push("X", 100), Err(OutOfOrder::Duplicate));
-        assert_eq!(sites.push("X", 7), Err(OutOfOrder::Behind(100)));
-        assert_eq!(sites.push("1", 21), Err(OutOfOrder::ChromosomeAgain));
+        assert_eq!(sites.push("X", 100), Err(SiteOrderError::Duplicate));
+        assert_eq!(sites.push("X", 7), Err(SiteOrderError::Behind(100)));
+        assert_eq!(sites.push("1", 21), Err(SiteOrderError::ChromosomeAgain));
         assert_eq!(sites.len(), 5);
     }
 

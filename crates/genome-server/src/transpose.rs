@@ -8,7 +8,7 @@ use crate::packing::{number_unknown, per_word, transpose, widen, words_for};
 use std::ops::Range;
 
 /// Rows of a window whose sites arrive one after another.
-pub(crate) struct Transposing {
+pub(crate) struct Transposer {
     rows: usize,
     sites: usize,
     bits: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Transposing {
 /// Number of a site's words that are transposed together: a cache line.
 const STRIP: usize = 8;
 
-impl Transposing {
+impl Transposer {
     /// Prepares rows of `sites` symbols of `bits` bits.
     pub(crate) fn new(rows: usize, sites: usize, bits: u32) -> Self {
         Self {

@@ -3,7 +3,8 @@
 #![allow(unsafe_code)]
 
 use oboro_genome_server::{
-    Collections, Existing, Generated, GenomeError, Rows, Window, generate_panel, import_reference,
+    Collections, Existing, GenomeError, Rows, SyntheticPanel, Window, generate_panel,
+    import_reference,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -81,7 +82,7 @@ fn assert_predicted(predicted: u64, peak: u64) {
 fn a_window_of_a_panel_takes_what_was_predicted() {
     let directory = tempfile::tempdir().unwrap();
     let collections = Collections::open(directory.path());
-    let shape = Generated {
+    let shape = SyntheticPanel {
         haplotypes: 50_000,
         sites: 300,
         seed: 1,

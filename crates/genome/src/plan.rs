@@ -6,7 +6,7 @@
 //! answers and many query ciphertexts; a plan uses the width that minimises the total bytes.
 
 use crate::{Kind, SearchSpec};
-use oboro_ring::{Basis, MAX_LOG_DEGREE, Scaled, fraction, pack};
+use oboro_ring::{Basis, MAX_LOG_DEGREE, ScaledRing, fraction, pack};
 use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 
@@ -36,7 +36,7 @@ pub struct PlanError {
 #[derive(Debug, Clone)]
 pub struct Plan {
     spec: SearchSpec,
-    ring: Arc<Scaled>,
+    ring: Arc<ScaledRing>,
     shape: Shape,
 }
 
@@ -119,7 +119,7 @@ impl Plan {
         })?;
         Ok(Self {
             spec,
-            ring: Arc::new(Scaled::new(basis, t)),
+            ring: Arc::new(ScaledRing::new(basis, t)),
             shape,
         })
     }
@@ -131,7 +131,7 @@ impl Plan {
 
     /// The ring. Its plaintexts are modulo the smallest odd prime above the query's length: a mismatch count other than
     /// the one tested for is not 0.
-    pub fn ring(&self) -> &Arc<Scaled> {
+    pub fn ring(&self) -> &Arc<ScaledRing> {
         &self.ring
     }
 

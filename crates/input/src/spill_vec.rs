@@ -34,10 +34,10 @@ impl Number for u64 {}
 pub(crate) struct SpillVec<T: Number> {
     /// The memory limit in bytes.
     limit: usize,
-    held: Held<T>,
+    held: Backing<T>,
 }
 
-enum Held<T> {
+enum Backing<T> {
     Memory(Vec<T>),
     File(Mapped<T>),
 }
@@ -54,7 +54,7 @@ struct Mapped<T> {
 impl<T: Number> SpillVec<T> {
     /// Creates an empty list that takes up to `limit` bytes of memory.
     pub fn new(limit: usize) -> Self {
-        let held = Held::Memory(Vec::new());
+        let held = Backing::Memory(Vec::new());
         Self { limit, held }
     }
 
@@ -66,7 +66,7 @@ impl<T: Number> SpillVec<T> {
     /// Returns true if the list is in a file.
     #[cfg(test)]
     pub fn is_spilled(&self) -> bool {
-        matches!(self.held, Held::File(_))
+        matches!(self.held, Backing::File(_))
     }
 
     /// Appends a number.
@@ -76,8 +76,8 @@ impl<T: Number> SpillVec<T> {
     pub fn push(&mut self, number: T) -> io::Result<()> {
         self.reserve(1)?;
         match &mut self.held {
-            Held::Memory(list) => list.push(number),
-            Held::File(file) => {
+            Backing::Memory(list) => list.push(number),
+            Backing::File(file) => {
                 let len = file.len;
                 file.all_mut()[len] = number;
                 file.len += 1;
@@ -97,8 +97,8 @@ impl<T: Number> SpillVec<T> {
     /// Keeps the first `len` numbers, or all if fewer.
     pub fn truncate(&mut self, len: usize) {
         match &mut self.held {
-            Held::Memory(list) => list.truncate(len),
-            Held::File(file) => file.len = file.len.min(len),
+            Backing::Memory(list) => list.truncate(len),
+            Backing::File(file) => file.len = file.len.min(len),
         }
     }
 
@@ -106,17 +106,19 @@ impl<T: Number> SpillVec<T> {
         let bytes = (self.len() + more).saturating_mul(size_of::<T>());
         match &mut self.held {
             // A growing vector doubles its capacity.
-            Held::Memory(list) if list.len() < list.capacity() || bytes <= self.limit / 2 => Ok(()),
-            Held::Memory(list) => {
+            Backing::Memory(list) if list.len() < list.capacity() || bytes <= self.limit / 2 => {
+                Ok(())
+            }
+            Backing::Memory(list) => {
                 let mut file = Mapped::create()?;
                 file.grow(2 * bytes)?;
                 file.all_mut()[..list.len()].copy_from_slice(list);
                 file.len = list.len();
-                self.held = Held::File(file);
+                self.held = Backing::File(file);
                 Ok(())
             }
-            Held::File(file) if file.len + more > file.all().len() => file.grow(2 * bytes),
-            Held::File(_) => Ok(()),
+            Backing::File(file) if file.len + more > file.all().len() => file.grow(2 * bytes),
+            Backing::File(_) => Ok(()),
         }
     }
 }
@@ -189,7 +191,7 @@ impl<T: Number> Default for SpillVec<T> {
 impl<T: Number> From<Vec<T>> for SpillVec<T> {
     /// Keeps the list in memory.
     fn from(list: Vec<T>) -> Self {
-        let held = Held::Memory(list);
+        let held = Backing::Memory(list);
         Self {
             limit: usize::MAX,
             held,
@@ -202,8 +204,8 @@ impl<T: Number> Deref for SpillVec<T> {
 
     fn deref(&self) -> &[T] {
         match &self.held {
-            Held::Memory(list) => list,
-            Held::File(file) => &file.all()[..file.len],
+            Backing::Memory(list) => list,
+            Backing::File(file) => &file.all()[..file.len],
         }
     }
 }
@@ -211,8 +213,8 @@ impl<T: Number> Deref for SpillVec<T> {
 impl<T: Number> DerefMut for SpillVec<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.held {
-            Held::Memory(list) => list,
-            Held::File(file) => {
+            Backing::Memory(list) => list,
+            Backing::File(file) => {
                 let len = file.len;
                 &mut file.all_mut()[..len]
             }
@@ -281,7 +283,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let mut list = SpillVec::new(0);
         list.push(1u32).unwrap();
-        let Held::File(mapped) = &list.held else {
+        let Backing::File(mapped) = &list.held else {
             panic!("it is in memory");
         };
         let mode = mapped.file.metadata().unwrap().permissions().mode();

@@ -15,7 +15,7 @@ use arrow_array::{
 };
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 use numpy::PyReadonlyArray1;
-use oboro_dataset::{Cells, Shuffled, Shuffling};
+use oboro_dataset::{Cells, Shuffled, Shuffler};
 use oboro_input::readers::are_of_long_form;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -100,7 +100,7 @@ impl Batches {
     }
 
     /// Returns the rows with each column as an item.
-    pub fn one_hot(&self, threads: NonZeroUsize) -> Result<Shuffling, Failure> {
+    pub fn one_hot(&self, threads: NonZeroUsize) -> Result<Shuffler, Failure> {
         let transactions = self.batches.iter().map(RecordBatch::num_rows).sum();
         let fields = self.schema.fields();
         if fields.is_empty() {

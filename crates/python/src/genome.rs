@@ -4,12 +4,13 @@ use crate::call::{Interrupt, run};
 use crate::errors::Failure;
 use crate::server::Server;
 use oboro_client::genome::{
-    Decoys, Found, GenomeSearch, GenomeShape, GenomicPosition, Outcome, Pattern, Symbols, Where,
+    Decoys, GenomeSearch, GenomeShape, GenomicPosition, Outcome, Pattern, SearchResult, Symbols,
+    Where,
 };
 use oboro_format::Digest;
 use oboro_genome::Kind;
 use oboro_genome_server::{
-    Collections, Duplicates, Existing, Imported, LeftOut, PanelOptions, import_panel,
+    Collections, Duplicates, Existing, ImportedPanel, PanelOptions, SkippedSites, import_panel,
     import_reference,
 };
 use pyo3::prelude::*;
@@ -155,8 +156,8 @@ fn run_search<'py>(
         connection.search(search, advance).map_err(Failure::from)
     })?;
     let (exists, count, longest) = match outcome.found {
-        Found::Matches(rows) => (rows > 0, search.count.then_some(rows), None),
-        Found::Longest(longest) => (longest > 0, None, Some(longest)),
+        SearchResult::Matches(rows) => (rows > 0, search.count.then_some(rows), None),
+        SearchResult::Longest(longest) => (longest > 0, None, Some(longest)),
     };
     let found = PyDict::new(py);
     found.set_item("exists", exists)?;
@@ -201,10 +202,10 @@ pub fn load_panel(
         existing: existing(replace),
     };
     let data = server.data()?;
-    let Imported { left_out, .. } = run(py, None, None, |_| {
+    let ImportedPanel { left_out, .. } = run(py, None, None, |_| {
         import_panel(&Collections::open(&data), &name, &file, &options).map_err(Failure::from)
     })?;
-    let LeftOut {
+    let SkippedSites {
         outside_region,
         duplicates,
     } = left_out;

@@ -20,7 +20,7 @@ use std::num::NonZeroUsize;
 /// Number of itemsets of each length from 1; the items of all itemsets, concatenated, by number, shorter itemsets first
 /// and then in order; their supports; the length limit of the search if it may have cut off longer frequent itemsets;
 /// the trust level and the cost, in JSON.
-type Mined<'py> = (
+type MinedArrays<'py> = (
     Vec<usize>,
     Bound<'py, PyArray1<u32>>,
     Bound<'py, PyArray1<u64>>,
@@ -51,7 +51,7 @@ pub fn mine<'py>(
     threads: Option<NonZeroUsize>,
     progress: Option<Bound<'py, PyAny>>,
     interrupt: Option<&Interrupt>,
-) -> PyResult<Mined<'py>> {
+) -> PyResult<MinedArrays<'py>> {
     let answers = self::answers(answers)?;
     let connection = connection(server, offline)?;
     let dataset = encrypted.dataset();
@@ -74,7 +74,7 @@ pub fn mine<'py>(
         .with_stop_above(stop_above);
     let (frequent, took) = call::run(py, progress, interrupt, |call| {
         let connection = connection.map(|it| it.interrupted_by(call.interrupt()));
-        let received = Received::default();
+        let received = ProgressTotals::default();
         let keep_cells = kept_bytes(encrypted, keep_cells);
         let mined = Mining::new(&dataset, name, threads)
             .in_owners_order()
@@ -243,7 +243,7 @@ pub fn row_ids(
     Ok(rows.into_iter().map(|row| (row.slot, row.id)).collect())
 }
 
-fn arrays<'py>(py: Python<'py>, frequent: &FrequentItemsets, took: String) -> Mined<'py> {
+fn arrays<'py>(py: Python<'py>, frequent: &FrequentItemsets, took: String) -> MinedArrays<'py> {
     let lengths = frequent.levels().iter().map(Vec::len).collect();
     let items: Vec<u32> = frequent
         .iter()
@@ -261,7 +261,7 @@ fn arrays<'py>(py: Python<'py>, frequent: &FrequentItemsets, took: String) -> Mi
 
 /// Bytes received and expected, over all requests so far.
 #[derive(Default)]
-struct Received(Mutex<Expected>);
+struct ProgressTotals(Mutex<Expected>);
 
 #[derive(Default)]
 struct Expected {
@@ -271,7 +271,7 @@ struct Expected {
     present: (usize, u64, u64),
 }
 
-impl Received {
+impl ProgressTotals {
     fn add(&self, level: usize, done: u64, expected: u64) -> (u64, u64) {
         let mut questions = self.0.lock();
         let (last_level, last_done, last_expected) = questions.present;

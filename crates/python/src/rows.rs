@@ -5,7 +5,7 @@ use crate::encrypted::Encrypted;
 use crate::errors::Failure;
 use numpy::PyReadonlyArray1;
 use numpy::ndarray::{ArrayView1, s};
-use oboro_dataset::{Cells, Shuffled, Shuffling};
+use oboro_dataset::{Cells, Shuffled, Shuffler};
 use oboro_input::readers::{Bin, NameRules, UnknownOption, next_after, read_batches};
 use oboro_input::transactions::TransactionsError;
 use oboro_input::{
@@ -31,7 +31,7 @@ pub struct Rows {
 }
 
 enum State {
-    Open(Shuffling),
+    Open(Shuffler),
     Complete(Box<Shuffled>),
     Encrypted,
 }

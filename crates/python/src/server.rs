@@ -42,7 +42,7 @@ struct Link {
 }
 
 /// Published dataset: name, version, root hash, columns including check columns, blocks, bytes, longest itemsets.
-type Listed = (String, u64, String, u32, u64, u64, u8);
+type DatasetRow = (String, u64, String, u32, u64, u64, u8);
 
 #[pymethods]
 impl Server {
@@ -129,7 +129,7 @@ impl Server {
         &self,
         py: Python<'_>,
         interrupt: Option<&Interrupt>,
-    ) -> PyResult<(Vec<Listed>, Vec<String>)> {
+    ) -> PyResult<(Vec<DatasetRow>, Vec<String>)> {
         let connection = self.connection()?;
         let listing = call::run(py, None, interrupt, |call| {
             let connection = connection.interrupted_by(call.interrupt());

@@ -246,12 +246,12 @@ enum Phase {
 
 /// Kept panels by priority, maintained only while something has to be evicted.
 #[derive(Debug, Default)]
-struct Evictable {
+struct EvictionIndex {
     priorities: HashMap<Key, EvictionPriority>,
     ascending: BTreeSet<(EvictionPriority, Key)>,
 }
 
-impl Evictable {
+impl EvictionIndex {
     fn insert(&mut self, key: Key, priority: EvictionPriority) {
         self.priorities.insert(key, priority);
         self.ascending.insert((priority, key));
@@ -280,7 +280,7 @@ struct Stream {
     is_failed: bool,
     /// Unit being taken, and the number of its panels taken.
     next: (usize, usize),
-    held: HashMap<Key, Hold>,
+    held: HashMap<Key, PanelHold>,
     /// Units being taken or not yet released, with their panels in flight.
     units: BTreeMap<usize, u32>,
     /// Bytes of the panels it holds, of those among them that it loaded, and of those in flight.
@@ -291,7 +291,7 @@ struct Stream {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Hold {
+struct PanelHold {
     units: u32,
     /// `true` if it was loaded for this stream.
     is_loaded: bool,
@@ -370,7 +370,7 @@ pub(super) struct Ledger {
     used: u64,
     entries: HashMap<Key, Entry>,
     /// Priorities of all kept panels; `None` until something has to be evicted under the current queries.
-    evictable: Option<Evictable>,
+    evictable: Option<EvictionIndex>,
     streams: BTreeMap<StreamId, Stream>,
     /// Streams waiting for admission.
     waiting: VecDeque<StreamId>,
@@ -691,7 +691,7 @@ impl Ledger {
             }
             phase => *phase = Phase::Held,
         }
-        let hold = stream.held.entry(key).or_insert(Hold {
+        let hold = stream.held.entry(key).or_insert(PanelHold {
             units: 0,
             is_loaded: is_load,
         });
@@ -805,11 +805,11 @@ impl Ledger {
     }
 
     /// Returns the kept panels by their priority for the queries in flight.
-    fn evictable(&mut self) -> &Evictable {
+    fn evictable(&mut self) -> &EvictionIndex {
         let evictable = self.evictable.take().unwrap_or_else(|| {
             let entries = self.entries.iter();
             let kept = entries.filter(|(_, entry)| matches!(entry.phase, Phase::Kept));
-            let mut evictable = Evictable::default();
+            let mut evictable = EvictionIndex::default();
             for (&key, _) in kept {
                 evictable.insert(key, self.priority(key));
             }

@@ -15,4 +15,4 @@ pub struct Readme;
 
 pub use itemsets_document::{ItemsetsDocument, ItemsetsError, Source};
 pub use release::{Release, ReleaseError};
-pub use run_record::{Digested, FileDigest, RunRecord};
+pub use run_record::{DigestWriter, FileDigest, RunRecord};

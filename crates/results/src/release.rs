@@ -142,14 +142,14 @@ pub fn subsets(itemsets: &[Vec<String>]) -> Vec<Vec<String>> {
 }
 
 /// Supports of itemsets by name; no itemset repeats an item.
-pub struct Counted {
+pub struct NamedSupports {
     /// The number of transactions.
     pub transactions: u64,
     /// The supports; to suppress small counts, all subsets are required.
     pub itemsets: HashMap<Vec<String>, u64>,
 }
 
-impl Counted {
+impl NamedSupports {
     /// Prepares a release of the supports of `wanted`. Returns the description of the release, the number of
     /// transactions, and the supports, `None` for suppressed ones.
     ///
@@ -472,7 +472,7 @@ mod tests {
         // a in 20 of 30 transactions, with b in 18 of them; b nowhere else.
         let names = |names: &str| names.chars().map(String::from).collect::<Vec<_>>();
         let itemsets = [("a", 20), ("b", 18), ("ab", 18), ("c", 3)];
-        let counted = Counted {
+        let counted = NamedSupports {
             transactions: 30,
             itemsets: itemsets.map(|(items, it)| (names(items), it)).into(),
         };

@@ -54,20 +54,20 @@ pub struct FileDigest {
 impl FileDigest {
     /// Computes the digest of a file with this content.
     pub fn of(name: &str, content: &[u8]) -> Self {
-        let mut digested = Digested::new(io::sink());
+        let mut digested = DigestWriter::new(io::sink());
         let _ = digested.write_all(content);
         digested.finish(name)
     }
 }
 
 /// Writer that passes bytes on and computes their digest.
-pub struct Digested<W> {
+pub struct DigestWriter<W> {
     to: W,
     bytes: u64,
     sha256: Sha256,
 }
 
-impl<W: Write> Digested<W> {
+impl<W: Write> DigestWriter<W> {
     /// Creates a writer without output so far.
     pub fn new(to: W) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl<W: Write> Digested<W> {
     }
 }
 
-impl<W: Write> Write for Digested<W> {
+impl<W: Write> Write for DigestWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.to.write(bytes)?;
         self.sha256.update(&bytes[..written]);

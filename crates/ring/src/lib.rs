@@ -36,4 +36,4 @@ pub use parameters::{
 };
 pub use quadratic::{Element, QuadraticField};
 pub use ring::Ring;
-pub use scaled::Scaled;
+pub use scaled::ScaledRing;

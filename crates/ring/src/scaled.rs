@@ -7,7 +7,7 @@ use crate::{Basis, Limb, Modulus, Ntt};
 
 /// A ring whose plaintexts modulo a prime `t` are multiples of `Q/t`, with its transforms.
 #[derive(Debug, Clone)]
-pub struct Scaled {
+pub struct ScaledRing {
     basis: Basis,
     limbs: Vec<Ntt>,
     t: Modulus,
@@ -17,7 +17,7 @@ pub struct Scaled {
     inverses: Vec<u32>,
 }
 
-impl Scaled {
+impl ScaledRing {
     /// Prepares the ring of `basis` with plaintexts modulo `t`, an odd prime below every limb.
     ///
     /// Panics on any other `t`.
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn residues_are_those_of_the_rounded_multiples() {
         for (limbs, t) in [(1, 3), (2, 5), (3, 41), (3, 503)] {
-            let ring = Scaled::new(Basis::new(12, limbs).unwrap(), t);
+            let ring = ScaledRing::new(Basis::new(12, limbs).unwrap(), t);
             let q = ring.basis().limbs().iter().map(|q| u128::from(q.value()));
             let product: u128 = q.product();
             for m in 0..t {

@@ -17,7 +17,7 @@ const CELL_BITS: u32 = 1;
 
 /// Identity of the cells of one column in one segment.
 #[derive(Debug, Clone, Copy)]
-pub struct CellsOf<'a> {
+pub struct CellsId<'a> {
     /// Number of the segment.
     pub segment: u32,
     /// Digest of the segment's mask seeds.
@@ -32,7 +32,7 @@ impl DatasetKey {
     ///
     /// # Errors
     /// The system provides no randomness.
-    pub fn seal_cells(&self, which: CellsOf<'_>, bits: &[u64]) -> Result<Vec<u8>, SealError> {
+    pub fn seal_cells(&self, which: CellsId<'_>, bits: &[u64]) -> Result<Vec<u8>, SealError> {
         let bytes = bits.iter().flat_map(|word| word.to_le_bytes());
         let bytes: Zeroizing<Vec<u8>> = Zeroizing::new(bytes.collect());
         self.seal_bytes(&self.cells_context(which), &bytes)
@@ -44,7 +44,7 @@ impl DatasetKey {
     /// The bytes are any others.
     pub fn open_cells(
         &self,
-        which: CellsOf<'_>,
+        which: CellsId<'_>,
         sealed: &[u8],
     ) -> Result<Zeroizing<Vec<u64>>, SealError> {
         let bytes = self.open_bytes(&self.cells_context(which), sealed)?;
@@ -56,7 +56,7 @@ impl DatasetKey {
         }
     }
 
-    fn cells_context(&self, which: CellsOf<'_>) -> Vec<u8> {
+    fn cells_context(&self, which: CellsId<'_>) -> Vec<u8> {
         [
             CONTEXT,
             &self.dataset(),
@@ -76,7 +76,7 @@ mod tests {
     use crate::key::tests::{key, master};
     use oboro_ring::Parameters;
 
-    const OF: CellsOf<'_> = CellsOf {
+    const OF: CellsId<'_> = CellsId {
         segment: 3,
         seeds: &[7; 32],
         column: Column(5),
@@ -110,12 +110,12 @@ mod tests {
         let key = key(1, &parameters);
         let sealed = key.seal_cells(OF, &[1, 2]).unwrap();
         for other in [
-            CellsOf { segment: 4, ..OF },
-            CellsOf {
+            CellsId { segment: 4, ..OF },
+            CellsId {
                 seeds: &[8; 32],
                 ..OF
             },
-            CellsOf {
+            CellsId {
                 column: Column(6),
                 ..OF
             },

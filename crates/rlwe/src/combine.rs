@@ -291,7 +291,7 @@ impl Combiner {
                 let uses = moments
                     .next()
                     .map_or(&[][..], |moment| self.uses.of(moment));
-                slot_sums.wanted.extend(uses.iter().map(|entry| Wanted {
+                slot_sums.wanted.extend(uses.iter().map(|entry| PhaseTerm {
                     secrets: self.index.get(entry.secrets as usize).1,
                     polynomial: i,
                     itemset: entry.itemset as usize,
@@ -434,14 +434,14 @@ struct SlotSums<'c> {
     fractions: Fractions<'c>,
     range: u64,
     /// Uses of the next polynomials.
-    wanted: Vec<Wanted<'c>>,
+    wanted: Vec<PhaseTerm<'c>>,
     /// Sum for each of them modulo each limb.
     slots: Zeroizing<Vec<u32>>,
 }
 
 /// Term of an itemset's phase: the sum of the slots of a polynomial, given by number, times some columns' secrets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Wanted<'c> {
+struct PhaseTerm<'c> {
     secrets: &'c [Column],
     polynomial: usize,
     itemset: usize,
@@ -479,7 +479,7 @@ impl<'c> SlotSums<'c> {
                     vector::multiply(q, &secret, factor, product);
                 }
                 self.wanted
-                    .extend(sets.iter().map(|&(itemset, columns)| Wanted {
+                    .extend(sets.iter().map(|&(itemset, columns)| PhaseTerm {
                         secrets: &columns[1..],
                         polynomial: i,
                         itemset,
@@ -508,7 +508,7 @@ impl<'c> SlotSums<'c> {
                 .zip(&mut slots)
                 .collect();
             for (limb, ntt) in Limb::enumerate(limbs) {
-                let evaluation = |it: &&[Wanted<'_>]| {
+                let evaluation = |it: &&[PhaseTerm<'_>]| {
                     self.combiner
                         .secrets(self.range)
                         .evaluation(limb, it[0].secrets)

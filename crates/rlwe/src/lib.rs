@@ -33,7 +33,7 @@ mod secrets;
 mod totals;
 
 pub use block::BlockResidues;
-pub use cells::{CELL_SEAL_BYTES, CellsOf};
+pub use cells::{CELL_SEAL_BYTES, CellsId};
 pub use combine::{Answer, CombineError, Combiner, Partial, Phases};
 pub use encrypt::{Block, EncryptError, Encryptor};
 pub use focus::Pass;
@@ -49,7 +49,7 @@ pub use passphrase::{
 pub use planner::{Alternative, PlanError, Verdict, alternatives, plan};
 pub use prefix_tokens::{LONGEST_VERIFIED, VerifiedLimbs};
 pub use prefixes::{
-    NotVerified, PrefixError, PrefixQuery, PrefixReader, VerifiedMoments, prefix_bytes,
+    PrefixError, PrefixQuery, PrefixReader, VerificationError, VerifiedMoments, prefix_bytes,
 };
 pub use private_file::{PrivateFileError, open_private};
 pub use query::{QueryCiphertexts, QueryKey};

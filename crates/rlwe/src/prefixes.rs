@@ -135,7 +135,7 @@ pub struct VerifiedMoments<'a> {
 /// Error: the moments failed verification.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the server sent other numbers than those of the ciphertext that was encrypted")]
-pub struct NotVerified;
+pub struct VerificationError;
 
 /// Number of moments that a thread processes at a time.
 const AT_ONCE: usize = 16;
@@ -174,7 +174,7 @@ impl PrefixReader {
         question: &'a PrefixQuery,
         answer: &'a [Vec<u8>],
         threads: NonZeroUsize,
-    ) -> Result<VerifiedMoments<'a>, NotVerified> {
+    ) -> Result<VerifiedMoments<'a>, VerificationError> {
         let is_whole = answer.len() == self.ranges.len();
         // Always checks everything: the time depends on lengths only.
         let are_right = (0..self.ranges.len()).zip(answer);
@@ -182,7 +182,7 @@ impl PrefixReader {
         if are_right.fold(is_whole, |all, it| all & it) {
             Ok(VerifiedMoments { question, answer })
         } else {
-            Err(NotVerified)
+            Err(VerificationError)
         }
     }
 
@@ -219,8 +219,13 @@ impl PrefixReader {
     }
 
     /// Computes `Σ_S x_S·M_{S,0} + Σ_{S,r} x_S·Σ_s z_s·M_{S,r}(s)` modulo each limb.
-    fn weighted(&self, question: &PrefixQuery, answer: &[u8], threads: NonZeroUsize) -> Weighted {
-        let state = || (Weighted::new(question.limbs()), Vec::new());
+    fn weighted(
+        &self,
+        question: &PrefixQuery,
+        answer: &[u8],
+        threads: NonZeroUsize,
+    ) -> WeightedSums {
+        let state = || (WeightedSums::new(question.limbs()), Vec::new());
         let runs = (0..question.moments()).step_by(AT_ONCE);
         let all = threads::fold(threads, runs, state, |(sums, residues), first| {
             for moment in first..(first + AT_ONCE).min(question.moments()) {
@@ -229,8 +234,9 @@ impl PrefixReader {
                 self.add_weighted(question, moment, bytes, residues, sums);
             }
         });
-        all.into_iter()
-            .fold(Weighted::new(question.limbs()), |mut sums, (more, _)| {
+        all.into_iter().fold(
+            WeightedSums::new(question.limbs()),
+            |mut sums, (more, _)| {
                 sums.are_residues &= more.are_residues;
                 for ((sum, more), (points, _)) in
                     sums.sums.iter_mut().zip(more.sums.iter()).zip(&self.limbs)
@@ -238,7 +244,8 @@ impl PrefixReader {
                     *sum = points.field().add(*sum, *more);
                 }
                 sums
-            })
+            },
+        )
     }
 
     fn add_weighted(
@@ -247,7 +254,7 @@ impl PrefixReader {
         moment: usize,
         bytes: &[u8],
         residues: &mut Vec<u32>,
-        sums: &mut Weighted,
+        sums: &mut WeightedSums,
     ) {
         residues.resize(pack::unpacked_len(bytes.len()), 0);
         pack::unpack(bytes, residues);
@@ -278,14 +285,14 @@ impl PrefixReader {
 }
 
 /// Sums of moments weighted with points and slots.
-struct Weighted {
+struct WeightedSums {
     /// Sum for each limb.
     sums: Zeroizing<Vec<Element>>,
     /// `true` if all are canonical: any other representative counts as a different answer.
     are_residues: bool,
 }
 
-impl Weighted {
+impl WeightedSums {
     fn new(limbs: usize) -> Self {
         Self {
             sums: Zeroizing::new(vec![Element::default(); limbs]),

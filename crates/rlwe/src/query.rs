@@ -3,18 +3,18 @@
 //! A query's key, errors and public seeds are derived from one root: the PRF of fresh randomness and of everything that
 //! the query is about. A generator may repeat its output, as after a rollback of a virtual machine. It then repeats a
 //! seed only for an identical query: its numbers, layout and ring. A key encrypts one query, when it is created.
-//! [`Scaled`] encodes in the most significant bits; `docs/cryptography.md`, "Genome search", has the security argument.
+//! [`ScaledRing`] encodes in the most significant bits; `docs/cryptography.md`, "Genome search", has the security argument.
 
 use crate::prf::{Output, prf};
 use oboro_ring::mask::{self, MaskSeed};
-use oboro_ring::{Limb, Nonce, QuerySeed, Scaled, vector};
+use oboro_ring::{Limb, Nonce, QuerySeed, ScaledRing, vector};
 use std::fmt;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// Key of one query.
 pub struct QueryKey {
-    ring: Arc<Scaled>,
+    ring: Arc<ScaledRing>,
     /// Secret in evaluation form, limb by limb.
     secret: Zeroizing<Vec<u32>>,
 }
@@ -45,7 +45,7 @@ impl QueryKey {
     /// # Panics
     /// If the width is 0 or above the ring's degree.
     pub fn encrypt(
-        ring: &Arc<Scaled>,
+        ring: &Arc<ScaledRing>,
         nonce: &Nonce,
         asked: &[&[u8]],
         width: usize,
@@ -59,7 +59,7 @@ impl QueryKey {
 
     fn from_root(
         root: Output,
-        ring: &Arc<Scaled>,
+        ring: &Arc<ScaledRing>,
         nonce: &Nonce,
         width: usize,
         terms: &[i32],
@@ -184,7 +184,7 @@ impl QueryKey {
 /// `log2 N` (1 byte), `t` (4) and the prime of each limb (4); the width has 8 bytes and a term 4.
 fn root(
     randomness: &[u8; 32],
-    ring: &Scaled,
+    ring: &ScaledRing,
     nonce: &Nonce,
     asked: &[&[u8]],
     width: usize,
@@ -203,7 +203,7 @@ fn root(
 }
 
 /// Computes the evaluation form of signed coefficients, limb by limb.
-fn evaluate(ring: &Scaled, coefficients: &[i8]) -> Vec<u32> {
+fn evaluate(ring: &ScaledRing, coefficients: &[i8]) -> Vec<u32> {
     evaluate_with(ring, |limb, values| {
         let q = ring.limbs()[limb].modulus().value();
         // −1 becomes q − 1, 0 becomes q: both below 4q, which the transform accepts.
@@ -214,7 +214,7 @@ fn evaluate(ring: &Scaled, coefficients: &[i8]) -> Vec<u32> {
 }
 
 /// Computes the evaluation form, limb by limb, of the polynomial whose coefficients `fill` writes for each limb.
-fn evaluate_with(ring: &Scaled, mut fill: impl FnMut(Limb, &mut [u32])) -> Vec<u32> {
+fn evaluate_with(ring: &ScaledRing, mut fill: impl FnMut(Limb, &mut [u32])) -> Vec<u32> {
     let degree = ring.basis().degree();
     let mut residues = vec![0; degree * ring.limbs().len()];
     let limbs = residues.chunks_exact_mut(degree).zip(ring.limbs());
@@ -234,18 +234,18 @@ mod tests {
     const NONCE: Nonce = Nonce([7; 32]);
     const RANDOMNESS: [u8; 32] = [2; 32];
 
-    fn ring() -> Arc<Scaled> {
-        Arc::new(Scaled::new(Basis::new(12, 3).unwrap(), 41))
+    fn ring() -> Arc<ScaledRing> {
+        Arc::new(ScaledRing::new(Basis::new(12, 3).unwrap(), 41))
     }
 
-    fn fractions(ring: &Scaled, mut residues: Vec<u32>, bits: u32) -> Vec<u64> {
+    fn fractions(ring: &ScaledRing, mut residues: Vec<u32>, bits: u32) -> Vec<u64> {
         let mut fractions = vec![0; ring.basis().degree()];
         Fractions::over(ring.limbs(), 1).of_polynomial(&mut residues, bits, &mut fractions);
         fractions
     }
 
     /// Expands all residues of `a`, in evaluation form.
-    fn expanded(ring: &Scaled, seed: &impl MaskSeed) -> Vec<u32> {
+    fn expanded(ring: &ScaledRing, seed: &impl MaskSeed) -> Vec<u32> {
         let mut mask = vec![0; ring.basis().degree() * 3];
         for (limb, out) in Limb::enumerate(mask.chunks_exact_mut(ring.basis().degree())) {
             mask::expand(seed, ring.basis(), limb, out);
@@ -286,8 +286,8 @@ mod tests {
 
     /// Inputs of a query's derivation.
     #[derive(Clone)]
-    struct Asked {
-        ring: Arc<Scaled>,
+    struct DerivationInput {
+        ring: Arc<ScaledRing>,
         nonce: Nonce,
         asked: Vec<&'static [u8]>,
         width: usize,
@@ -295,7 +295,7 @@ mod tests {
         randomness: [u8; 32],
     }
 
-    impl Asked {
+    impl DerivationInput {
         fn root(&self) -> Output {
             let Self { ring, nonce, .. } = self;
             let (asked, width, terms) = (&self.asked, self.width, &self.terms);
@@ -308,8 +308,8 @@ mod tests {
     }
 
     /// Makes a query of 38 alleles: 39 numbers from −1 to 1, in one ciphertext.
-    fn asked() -> Asked {
-        Asked {
+    fn asked() -> DerivationInput {
+        DerivationInput {
             ring: ring(),
             nonce: NONCE,
             asked: vec![b"panel", b"7:100"],
@@ -321,7 +321,7 @@ mod tests {
 
     /// Attacks the first ciphertexts of two queries with equal secret, mask and error. Returns the number of terms
     /// read, from index `from` on, in which only one of them has a value.
-    fn read(ring: &Scaled, a: &[u32], b: &[u32], terms: &[i32], from: usize) -> usize {
+    fn read(ring: &ScaledRing, a: &[u32], b: &[u32], terms: &[i32], from: usize) -> usize {
         let degree = ring.basis().degree();
         let limbs = a.chunks(degree).zip(b.chunks(degree)).zip(ring.limbs());
         let difference = limbs.flat_map(|((a, b), ntt)| {
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn a_rolled_back_client_shows_a_replaying_server_nothing() {
         let wide = asked();
-        let narrow = Asked {
+        let narrow = DerivationInput {
             width: 3,
             ..wide.clone()
         };
@@ -354,7 +354,7 @@ mod tests {
         };
         // Were the root independent of the layout, as in an earlier version, the attack would read all terms that one
         // ciphertext has beyond the other.
-        let without_layout = |asked: &Asked| {
+        let without_layout = |asked: &DerivationInput| {
             let bytes: Vec<u8> = asked.terms.iter().flat_map(|it| it.to_le_bytes()).collect();
             let fields: [&[u8]; 2] = [&asked.nonce.0, &bytes];
             let root = prf(&asked.randomness, "query root", &fields);
@@ -374,13 +374,13 @@ mod tests {
             first.encrypted(first.root()).1
         );
         let mut all = vec![first.clone()];
-        let mut other = |change: fn(&mut Asked)| {
+        let mut other = |change: fn(&mut DerivationInput)| {
             let mut asked = first.clone();
             change(&mut asked);
             all.push(asked);
         };
-        fn of(log_degree: u32, limbs: usize, t: u32) -> Arc<Scaled> {
-            Arc::new(Scaled::new(Basis::new(log_degree, limbs).unwrap(), t))
+        fn of(log_degree: u32, limbs: usize, t: u32) -> Arc<ScaledRing> {
+            Arc::new(ScaledRing::new(Basis::new(log_degree, limbs).unwrap(), t))
         }
         other(|asked| asked.ring = of(12, 2, 41));
         other(|asked| asked.ring = of(13, 3, 41));

@@ -39,7 +39,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 
 /// Returns the error of a call in which something panicked.
 pub(crate) fn failed() -> Status {
-    Status::internal("the server failed while working on this call; its log tells more")
+    Status::internal("the server failed while working on this call; its log has details")
 }
 
 #[cfg(test)]

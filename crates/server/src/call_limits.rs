@@ -2,10 +2,10 @@
 //! Queries wait for slots in `limits`; `scrubbing` refuses excess scrubs.
 
 use crate::blocking;
-use crate::calls::Begun;
+use crate::calls::AdmittedFlag;
 use crate::limits::Limits;
 use crate::metering::Meter;
-use crate::received::{Account, Received, SMALL, longest};
+use crate::received::{Account, RequestBody, SMALL, longest};
 use oboro_edge::{
     Answer, Audit, Caller, Client, Middleware, Next, RETRY_SOON, RateLimit, Subject, busy, holding,
 };
@@ -121,7 +121,7 @@ impl Middleware for CallLimits {
         if let Some(Err(refusal)) = shared.audit.as_ref().map(|it| it.check(&client, call)) {
             return Box::pin(async move { Ok(refusal.into_http()) });
         }
-        Begun::of(&request);
+        AdmittedFlag::of(&request);
         Box::pin(async move {
             let call = path.rsplit('/').next().unwrap_or_default();
             let place = match shared.place(&client, call).await {
@@ -131,7 +131,7 @@ impl Middleware for CallLimits {
             let account = shared.account(&client, call);
             let received = account.clone();
             let request = request
-                .map(|body| Body::new(Received::of_call(body, call, &shared.limits, received)));
+                .map(|body| Body::new(RequestBody::of_call(body, call, &shared.limits, received)));
             let place = Arc::new(place);
             let subject = request.extensions().get::<Subject>().cloned();
             let held = Arc::new((Arc::clone(&place), account.clone(), subject));
@@ -150,7 +150,7 @@ impl Middleware for CallLimits {
 mod tests {
     use super::*;
     use http_body::Frame;
-    use oboro_edge::Behind;
+    use oboro_edge::Wrapped;
     use oboro_format::Roles;
     use oboro_protocol::RETRY_AFTER_KEY;
     use std::convert::Infallible;
@@ -181,7 +181,7 @@ mod tests {
     }
 
     async fn call(
-        service: &mut Behind<CallLimits, Endless>,
+        service: &mut Wrapped<CallLimits, Endless>,
         name: &str,
         call: &str,
     ) -> Result<http::Response<Body>, Status> {
@@ -196,9 +196,9 @@ mod tests {
         }
     }
 
-    fn service(limits: Limits) -> Behind<CallLimits, Endless> {
+    fn service(limits: Limits) -> Wrapped<CallLimits, Endless> {
         let meter = Arc::new(Meter::default());
-        Behind::new(&CallLimits::new(limits, 1000, &meter, None), Endless)
+        Wrapped::new(&CallLimits::new(limits, 1000, &meter, None), Endless)
     }
 
     #[tokio::test(start_paused = true)]
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_calls_too_often_is_told_when_to_call_again() {
+    async fn a_client_that_calls_too_often_gets_a_time_to_retry() {
         let mut service = service(Limits {
             calls_per_second: 2,
             ..Limits::default()

@@ -6,7 +6,7 @@
 
 use http_body::Frame;
 use oboro_edge::{
-    Answer, Audit, Ended, Middleware, Next, Observer, Subject, ThrottledLog, observed,
+    Answer, Audit, CallOutcome, Middleware, Next, Observer, Subject, ThrottledLog, observed,
 };
 use oboro_protocol::{CALLS, REQUEST_KEY};
 use prometheus_client::metrics::counter::Counter;
@@ -124,9 +124,9 @@ impl Calls {
 
 /// Flag of a request, set once its caller is admitted.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Begun(Arc<AtomicBool>);
+pub(crate) struct AdmittedFlag(Arc<AtomicBool>);
 
-impl Begun {
+impl AdmittedFlag {
     /// Marks the call as admitted: it is logged however it ends.
     pub(crate) fn of<B>(request: &http::Request<B>) {
         if let Some(begun) = request.extensions().get::<Self>() {
@@ -138,7 +138,7 @@ impl Begun {
 impl Middleware for Calls {
     /// Logs the call.
     fn handle(self: &Arc<Self>, mut request: http::Request<Body>, next: Next) -> Answer {
-        let (begun, subject) = (Begun::default(), Subject::default());
+        let (begun, subject) = (AdmittedFlag::default(), Subject::default());
         request.extensions_mut().insert(begun.clone());
         request.extensions_mut().insert(subject.clone());
         let (request_number, name) = (self.next(), name(request.uri().path()));
@@ -159,11 +159,11 @@ impl Middleware for Calls {
             read_panels = field::Empty,
             found_panels = field::Empty,
         );
-        let told = HeaderValue::try_from(request_number).expect("it is ASCII");
+        let number = HeaderValue::try_from(request_number).expect("it is ASCII");
         let mut call = Call {
             span: span.clone(),
             name,
-            number: told,
+            number,
             subject,
             calls: Arc::clone(self),
             begun,
@@ -175,8 +175,8 @@ impl Middleware for Calls {
         let response = span.in_scope(|| next(request));
         Box::pin(async move {
             let mut response = response.instrument(span).await?;
-            let told = call.number.clone();
-            response.headers_mut().insert(REQUEST_KEY, told);
+            let number = call.number.clone();
+            response.headers_mut().insert(REQUEST_KEY, number);
             if let Some(status) = Status::from_header_map(response.headers()) {
                 call.outcome = status.code();
             }
@@ -200,7 +200,7 @@ struct Call {
     number: HeaderValue,
     subject: Subject,
     calls: Arc<Calls>,
-    begun: Begun,
+    begun: AdmittedFlag,
     since: Instant,
     bytes_sent: u64,
     outcome: Code,
@@ -214,7 +214,7 @@ impl Drop for Call {
         self.calls.times.ended(self.name, outcome, time);
         let is_begun = self.begun.0.load(Ordering::Relaxed);
         if let Some(audit) = self.calls.audit.as_ref().filter(|_| is_begun) {
-            let ended = Ended {
+            let ended = CallOutcome {
                 request: self.number.to_str().unwrap_or_default().to_owned(),
                 call: self.name,
                 outcome,

@@ -39,7 +39,7 @@ pub(crate) async fn fetch(
         .await?;
     let access = counting.access_of(caller);
     // The slot is held until this ends, even if the caller disconnects.
-    let begin = move || Ok((Wanted::new(&access, request)?, permit));
+    let begin = move || Ok((ColumnsRequest::new(&access, request)?, permit));
     let (wanted, permit) = blocking(begin).await?;
     wanted.record(&Span::current());
     caller
@@ -54,13 +54,13 @@ pub(crate) async fn fetch(
 }
 
 /// Validated request.
-struct Wanted {
+struct ColumnsRequest {
     snapshot: Arc<Snapshot>,
     columns: Vec<Column>,
     first_segment: usize,
 }
 
-impl Wanted {
+impl ColumnsRequest {
     fn new(access: &Access, request: v1::FetchColumnsRequest) -> Result<Self, Status> {
         let root = digest(&request.root).map_err(|error| status::of_field(&error))?;
         let snapshot = access
@@ -110,7 +110,11 @@ impl Wanted {
 ///
 /// # Errors
 /// Damage, storage out of reach.
-async fn send(wanted: Wanted, outbox: Arc<Parts>, space: Arc<Notify>) -> Result<(), Status> {
+async fn send(
+    wanted: ColumnsRequest,
+    outbox: Arc<Parts>,
+    space: Arc<Notify>,
+) -> Result<(), Status> {
     for (segment, column) in wanted.parts() {
         while !outbox.has_capacity() {
             space.notified().await;

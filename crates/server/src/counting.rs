@@ -277,7 +277,7 @@ struct Answer {
     packing: Packing,
     ranges: Vec<Blocks>,
     /// Ranges with cached moments that no task has claimed for sending.
-    known: Mutex<VecDeque<Known>>,
+    known: Mutex<VecDeque<CachedMoments>>,
     /// Number of cached moments, over all ranges.
     known_moments: u64,
     /// Run that counts all other moments.
@@ -334,12 +334,12 @@ impl Counted {
 }
 
 /// Cached moments of one range.
-struct Known {
+struct CachedMoments {
     range: usize,
     moments: VecDeque<(usize, Bytes)>,
 }
 
-impl Known {
+impl CachedMoments {
     /// Takes the first moments, about as many as fit a message.
     fn take_some(&mut self) -> Self {
         let mut bytes = 0;
@@ -374,8 +374,8 @@ impl Answer {
             root,
             limbs: packing.limbs(),
         };
-        let mut known: Vec<Known> = (0..ranges.len())
-            .map(|range| Known {
+        let mut known: Vec<CachedMoments> = (0..ranges.len())
+            .map(|range| CachedMoments {
                 range,
                 moments: VecDeque::new(),
             })
@@ -424,12 +424,12 @@ impl Answer {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, VecDeque<Known>> {
+    fn known(&self) -> MutexGuard<'_, VecDeque<CachedMoments>> {
         self.known.lock()
     }
 
     /// Takes the next cached moments to send, one task's worth.
-    fn take_known(&self) -> Option<Known> {
+    fn take_known(&self) -> Option<CachedMoments> {
         let mut known = self.known();
         let range = known.front_mut()?;
         let some = range.take_some();
@@ -439,7 +439,7 @@ impl Answer {
         Some(some)
     }
 
-    fn send_known(&self, outbox: &CountOutbox, known: &Known) -> ControlFlow<()> {
+    fn send_known(&self, outbox: &CountOutbox, known: &CachedMoments) -> ControlFlow<()> {
         let moments = known.moments.iter();
         let moments = moments.map(|(moment, packed)| (*moment, &packed[..]));
         Packing::put_together(&self.index, known.range as u64, moments, |message| {
@@ -649,7 +649,7 @@ mod tests {
     fn a_task_takes_a_message_of_what_was_known() {
         let sizes = [300 << 10; 9];
         let of = |(moment, size): (usize, &usize)| (moment, Bytes::from(vec![0; *size]));
-        let mut known = Known {
+        let mut known = CachedMoments {
             range: 3,
             moments: sizes.iter().enumerate().map(of).collect(),
         };

@@ -26,7 +26,7 @@ use oboro_protocol::{SITES_PER_MESSAGE, v1};
 use oboro_residency::FairSemaphore;
 use oboro_store::Store;
 use parking_lot::Mutex;
-use shared::{Named, Shared};
+use shared::{ResolvedCollection, SearchContext};
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio_stream::Stream;
@@ -36,7 +36,7 @@ use windows::Windows;
 /// Resources of the server that searches use.
 #[derive(Clone)]
 pub(crate) struct Genomes {
-    shared: Arc<Shared>,
+    shared: Arc<SearchContext>,
 }
 
 impl Genomes {
@@ -50,7 +50,7 @@ impl Genomes {
         release_memory: fn(),
     ) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SearchContext {
                 store,
                 homes: Mutex::default(),
                 writes,
@@ -70,7 +70,7 @@ impl Genomes {
     ///
     /// # Errors
     /// The caller may see none, or they cannot be listed.
-    pub(crate) fn seen(&self, caller: &Caller) -> Result<Vec<SeenCollection>, Status> {
+    pub(crate) fn seen(&self, caller: &Caller) -> Result<Vec<VisibleCollection>, Status> {
         let shared = &self.shared;
         let access = shared.store.access_of(&caller.namespace, caller.roles);
         let visible = access.visible().map_err(|error| status::of_store(&error))?;
@@ -86,7 +86,7 @@ impl Genomes {
                     Shape::Reference { .. } => Kind::Reference,
                 };
                 let account = caller.client.account();
-                seen.push(SeenCollection {
+                seen.push(VisibleCollection {
                     searches: home.budgets.spent(account, kind, &info.name),
                     name: format!("{}{}", visible.prefix, info.name),
                     kind,
@@ -110,7 +110,7 @@ impl Genomes {
 }
 
 /// Collection as one caller sees it.
-pub(crate) struct SeenCollection {
+pub(crate) struct VisibleCollection {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) bytes: u64,
@@ -142,7 +142,7 @@ impl Genome for Genomes {
         tracing::debug!(name, "lists sites");
         let shared = Arc::clone(&self.shared);
         let panel = blocking(move || {
-            let Named { home, name, .. } = shared.named(&caller, &name, Role::Read)?;
+            let ResolvedCollection { home, name, .. } = shared.named(&caller, &name, Role::Read)?;
             let panel = home.collections.panel(&name);
             panel.map_err(|error| status::of_genome(&error))
         })

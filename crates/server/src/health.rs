@@ -1,6 +1,6 @@
 //! Standard health service, which needs no credential.
 
-use crate::received::{Received, SMALL};
+use crate::received::{RequestBody, SMALL};
 use oboro_edge::{Answer, Middleware, Next, holding};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -43,7 +43,7 @@ impl Middleware for Watches {
             Some(Ok(permit)) => Some(permit),
             None => None,
         };
-        let answer = next(request.map(|body| Body::new(Received::new(body, SMALL, None))));
+        let answer = next(request.map(|body| Body::new(RequestBody::new(body, SMALL, None))));
         Box::pin(async move { Ok(answer.await?.map(|body| holding(body, permit))) })
     }
 }

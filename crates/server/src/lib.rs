@@ -46,8 +46,8 @@ pub use listen::Server;
 pub use local::{Connector, Local};
 pub use log_level::{LogLevelError, log_directives};
 pub use oboro_edge::{
-    AuditError, AuditOptions, Certificates, ConnectionLimits, LineError, TlsError, Token,
-    TokenError, TokenFile, Tokens, Untrusted, parse_date,
+    AuditError, AuditOptions, Certificates, ConnectionLimits, FileTrustError, LineError, TlsError,
+    Token, TokenError, TokenFile, Tokens, parse_date,
 };
 pub use oboro_store::{Policy, Quota};
 pub use options::{GenomeOptions, MonitorOptions, Options, Pin};

@@ -131,7 +131,7 @@ impl Admission {
         if let Ok(Ok(place)) = timeout(queue_time, self.places.acquire(client, 1)).await {
             return Ok(place);
         }
-        let told = if self.places.held(client) >= queries_per_client as u64 {
+        let refusal = if self.places.held(client) >= queries_per_client as u64 {
             format!(
                 "too many queries of this client are in progress: this server takes {queries_per_client} of one client at a time; try again when one has ended, or ask its operator to raise {MAX_QUERIES_PER_CLIENT}"
             )
@@ -140,7 +140,7 @@ impl Admission {
                 "too many queries are in progress: this server takes {queries} at a time, the last quarter of them of clients that have none; try again when one has ended, or ask its operator to raise {MAX_QUERIES}"
             )
         };
-        Err(busy(told, RETRY_SOON))
+        Err(busy(refusal, RETRY_SOON))
     }
 }
 

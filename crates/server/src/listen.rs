@@ -21,7 +21,8 @@ use crate::whole::homes;
 use crate::writes::{WRITES, Writes};
 use oboro_arena::Topology;
 use oboro_edge::{
-    Accepted, Audit, Authentication, Behind, Certificates, Connections, Tokens, Watch, accepted,
+    AcceptedStream, Audit, Authentication, Certificates, Connections, ExpiryWatch, Tokens, Wrapped,
+    accepted,
 };
 use oboro_engine::{Backend, Cpu};
 use oboro_format::leave_descriptors;
@@ -51,12 +52,12 @@ const REFRESH: Duration = Duration::from_secs(1);
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
-    answering: Answering,
+    answering: Services,
     monitor: Option<Monitor>,
 }
 
 /// Services and state of a server, independent of its transport.
-pub(crate) struct Answering {
+pub(crate) struct Services {
     connections: Arc<Connections>,
     tls: Option<Arc<Certificates>>,
     tokens: Option<Arc<Tokens>>,
@@ -112,7 +113,7 @@ impl Server {
         Ok(Self {
             address: listener.local_addr().map_err(listen)?,
             listener,
-            answering: Answering::open(options)?,
+            answering: Services::open(options)?,
             monitor,
         })
     }
@@ -140,7 +141,7 @@ impl Server {
     /// Returns the time of the backup that search counts were restored from, if searches are refused until the operator
     /// accepts these counts. Blocks.
     pub fn restored_budgets(&self) -> Option<String> {
-        let Answering { data, genome, .. } = &self.answering;
+        let Services { data, genome, .. } = &self.answering;
         genome.budget?;
         let homes = homes(data.home()).unwrap_or_default();
         let budgets = homes.iter().map(|it| Budgets::open(&data.home().join(it)));
@@ -197,7 +198,7 @@ fn check_protection(options: &Options) -> Result<(), ServeError> {
     }
 }
 
-impl Answering {
+impl Services {
     /// Starts the compute threads and opens the store, last, to leave none behind on failure. Ignores the options about
     /// the socket.
     ///
@@ -249,7 +250,7 @@ impl Answering {
     /// Serves calls from `incoming` until `shutdown` completes, as [`Server::serve`] does.
     pub(crate) async fn serve(
         self,
-        incoming: impl Stream<Item = io::Result<Accepted>>,
+        incoming: impl Stream<Item = io::Result<AcceptedStream>>,
         monitor: Option<Monitor>,
         shutdown: impl Future<Output = ()>,
     ) {
@@ -291,12 +292,12 @@ impl Answering {
         let calls = Calls::new(times.clone(), self.audit.clone());
         let authentication = Authentication::new(self.tokens.clone(), self.tls.as_deref());
         let (mining, calls_of_genomes) = (
-            Behind::new(&self.call_limits, mining),
-            Behind::new(&self.call_limits, calls_of_genomes),
+            Wrapped::new(&self.call_limits, mining),
+            Wrapped::new(&self.call_limits, calls_of_genomes),
         );
         let (mining, calls_of_genomes) = (
-            Behind::new(&authentication, mining),
-            Behind::new(&authentication, calls_of_genomes),
+            Wrapped::new(&authentication, mining),
+            Wrapped::new(&authentication, calls_of_genomes),
         );
         let (mut health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<MiningServer<Service>>().await;
@@ -308,9 +309,9 @@ impl Answering {
         ));
         let reporting = writes.report(health.clone());
         let stopping = Notify::new();
-        let routes = Routes::new(Behind::new(&calls, mining))
-            .add_service(Behind::new(&calls, calls_of_genomes))
-            .add_service(Behind::new(&Arc::new(watches.clone()), health_service));
+        let routes = Routes::new(Wrapped::new(&calls, mining))
+            .add_service(Wrapped::new(&calls, calls_of_genomes))
+            .add_service(Wrapped::new(&Arc::new(watches.clone()), health_service));
         let connections = Arc::clone(&self.connections);
         let serving = connections.serve(routes, incoming, async {
             shutdown.await;
@@ -362,7 +363,7 @@ impl Answering {
         };
         let expiring = expire(self.store.clone(), self.data.home());
         // Calls of revoked tokens end even if no other call arrives.
-        let mut watch = Watch::new(self.tls.clone(), self.tokens.clone());
+        let mut watch = ExpiryWatch::new(self.tls.clone(), self.tokens.clone());
         let watching = async {
             let mut ticks = tokio::time::interval(REFRESH);
             loop {

@@ -2,9 +2,9 @@
 
 use crate::error::ServeError;
 use crate::limits::Limits;
-use crate::listen::Answering;
+use crate::listen::Services;
 use crate::options::Options;
-use oboro_edge::{Accepted, ConnectionLimits};
+use oboro_edge::{AcceptedStream, ConnectionLimits};
 use oboro_store::Access;
 use std::future::pending;
 use std::io;
@@ -47,7 +47,7 @@ impl Local {
                 threads: NonZero::<usize>::MIN,
                 source,
             })?;
-        let answering = Answering::open(Options {
+        let answering = Services::open(Options {
             tls: None,
             tokens: None,
             limits: Limits {
@@ -64,7 +64,7 @@ impl Local {
         let access = answering.access();
         let (streams, incoming) = mpsc::unbounded_channel();
         let incoming = UnboundedReceiverStream::new(incoming).map(|stream: DuplexStream| {
-            Ok(Accepted {
+            Ok(AcceptedStream {
                 stream: Box::new(stream),
                 peer: None,
             })

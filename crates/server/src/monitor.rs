@@ -16,7 +16,7 @@ mod sources;
 
 use places::{Places, Slot};
 pub(crate) use readiness::Readiness;
-use seen::{Peer, Seen, unauthorized};
+use seen::{Peer, Snapshot, unauthorized};
 use sources::SAMPLE;
 pub(crate) use sources::Sources;
 
@@ -89,7 +89,7 @@ impl Monitor {
 
     /// Serves requests; never returns.
     pub(crate) async fn serve(self, sources: Arc<Sources>) {
-        let seen = Arc::new(Seen {
+        let seen = Arc::new(Snapshot {
             metrics: Mutex::new(Metrics::new(&sources)),
             authentication: Arc::clone(&sources.authentication),
             sources: Arc::clone(&sources),
@@ -185,7 +185,7 @@ async fn watch_use(sources: &Sources) {
 
 /// Rejects requests for other host names (DNS rebinding), and adds headers against loading and caching.
 async fn check_host_and_harden(
-    State(seen): State<Arc<Seen>>,
+    State(seen): State<Arc<Snapshot>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -196,8 +196,8 @@ async fn check_host_and_harden(
     let host = host.and_then(|it| it.to_str().ok());
     // Without TLS, a domain name can be made to resolve to this machine.
     if seen.is_near && !host.is_some_and(is_of_this_machine) {
-        let told = "use localhost or a loopback address\n";
-        return (StatusCode::MISDIRECTED_REQUEST, told).into_response();
+        let text = "use localhost or a loopback address\n";
+        return (StatusCode::MISDIRECTED_REQUEST, text).into_response();
     }
     let mut answer = next.run(request).await;
     let headers = answer.headers_mut();
@@ -224,7 +224,7 @@ fn is_of_this_machine(host: &str) -> bool {
 
 /// Serves `/readyz`: 200 if all conditions hold, else 503, with a line for each. `?exclude=NAME`, repeated or separated
 /// by commas, skips conditions.
-async fn readyz(State(seen): State<Arc<Seen>>, RawQuery(asked): RawQuery) -> Response {
+async fn readyz(State(seen): State<Arc<Snapshot>>, RawQuery(asked): RawQuery) -> Response {
     let asked = asked
         .unwrap_or_default()
         .replace("%2C", ",")
@@ -237,8 +237,8 @@ async fn readyz(State(seen): State<Arc<Seen>>, RawQuery(asked): RawQuery) -> Res
     let is_known = |name: &&str| conditions.iter().any(|it| it.name == *name);
     if let Some(unknown) = excluded.iter().find(|it| !is_known(it)) {
         let known = conditions.map(|it| it.name).join(", ");
-        let told = format!("there is no condition {unknown:?}; conditions are {known}\n");
-        return (StatusCode::BAD_REQUEST, told).into_response();
+        let text = format!("there is no condition {unknown:?}; conditions are {known}\n");
+        return (StatusCode::BAD_REQUEST, text).into_response();
     }
     let asked = conditions.iter().filter(|it| !excluded.contains(&it.name));
     let (mut status, mut text) = (StatusCode::OK, String::new());
@@ -256,7 +256,7 @@ async fn readyz(State(seen): State<Arc<Seen>>, RawQuery(asked): RawQuery) -> Res
 
 /// Serves `/metrics`.
 async fn metrics_page(
-    State(seen): State<Arc<Seen>>,
+    State(seen): State<Arc<Snapshot>>,
     Extension(Peer(peer)): Extension<Peer>,
     headers: HeaderMap,
 ) -> Response {
@@ -264,8 +264,8 @@ async fn metrics_page(
         match seen.authentication.viewer(&headers, peer).await {
             Ok(caller) if caller.roles.has(Role::Operate) => {}
             Ok(_) => {
-                let told = "metrics are for tokens with the role operate\n";
-                return (StatusCode::FORBIDDEN, told).into_response();
+                let text = "metrics are for tokens with the role operate\n";
+                return (StatusCode::FORBIDDEN, text).into_response();
             }
             Err(refusal) => return unauthorized(&refusal),
         }

@@ -24,12 +24,12 @@ pub(crate) struct Outbox<R> {
 
 struct State<R> {
     replies: VecDeque<R>,
-    ending: Ending,
+    ending: ReplyEnd,
     reader: Option<Waker>,
 }
 
 /// End of the replies.
-enum Ending {
+enum ReplyEnd {
     /// More may follow.
     Open,
     /// The regular end, or an error.
@@ -43,7 +43,7 @@ impl<R: Message> Outbox<R> {
         Self {
             state: Mutex::new(State {
                 replies: VecDeque::new(),
-                ending: Ending::Open,
+                ending: ReplyEnd::Open,
                 reader: None,
             }),
             bytes: AtomicUsize::new(0),
@@ -59,7 +59,7 @@ impl<R: Message> Outbox<R> {
     pub(crate) fn push(&self, reply: impl Into<R>) -> ControlFlow<()> {
         let reply = reply.into();
         let mut state = self.state.lock();
-        if !matches!(state.ending, Ending::Open) {
+        if !matches!(state.ending, ReplyEnd::Open) {
             return ControlFlow::Break(());
         }
         self.bytes.fetch_add(reply.encoded_len(), Ordering::AcqRel);
@@ -71,8 +71,8 @@ impl<R: Message> Outbox<R> {
     /// Ends the replies.
     pub(crate) fn finish(&self) {
         let mut state = self.state.lock();
-        if matches!(state.ending, Ending::Open) {
-            state.ending = Ending::Ended(None);
+        if matches!(state.ending, ReplyEnd::Open) {
+            state.ending = ReplyEnd::Ended(None);
             wake(state);
         }
     }
@@ -80,9 +80,9 @@ impl<R: Message> Outbox<R> {
     /// Ends with an error that replaces the replies not taken yet.
     pub(crate) fn fail(&self, status: Status) {
         let mut state = self.state.lock();
-        if !matches!(state.ending, Ending::Closed) {
+        if !matches!(state.ending, ReplyEnd::Closed) {
             state.replies = VecDeque::new();
-            state.ending = Ending::Ended(Some(status));
+            state.ending = ReplyEnd::Ended(Some(status));
             wake(state);
         }
     }
@@ -91,7 +91,7 @@ impl<R: Message> Outbox<R> {
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.replies = VecDeque::new();
-        state.ending = Ending::Closed;
+        state.ending = ReplyEnd::Closed;
         self.closed.notify_one();
     }
 
@@ -108,14 +108,14 @@ impl<R: Message> Outbox<R> {
             return (Poll::Ready(Some(Ok(reply))), freed_space);
         }
         let last = match &mut state.ending {
-            Ending::Open => {
+            ReplyEnd::Open => {
                 state.reader = Some(context.waker().clone());
                 return (Poll::Pending, false);
             }
-            Ending::Ended(status) => status.take().map(Err),
-            Ending::Closed => None,
+            ReplyEnd::Ended(status) => status.take().map(Err),
+            ReplyEnd::Closed => None,
         };
-        state.ending = Ending::Closed;
+        state.ending = ReplyEnd::Closed;
         self.closed.notify_one();
         (Poll::Ready(last), false)
     }

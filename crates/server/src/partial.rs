@@ -101,7 +101,7 @@ impl Partial {
 }
 
 /// Maximum characters of a worker's message that an owner sees.
-const MOST_TOLD: usize = 1024;
+const MAX_MESSAGE_CHARS: usize = 1024;
 
 /// Failed count.
 #[derive(Clone, PartialEq, Message)]
@@ -110,7 +110,7 @@ pub(crate) struct Failure {
     code: i32,
     /// Message for the owner.
     #[prost(string, tag = "2")]
-    told: String,
+    message: String,
     /// Message for the server's log.
     #[prost(string, tag = "3")]
     detail: String,
@@ -121,7 +121,7 @@ impl Failure {
     pub(crate) fn new(status: &Status, error: &dyn Display) -> Self {
         Self {
             code: status.code() as i32,
-            told: status.message().into(),
+            message: status.message().into(),
             detail: error.to_string(),
         }
     }
@@ -136,8 +136,8 @@ impl Failure {
             )),
             code => {
                 // Truncated: our messages are one sentence.
-                let told: String = self.told.chars().take(MOST_TOLD).collect();
-                Status::new(code, told)
+                let message: String = self.message.chars().take(MAX_MESSAGE_CHARS).collect();
+                Status::new(code, message)
             }
         }
     }
@@ -169,15 +169,15 @@ mod tests {
     #[test]
     fn a_failure_never_ends_a_query_well() {
         for code in [Code::Ok, Code::Unknown, Code::DataLoss] {
-            let long = format!("told{}", "!".repeat(1 << 20));
+            let long = format!("message{}", "!".repeat(1 << 20));
             let failure = Failure::new(&Status::new(code, long), &"detail");
             let sent = Partial::of_failure(failure).encode_to_vec();
             let failure = Partial::decode(&sent[..]).unwrap().failure.unwrap();
             let status = failure.log("node 7");
             assert_ne!(status.code(), Code::Ok);
-            assert!(status.message().len() <= MOST_TOLD);
-            let is_told = code == Code::DataLoss;
-            let expected = if is_told { "told" } else { "node 7" };
+            assert!(status.message().len() <= MAX_MESSAGE_CHARS);
+            let is_shown = code == Code::DataLoss;
+            let expected = if is_shown { "message" } else { "node 7" };
             assert!(status.message().contains(expected), "{status}");
         }
     }

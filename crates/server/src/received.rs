@@ -103,7 +103,7 @@ impl Account {
 }
 
 /// Body of a call as it is received.
-pub(crate) struct Received {
+pub(crate) struct RequestBody {
     body: Body,
     /// Maximum lengths of the next message and of later ones.
     longest: usize,
@@ -124,7 +124,7 @@ pub(crate) struct Received {
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
-impl Received {
+impl RequestBody {
     /// Wraps a body with messages of up to `longest` bytes each.
     pub(crate) fn new(body: Body, longest: usize, account: Option<Account>) -> Self {
         Self {
@@ -239,7 +239,7 @@ fn too_long(bytes: usize, longest: usize) -> Status {
     ))
 }
 
-impl http_body::Body for Received {
+impl http_body::Body for RequestBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -307,17 +307,17 @@ mod tests {
     }
 
     /// Returns a body with a limit of 100 bytes, and its sender.
-    fn received() -> (mpsc::UnboundedSender<Vec<u8>>, Received) {
+    fn received() -> (mpsc::UnboundedSender<Vec<u8>>, RequestBody) {
         let (sender, chunks) = mpsc::unbounded_channel::<Vec<u8>>();
         let frames = UnboundedReceiverStream::new(chunks);
         let frames = frames.map(|it| Ok::<_, Status>(Frame::data(Bytes::from(it))));
         (
             sender,
-            Received::new(Body::new(StreamBody::new(frames)), 100, None),
+            RequestBody::new(Body::new(StreamBody::new(frames)), 100, None),
         )
     }
 
-    async fn next(body: &mut Received) -> Option<Result<Bytes, Status>> {
+    async fn next(body: &mut RequestBody) -> Option<Result<Bytes, Status>> {
         let frame = poll_fn(|context| http_body::Body::poll_frame(Pin::new(&mut *body), context));
         frame
             .await
@@ -413,7 +413,7 @@ mod tests {
         messages: &Arc<FairSemaphore<Client>>,
         name: &str,
         call: &str,
-    ) -> (mpsc::UnboundedSender<Vec<u8>>, Received, Account) {
+    ) -> (mpsc::UnboundedSender<Vec<u8>>, RequestBody, Account) {
         let (sender, mut body) = received();
         let account = Account::new(messages, &client(name), call, Duration::from_secs(10));
         body.account = Some(account.clone());
@@ -503,7 +503,7 @@ mod tests {
         let limits = Limits::default();
         let of_search = |parts: &[Vec<u8>]| {
             let body = http_body_util::Full::new(Bytes::from(parts.concat()));
-            Received::of_call(Body::new(body), "SearchGenome", &limits, None)
+            RequestBody::of_call(Body::new(body), "SearchGenome", &limits, None)
         };
         let chunk = message(2 * SMALL);
         let mut search = of_search(&[message(SMALL), chunk.clone(), chunk.clone()]);

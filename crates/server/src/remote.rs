@@ -113,10 +113,10 @@ impl RemoteJob {
         (self.results.wake)();
     }
 
-    /// Ends the query with an error: `told` is for the caller, `detail` for the log.
-    pub fn fail(&self, told: &str, detail: &str) {
+    /// Ends the query with an error: `message` is for the caller, `detail` for the log.
+    pub fn fail(&self, message: &str, detail: &str) {
         tracing::error!(detail, "a remote count failed");
-        self.results.fail(Status::unavailable(told));
+        self.results.fail(Status::unavailable(message));
         (self.results.wake)();
     }
 
@@ -180,7 +180,7 @@ struct State {
     /// Worker that delivered each shard.
     delivered: Box<[Option<Arc<str>>]>,
     missing: usize,
-    waiting: VecDeque<Delivered>,
+    waiting: VecDeque<ShardMoments>,
     /// Bytes of the queue.
     bytes: usize,
     /// Number of shards not taken yet.
@@ -191,7 +191,7 @@ struct State {
 }
 
 /// Moments of a shard, as delivered by a worker.
-struct Delivered {
+struct ShardMoments {
     worker: Arc<str>,
     messages: Vec<v1::Moments>,
 }
@@ -271,7 +271,7 @@ impl Results {
                     state.missing -= 1;
                     state.bytes += bytes(&messages);
                     let worker = Arc::clone(&worker);
-                    state.waiting.push_back(Delivered { worker, messages });
+                    state.waiting.push_back(ShardMoments { worker, messages });
                 }
             }
         }
@@ -298,7 +298,7 @@ impl Results {
     ///
     /// A worker that failed or returned an invalid result.
     fn step(&self, sink: &mut Sink<'_>) -> Result<Step, Status> {
-        let Delivered { worker, messages } = {
+        let ShardMoments { worker, messages } = {
             let mut state = self.state.lock();
             if state.stopped {
                 return Ok(Step::Exhausted);
@@ -410,7 +410,7 @@ mod tests {
     }
 
     /// Shard, moment and number of its residues.
-    type Given = (usize, usize, usize);
+    type ShardMoment = (usize, usize, usize);
 
     impl Setting {
         fn new() -> Self {
@@ -454,7 +454,7 @@ mod tests {
         }
 
         /// Takes a step.
-        fn step(&self) -> (Result<Step, Status>, Vec<Given>) {
+        fn step(&self) -> (Result<Step, Status>, Vec<ShardMoment>) {
             let mut given = Vec::new();
             let step = self.results.step(&mut |moments| {
                 let [moment] = moments.moments[..] else {

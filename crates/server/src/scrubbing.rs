@@ -130,7 +130,7 @@ impl Scrubbing {
             Ok((scrub.map_err(|error| of_whole(&error))?, place))
         })
         .await?;
-        let pace = Shared {
+        let pace = SharedPace {
             pace: Pace::new(NonZero::new(request.rate)),
             place,
         };
@@ -148,12 +148,12 @@ fn of_whole(error: &WholeError) -> Status {
 }
 
 /// Pace of a scrub that shares the disk with others.
-struct Shared {
+struct SharedPace {
     pace: Pace,
     place: Permit<Client>,
 }
 
-impl Shared {
+impl SharedPace {
     /// Returns the pause after a part of `bytes`: as if every running scrub had read as much.
     fn rest(&mut self, bytes: u64) -> Duration {
         self.pace
@@ -166,7 +166,7 @@ type Sender = mpsc::Sender<Result<v1::ScrubReply, Status>>;
 async fn end_with_caller(
     sender: Sender,
     scrub: WholeScrub,
-    mut pace: Shared,
+    mut pace: SharedPace,
     found: (Arc<Scrubs>, Option<Arc<str>>),
 ) {
     let work = async {
@@ -182,25 +182,25 @@ async fn end_with_caller(
 }
 
 /// Error of a caller that has disconnected.
-struct Gone;
+struct Disconnected;
 
-async fn send(sender: &Sender, reply: Result<Reply, Status>) -> Result<(), Gone> {
+async fn send(sender: &Sender, reply: Result<Reply, Status>) -> Result<(), Disconnected> {
     let sent = sender.send(reply.map(Into::into)).await;
-    sent.map_err(|_| Gone)
+    sent.map_err(|_| Disconnected)
 }
 
 /// Checks everything; returns the last reply.
 async fn run(
     sender: &Sender,
     mut scrub: WholeScrub,
-    pace: &mut Shared,
+    pace: &mut SharedPace,
     (scrubs, namespace): &(Arc<Scrubs>, Option<Arc<str>>),
-) -> Result<Result<Reply, Status>, Gone> {
-    let mut told = None;
+) -> Result<Result<Reply, Status>, Disconnected> {
+    let mut last = None;
     loop {
         let (checked_bytes, total_bytes) = (scrub.scrubbed().bytes, scrub.total_bytes());
         let share = checked_bytes / total_bytes.div_ceil(TELLINGS).max(1);
-        if told.replace(share) != Some(share) {
+        if last.replace(share) != Some(share) {
             let progress = v1::ScrubProgress {
                 checked_bytes,
                 total_bytes,

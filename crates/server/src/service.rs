@@ -282,7 +282,7 @@ impl Mining for Service {
         let list = move |access: &Access| {
             let listing = access.list()?;
             let mut reply = v1::ListDatasetsReply {
-                damaged: told(&listing),
+                damaged: damage(&listing),
                 datasets: listing.datasets.into_iter().map(Into::into).collect(),
                 ..Default::default()
             };
@@ -536,7 +536,7 @@ fn of_upload(access: &Access, name: &str) -> Result<Access, StoreError> {
 }
 
 /// Logs damaged datasets and returns the messages for the caller.
-fn told(listing: &Listing) -> Vec<String> {
+fn damage(listing: &Listing) -> Vec<String> {
     let damaged = listing.damaged.iter();
     damaged
         .inspect(|error| tracing::error!(%error, "storage"))

@@ -17,11 +17,11 @@ pub(crate) fn of_store(error: &StoreError) -> Status {
 }
 
 pub(crate) fn of_genome(error: &GenomeError) -> Status {
-    of_kind(error.kind(), error, told_of_genome(error))
+    of_kind(error.kind(), error, genome_message(error))
 }
 
 /// Returns the message for callers.
-pub(crate) fn told_of_genome(error: &GenomeError) -> String {
+pub(crate) fn genome_message(error: &GenomeError) -> String {
     match error {
         GenomeError::Files(error) => error.without_paths(),
         other => other.to_string(),
@@ -45,7 +45,7 @@ pub(crate) fn code_of(kind: ErrorKind) -> Code {
     }
 }
 
-fn of_kind(kind: ErrorKind, error: &dyn std::fmt::Display, told: String) -> Status {
+fn of_kind(kind: ErrorKind, error: &dyn std::fmt::Display, message: String) -> Status {
     let code = code_of(kind);
     // An exhausted quota is no failure of the server.
     if kind != ErrorKind::Quota
@@ -56,7 +56,7 @@ fn of_kind(kind: ErrorKind, error: &dyn std::fmt::Display, told: String) -> Stat
     {
         tracing::error!(%error, "storage");
     }
-    Status::new(code, told)
+    Status::new(code, message)
 }
 
 pub(crate) fn of_engine(error: EngineError) -> Status {

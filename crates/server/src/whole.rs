@@ -4,7 +4,7 @@
 use oboro_format::files::ensure_directories;
 use oboro_format::{Damage, FormatError, Scrubbed};
 use oboro_genome_server::{CollectionScrub, GenomeError, collection_bytes, copy_collections};
-use oboro_store::{Access, BackedUp, Scrub, StoreError, backup_with, home_of, namespaces_in};
+use oboro_store::{Access, BackupSize, Scrub, StoreError, backup_with, home_of, namespaces_in};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -116,7 +116,7 @@ fn sum(one: Scrubbed, other: Scrubbed) -> Scrubbed {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WholeBackup {
     /// Size of the store.
-    pub store: BackedUp,
+    pub store: BackupSize,
     /// Number of genome collections.
     pub collections: u64,
     /// Total bytes.
@@ -137,17 +137,17 @@ pub fn backup(
     let bytes = homes.iter().map(|home| collection_bytes(&data.join(home)));
     let beside: u64 = bytes.sum::<Result<_, _>>()?;
     let of_store = std::cell::Cell::new(0);
-    let told = |done, total| {
+    let on_progress = |done, total| {
         of_store.set(total);
         progress(done, total + beside);
     };
-    let (store, copied) = backup_with(data, target, &told, |partial| {
+    let (store, copied) = backup_with(data, target, &on_progress, |partial| {
         let mut copied = WholeBackup::default();
         for home in &homes {
             ensure_directories(&partial.join(home))?;
             let before = of_store.get() + copied.bytes;
-            let told = |done: u64| progress(before + done, of_store.get() + beside);
-            let more = copy_collections(&data.join(home), &partial.join(home), &told)?;
+            let on_progress = |done: u64| progress(before + done, of_store.get() + beside);
+            let more = copy_collections(&data.join(home), &partial.join(home), &on_progress)?;
             copied.collections += more.collections;
             copied.bytes += more.bytes;
         }
@@ -163,7 +163,7 @@ pub fn backup(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oboro_genome_server::{Budgets, Generated, Kind};
+    use oboro_genome_server::{Budgets, Kind, SyntheticPanel};
     use std::fs;
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
             let budgets = Budgets::open(home);
             budgets.spend("c", Kind::Panel, "p", 1, 10).unwrap();
         }
-        let of = Generated {
+        let of = SyntheticPanel {
             haplotypes: 4,
             sites: 5,
             seed: 1,

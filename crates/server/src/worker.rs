@@ -37,11 +37,11 @@ pub struct Worker {
     /// Memory of plans and results.
     budget: Arc<PlanMemory>,
     /// Cached plans, the most recently used last.
-    planned: Mutex<VecDeque<Arc<Planned>>>,
+    planned: Mutex<VecDeque<Arc<PlannedQuery>>>,
 }
 
 /// Planned query on one version of a dataset.
-struct Planned {
+struct PlannedQuery {
     question: Question,
     snapshot: Arc<Snapshot>,
     index: Arc<MomentIndex>,
@@ -110,7 +110,7 @@ impl Worker {
         let bytes = moments.saturating_add(moments / 64 + 4096);
         // The caller copies the result.
         let taken = self.take(&mut memory, bytes.saturating_mul(2));
-        taken.map_err(told)?;
+        taken.map_err(failure)?;
         let counted = Mutex::new(Vec::with_capacity(bytes as usize));
         let outcome = count.run(&self.assignments, &|mut moments| {
             moments.shard += first;
@@ -129,13 +129,13 @@ impl Worker {
         });
         match outcome.map_err(of_engine)? {
             Outcome::Complete => Ok(counted.into_inner()),
-            Outcome::Stopped => Err(told(Status::internal(
+            Outcome::Stopped => Err(failure(Status::internal(
                 "a count stopped without being asked to",
             ))),
         }
     }
 
-    fn planned(&self, manifest: &[u8], task: &[u8]) -> Result<Arc<Planned>, Failure> {
+    fn planned(&self, manifest: &[u8], task: &[u8]) -> Result<Arc<PlannedQuery>, Failure> {
         let question = (Digest::of(manifest), Digest::of(task));
         if let Some(kept) = self.kept(question) {
             return Ok(kept);
@@ -150,7 +150,7 @@ impl Worker {
     }
 
     /// Returns a cached plan, now the most recently used one.
-    fn kept(&self, question: Question) -> Option<Arc<Planned>> {
+    fn kept(&self, question: Question) -> Option<Arc<PlannedQuery>> {
         let mut all = self.planned.lock();
         let index = all.iter().position(|it| it.question == question)?;
         let kept = all.remove(index)?;
@@ -172,9 +172,14 @@ impl Worker {
         Ok(())
     }
 
-    fn plan(&self, question: Question, manifest: &[u8], task: &[u8]) -> Result<Planned, Failure> {
+    fn plan(
+        &self,
+        question: Question,
+        manifest: &[u8],
+        task: &[u8],
+    ) -> Result<PlannedQuery, Failure> {
         let manifest = Manifest::decode(manifest).map_err(|error| of_store(&error.into()))?;
-        let malformed = || told(Status::internal("a worker was given an invalid task"));
+        let malformed = || failure(Status::internal("a worker was given an invalid task"));
         let task = Task::decode(task).map_err(|_| malformed())?;
         let snapshot = self.store.snapshot(&task.namespace, &task.name, manifest);
         let snapshot = snapshot.map_err(|error| of_store(&error))?;
@@ -195,13 +200,13 @@ impl Worker {
         let packing = Packing::new(snapshot.manifest().parameters.degree(), limbs);
         let mut memory = self.reservation();
         let taken = self.take(&mut memory, (index.bytes() + plan.bytes()) as u64);
-        taken.map_err(told)?;
+        taken.map_err(failure)?;
         let tiles = Tiles::within(&plan, factors, &mut |bytes| {
             let taken = self.take(&mut memory, bytes as u64);
             taken.map_err(|status| EngineError::Backend(Box::new(status)))
         });
         let tiles = Arc::new(tiles.map_err(of_engine)?);
-        Ok(Planned {
+        Ok(PlannedQuery {
             question,
             shard_bytes: packing.shard_bytes(&plan),
             _memory: memory,
@@ -214,7 +219,7 @@ impl Worker {
     }
 }
 
-fn told(status: Status) -> Failure {
+fn failure(status: Status) -> Failure {
     Failure::new(&status, &status.message())
 }
 

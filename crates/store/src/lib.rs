@@ -20,11 +20,12 @@ mod testing;
 pub use error::{CatalogueError, ObjectStorageError, QuotaKind, StoreError, UploadError};
 pub use layout::home_of;
 pub use location::Location;
-pub use object::Requested;
+pub use object::RequestCounts;
 pub use pace::Pace;
 pub use shared::SharedStore;
 pub use store::{
-    Access, BackedUp, CacheState, DeletedInfo, Grant, Listing, Policy, Published, Quota, Recovery,
-    RecoveryReceiver, Resolved, Scrub, ScrubbedPart, SegmentProgress, SegmentReceiver, Store,
-    StoreState, UploadInfo, UploadStatus, Usage, Visible, backup, backup_with, namespaces_in,
+    Access, BackupSize, CacheState, DeletedInfo, Grant, Listing, Policy, PublishedVersion, Quota,
+    Recovery, RecoveryReceiver, ResolvedName, Scrub, ScrubbedPart, SegmentProgress,
+    SegmentReceiver, Store, StoreState, UploadInfo, UploadStatus, Usage, VisibleNamespace, backup,
+    backup_with, namespaces_in,
 };

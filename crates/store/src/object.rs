@@ -192,7 +192,7 @@ struct Traffic {
 
 /// Requests to object storage since the store was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Requested {
+pub struct RequestCounts {
     /// Number of requests, not counting their internal retries.
     pub requests: u64,
     /// Number of requests that storage did not answer, or refused.
@@ -432,9 +432,9 @@ impl Objects {
 
     /// Runs `work` on the threads of requests and waits for it.
     fn wait<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
-        let (told, heard) = sync_channel(1);
+        let (sender, heard) = sync_channel(1);
         self.runtime().spawn(async move {
-            let _ = told.send(work.await);
+            let _ = sender.send(work.await);
         });
         heard.recv().expect("requests do not panic")
     }
@@ -576,13 +576,13 @@ impl Objects {
     }
 
     /// Returns the requests so far, for all prefixes.
-    pub(crate) fn requested(&self) -> Requested {
+    pub(crate) fn requested(&self) -> RequestCounts {
         let Traffic {
             requests,
             failed,
             fetched,
         } = &*self.traffic;
-        Requested {
+        RequestCounts {
             requests: requests.load(Ordering::Relaxed),
             failed: failed.load(Ordering::Relaxed),
             fetched_bytes: fetched.load(Ordering::Relaxed),

@@ -57,15 +57,15 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-pub use access::{Access, Resolved, Visible};
-pub use backup::{BackedUp, backup, backup_with};
+pub use access::{Access, ResolvedName, VisibleNamespace};
+pub use backup::{BackupSize, backup, backup_with};
 pub use grants::Grant;
 pub use namespaces::namespaces_in;
 pub use policy::{Policy, Quota};
 pub use receiver::SegmentReceiver;
 pub use recovery::{Recovery, RecoveryReceiver};
 pub use reports::{
-    CacheState, DeletedInfo, Listing, Published, SegmentProgress, StoreState, UploadInfo,
+    CacheState, DeletedInfo, Listing, PublishedVersion, SegmentProgress, StoreState, UploadInfo,
     UploadStatus, Usage,
 };
 pub use scrub::{Scrub, ScrubbedPart};

@@ -5,8 +5,8 @@ use super::nodes::Nodes;
 use crate::output::Failure;
 use oboro_arena::{Arena, Backing, page_size};
 use oboro_engine::Source;
-use oboro_ring::{Blocks, Column, Factor, Limb, Parameters};
 use oboro_residency::{Panel, ResidencyError, Snapshot};
+use oboro_ring::{Blocks, Column, Factor, Limb, Parameters};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -198,7 +198,12 @@ impl Source for Placed {
         all.runs(self.parameters.shard_blocks()).collect()
     }
 
-    fn panel(&self, segment: usize, limb: Limb, factor: Factor) -> Result<Arc<Panel>, ResidencyError> {
+    fn panel(
+        &self,
+        segment: usize,
+        limb: Limb,
+        factor: Factor,
+    ) -> Result<Arc<Panel>, ResidencyError> {
         let row = segment * self.parameters.limb_count() + limb.0;
         let at = row * (self.columns as usize + 1) + self.column(factor);
         Ok(Arc::clone(&self.panels[at]))

@@ -11,7 +11,7 @@ use crate::results::{
 use bytesize::ByteSize;
 use oboro_client::{KEPT_BYTES, Mining, VersionCheck};
 use oboro_input::Names;
-use oboro_results::release::{Counted, subsets};
+use oboro_results::release::{NamedSupports, subsets};
 use oboro_results::{Release, RunRecord};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -81,7 +81,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     let counted = mining.supports_of(&family, || connect(&server));
     bar.finish();
     let (supports, fetched) = counted?;
-    let counted = Counted {
+    let counted = NamedSupports {
         transactions: dataset.record().transactions,
         itemsets: family.into_iter().zip(supports.into_inner()).collect(),
     };

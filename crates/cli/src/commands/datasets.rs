@@ -3,7 +3,7 @@
 use crate::arguments::ServerArguments;
 use crate::failure::Outcome;
 use crate::output::{Output, bytes};
-use oboro_client::{Deleted, Listing, Unfinished, utc};
+use oboro_client::{DeletedDataset, Listing, UnfinishedUpload, utc};
 use oboro_input::escaped;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -108,7 +108,7 @@ pub fn list(arguments: &Arguments, output: Output) -> Outcome {
     })
 }
 
-fn deleted(deleted: &[Deleted], output: Output) -> Outcome {
+fn deleted(deleted: &[DeletedDataset], output: Output) -> Outcome {
     let value = deleted.iter().map(|it| {
         json!({
             "name": it.name,
@@ -136,7 +136,7 @@ fn deleted(deleted: &[Deleted], output: Output) -> Outcome {
     })
 }
 
-fn uploads(uploads: &[Unfinished], output: Output) -> Outcome {
+fn uploads(uploads: &[UnfinishedUpload], output: Output) -> Outcome {
     let value = uploads.iter().map(|it| {
         json!({
             "name": it.name,

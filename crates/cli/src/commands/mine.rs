@@ -9,7 +9,8 @@ use crate::results::{
 };
 use bytesize::ByteSize;
 use oboro_client::{
-    Answers, ClientError, Found, KEPT_BYTES, Level, LevelTrace, Mined, Mining, Route, VersionCheck,
+    Answers, ClientError, KEPT_BYTES, Level, LevelTrace, Mining, MiningReport, MiningResult, Route,
+    VersionCheck,
 };
 use oboro_dataset::Dataset;
 use oboro_format::ErrorClass;
@@ -159,7 +160,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
     } else {
         VersionCheck::Compare
     });
-    let mine = |options: AprioriOptions| -> Result<Mined, Failure> {
+    let mine = |options: AprioriOptions| -> Result<MiningReport, Failure> {
         let mining = Mining::new(&dataset, &name, arguments.threads.count())
             .interrupted_by(watched())
             .by(arguments.answers.into())
@@ -286,7 +287,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         let read = how.map_or_else(String::new, |how| {
             format!("\nthe plaintext was read as {how}\n")
         });
-        let shown = Shown {
+        let shown = TextOutput {
             mined,
             document: &document,
             elapsed,
@@ -324,8 +325,8 @@ impl Arguments {
         &self,
         dataset: &Dataset,
         max_len: NonZeroUsize,
-        mine: impl Fn(AprioriOptions) -> Result<Mined, Failure>,
-    ) -> Result<(Vec<Mined>, FrequentItemsets), Failure> {
+        mine: impl Fn(AprioriOptions) -> Result<MiningReport, Failure>,
+    ) -> Result<(Vec<MiningReport>, FrequentItemsets), Failure> {
         let record = dataset.record();
         let complete = MinSupport::Count(record.min_item_support);
         let options = AprioriOptions::new(self.min_support.unwrap_or(complete))
@@ -429,9 +430,9 @@ fn containing_all(
 }
 
 /// Returns the itemsets by name, marked if they come from unverified answers.
-fn document(mined: &Mined, found: &FrequentItemsets) -> Result<ItemsetsDocument, Failure> {
+fn document(mined: &MiningReport, found: &FrequentItemsets) -> Result<ItemsetsDocument, Failure> {
     Ok(ItemsetsDocument {
-        unverified: matches!(mined.found, Found::Unverified(_)),
+        unverified: matches!(mined.found, MiningResult::Unverified(_)),
         ..ItemsetsDocument::new(found, &mined.names)?
     })
 }
@@ -528,8 +529,8 @@ pub fn beyond(max_len: Option<usize>) -> String {
 }
 
 /// Content of the text output.
-struct Shown<'a> {
-    mined: &'a Mined,
+struct TextOutput<'a> {
+    mined: &'a MiningReport,
     document: &'a ItemsetsDocument,
     elapsed: Duration,
     plaintext: Option<Duration>,
@@ -540,7 +541,7 @@ struct Shown<'a> {
     offline: bool,
 }
 
-impl Shown<'_> {
+impl TextOutput<'_> {
     /// Formats " in 1.25 s"; empty for a release.
     fn took(&self, duration: Duration) -> String {
         match self.document.release {
@@ -572,13 +573,13 @@ impl Shown<'_> {
             );
         }
         text.push_str(match self.mined.found {
-            Found::Verified(_) if self.offline => "the server was not asked\n",
-            Found::Verified(_) if self.questions == 0 && document.release.is_none() => {
+            MiningResult::Verified(_) if self.offline => "the server was not asked\n",
+            MiningResult::Verified(_) if self.questions == 0 && document.release.is_none() => {
                 "the server was asked for its version only\n"
             }
-            Found::Verified(_) => "every answer of the server was verified\n",
-            Found::Unverified(_) => unverified(true),
-            Found::Local(_) => "local: the server is this process\n",
+            MiningResult::Verified(_) => "every answer of the server was verified\n",
+            MiningResult::Unverified(_) => unverified(true),
+            MiningResult::Local(_) => "local: the server is this process\n",
         });
         text.push_str(&self.version);
         text.push_str(&beyond(document.max_len));

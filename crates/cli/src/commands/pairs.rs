@@ -70,7 +70,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         trace,
         offline,
     } = counted?;
-    let counted = Counted::new(&arguments.with, dataset.record(), together.into_inner());
+    let counted = PairCounts::new(&arguments.with, dataset.record(), together.into_inner());
     if let Some(file) = out {
         file.private().write(&counted.csv())?;
     }
@@ -100,14 +100,14 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
 }
 
 /// Pairs of the requested item with every other one, the most frequent first.
-struct Counted<'a> {
+struct PairCounts<'a> {
     with: &'a str,
     support: u64,
     record: &'a OwnerRecord,
     pairs: Vec<Pair<'a>>,
 }
 
-impl<'a> Counted<'a> {
+impl<'a> PairCounts<'a> {
     fn new(with: &'a str, record: &'a OwnerRecord, together: Vec<(u32, u64)>) -> Self {
         let names: Vec<&str> = record.ordered_names().collect();
         let support = |item: u32| record.supports[record.order[item as usize]];

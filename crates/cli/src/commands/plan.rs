@@ -85,7 +85,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         arguments.max_len,
     )?;
     let (max_len, stored_bytes) = (plan.max_len, plan.bytes);
-    let planned = Planned {
+    let planned = NewDataset {
         prospect: Prospect {
             parameters: plan.parameters,
             transactions,
@@ -199,11 +199,11 @@ struct Size {
 }
 
 /// Dataset that does not exist yet.
-struct Planned {
+struct NewDataset {
     prospect: Prospect,
 }
 
-impl Planned {
+impl NewDataset {
     /// Returns the packed bytes of the largest panel.
     fn panel_bytes(&self) -> u64 {
         let blocks = self.prospect.blocks().min(BLOCKS_PER_SEGMENT.into());

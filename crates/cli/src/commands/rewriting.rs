@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The dataset to change.
 #[derive(clap::Args)]
-struct Changed {
+struct ChangedDataset {
     /// Dataset directory.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
@@ -27,14 +27,14 @@ struct Changed {
     threads: ThreadArguments,
 }
 
-impl Changed {
+impl ChangedDataset {
     fn dataset(&self) -> Result<Dataset, Failure> {
         Ok(Dataset::open(&self.directory, &self.key.load()?)?)
     }
 }
 
 /// Completed change.
-struct Made {
+struct ChangeReport {
     dataset: Dataset,
     /// Bytes of segments that the server does not have yet.
     new_bytes: u64,
@@ -43,7 +43,7 @@ struct Made {
     left: Option<FormatError>,
 }
 
-impl Made {
+impl ChangeReport {
     /// Applies `change` to `before`, and removes the caches of earlier runs.
     fn by(
         before: &Dataset,
@@ -110,7 +110,7 @@ impl Made {
 #[derive(clap::Args)]
 pub struct CompactArguments {
     #[command(flatten)]
-    changed: Changed,
+    changed: ChangedDataset,
     /// Compact all transactions, not only those of small appends, and sort columns by their present supports.
     #[arg(long)]
     all: bool,
@@ -142,7 +142,7 @@ pub fn compact(arguments: &CompactArguments, output: Output) -> Outcome {
     }
     let threads = changed.threads.count();
     let bar = output.bar("compacting", Unit::BlockColumns);
-    let made = Made::by(&before, &bar, |progress| {
+    let made = ChangeReport::by(&before, &bar, |progress| {
         let after = before.compact(*all, threads, progress)?;
         Ok(after.expect("there is something to gain"))
     })?;
@@ -171,7 +171,7 @@ fn text_of(plan: &Compaction, put: &str) -> String {
 #[group(id = "rows", required = true, multiple = true)]
 pub struct EraseArguments {
     #[command(flatten)]
-    changed: Changed,
+    changed: ChangedDataset,
     /// Id of a row to erase; repeat the option for several.
     #[arg(long, value_name = "ID", group = "rows")]
     row_id: Vec<String>,
@@ -229,7 +229,7 @@ pub fn erase(arguments: &EraseArguments, output: Output) -> Outcome {
         })?;
     }
     let bar = output.bar("erasing", Unit::BlockColumns);
-    let made = Made::by(&before, &bar, |progress| {
+    let made = ChangeReport::by(&before, &bar, |progress| {
         before.erase(&slots, threads, progress)
     })?;
     let document = erasure_record(&before, &made.dataset, rows);
@@ -305,7 +305,7 @@ impl EraseArguments {
 #[derive(clap::Args)]
 pub struct RotateArguments {
     #[command(flatten)]
-    changed: Changed,
+    changed: ChangedDataset,
     /// Key file to encrypt the dataset with from now on (`oboro keygen`).
     #[arg(long, value_name = "FILE", required_unless_present = "new_key_command")]
     new_key: Option<PathBuf>,
@@ -347,7 +347,7 @@ pub fn rotate(arguments: &RotateArguments, output: Output) -> Outcome {
         });
     }
     let bar = output.bar("encrypting again", Unit::BlockColumns);
-    let made = Made::by(&before, &bar, |progress| {
+    let made = ChangeReport::by(&before, &bar, |progress| {
         before.rotate(&key, threads, progress)
     })?;
     let value = made.value(json!({ "key_check": key.check().to_string() }));

@@ -126,7 +126,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Outcome {
         rules: None,
     };
     let about = serde_json::to_value(&whole)?;
-    whole.rules = Some(Listed(&rules));
+    whole.rules = Some(RuleWriter(&rules));
     let digest = out.map(|out| out.write_rules(&rules, is_unverified, &whole, &about));
     let digest = digest.transpose()?;
     if let Some(recorder) = recorder {
@@ -158,13 +158,13 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<&'a Source>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rules: Option<Listed<'a>>,
+    rules: Option<RuleWriter<'a>>,
 }
 
 /// Serializes rules one by one, without holding them in memory.
-struct Listed<'a>(&'a Rules<'a>);
+struct RuleWriter<'a>(&'a Rules<'a>);
 
-impl Serialize for Listed<'_> {
+impl Serialize for RuleWriter<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_seq(self.0.named())
     }

@@ -42,7 +42,7 @@ const WITH_ALLOCATOR: &str = "oboro";
 /// The only crate whose code touches secrets.
 const SECRETS: &str = "oboro-rlwe";
 
-/// Crates of the server, or of the data that is sent to it.
+/// Crates of the server, of the data that is sent to it, and those of the owner that need no secret.
 const WITHOUT_SECRETS: &[&str] = &[
     "fcmalloc",
     "oboro-arena",
@@ -54,21 +54,16 @@ const WITHOUT_SECRETS: &[&str] = &[
     "oboro-residency",
     "oboro-store",
     "oboro-engine",
+    "oboro-input",
+    "oboro-mining",
+    "oboro-results",
     "oboro-protocol",
     "oboro-edge",
     "oboro-server",
 ];
 
 /// Crates of the owner's side, which need secrets.
-const WITH_SECRETS: &[&str] = &[
-    "oboro-input",
-    "oboro-mining",
-    "oboro-dataset",
-    "oboro-results",
-    "oboro-client",
-    "oboro",
-    "oboro-python",
-];
+const WITH_SECRETS: &[&str] = &["oboro-dataset", "oboro-client", "oboro", "oboro-python"];
 
 /// Crates of the owner's side, which must not depend on the server's storage.
 const WITHOUT_A_STORE: &[&str] = &[

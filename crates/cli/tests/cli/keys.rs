@@ -208,7 +208,7 @@ fn a_key_and_its_passphrase_may_come_from_commands() {
     owner.write("other", "#!/bin/sh\necho open barley\n");
     allow(&owner.path("other"), 0o700);
     owner.refuses(
-        "trust show rows.oboro --passphrase-command ./other => the passphrase does not open what the command of OBORO_KEY_COMMAND prints
+        "trust show rows.oboro --passphrase-command ./other => the passphrase does not open the output of the command of OBORO_KEY_COMMAND
         trust show rows.oboro --key none.key => cannot read the key file none.key",
     );
     owner.write("passphrase", "open sesame\n");

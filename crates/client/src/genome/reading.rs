@@ -48,7 +48,7 @@ pub enum ReadError {
 
 /// Result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum SearchResult {
     /// Number of matching rows; distinct ones, unless the query counts duplicates.
     Matches(u64),
     /// Length of the longest prefix that some row has.
@@ -130,7 +130,7 @@ impl OwnQuery {
         answers: &[impl AsRef<[u8]>],
         windows: usize,
         own: usize,
-    ) -> Result<Found, ReadError> {
+    ) -> Result<SearchResult, ReadError> {
         let expected = self.plan.answers().saturating_mul(windows as u64);
         let found = answers.len() as u64;
         if expected != found {
@@ -143,7 +143,7 @@ impl OwnQuery {
     }
 
     /// Reads all answers of a window, in order.
-    fn read_window(&self, answers: &[impl AsRef<[u8]>]) -> Result<Found, ReadError> {
+    fn read_window(&self, answers: &[impl AsRef<[u8]>]) -> Result<SearchResult, ReadError> {
         let mut zeros = Vec::new();
         for answer in answers {
             let answer = Answer::decode(answer.as_ref(), &self.plan)?;
@@ -157,14 +157,14 @@ impl OwnQuery {
         let groups = self.plan.spec().groups();
         let there: Vec<u64> = groups.into_iter().map(&mut count).collect();
         match self.plan.spec().kind() {
-            Kind::Match { .. } => Ok(Found::Matches(there[0])),
+            Kind::Match { .. } => Ok(SearchResult::Matches(there[0])),
             Kind::Longest => {
                 let longest = there.iter().take_while(|&&count| count > 0).count();
                 match there[longest..].iter().position(|&count| count > 0) {
                     Some(beyond) => Err(ReadError::Contradiction {
                         length: (longest + beyond + 1) as u32,
                     }),
-                    None => Ok(Found::Longest(longest as u32)),
+                    None => Ok(SearchResult::Longest(longest as u32)),
                 }
             }
         }
@@ -210,7 +210,7 @@ mod tests {
             .collect();
         for own in 0..WINDOWS {
             let found = query.read(&honest, WINDOWS, own);
-            assert_eq!(found, Ok(Found::Longest(own as u32)));
+            assert_eq!(found, Ok(SearchResult::Longest(own as u32)));
         }
         let contradiction = answer(plan, |length| length == 2);
         let cut = honest[0][1..].to_vec();

@@ -147,20 +147,20 @@ impl SumsQuery {
     }
 
     /// Returns an empty buffer for the answer.
-    pub(crate) fn arriving(&self) -> Arriving<'_> {
+    pub(crate) fn arriving(&self) -> AnswerAssembler<'_> {
         let whole = self.bytes_at(0..self.moments()).map_or(0, |it| it.end);
         let ranges = self.ranges.len();
-        Arriving {
+        AnswerAssembler {
             query: self,
             ranges: vec![vec![0; whole]; ranges],
-            came: vec![Came::No; self.moments() * ranges],
+            came: vec![Arrival::No; self.moments() * ranges],
         }
     }
 }
 
 /// Arrival of one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Came {
+enum Arrival {
     No,
     /// Arrived in an earlier attempt.
     Earlier,
@@ -169,15 +169,15 @@ enum Came {
 }
 
 /// Answer being received.
-pub(crate) struct Arriving<'a> {
+pub(crate) struct AnswerAssembler<'a> {
     query: &'a SumsQuery,
     /// Moments of each range in the wire encoding, concatenated.
     ranges: Vec<Vec<u8>>,
     /// Arrival of each moment, range after range.
-    came: Vec<Came>,
+    came: Vec<Arrival>,
 }
 
-impl Arriving<'_> {
+impl AnswerAssembler<'_> {
     /// Takes a part of the answer to a request for these moments.
     fn take(&mut self, requested: &Range<usize>, message: &v1::Moments) -> Part {
         match self.put(requested, message) {
@@ -190,8 +190,8 @@ impl Arriving<'_> {
     fn forget(&mut self, moments: Range<usize>) {
         for came in self.came.chunks_exact_mut(self.query.moments()) {
             for came in &mut came[moments.clone()] {
-                if *came == Came::Now {
-                    *came = Came::Earlier;
+                if *came == Arrival::Now {
+                    *came = Arrival::Earlier;
                 }
             }
         }
@@ -214,19 +214,19 @@ impl Arriving<'_> {
         let of_range = range * self.query.moments();
         let came = &mut self.came[of_range + numbers.start..of_range + numbers.end];
         let (are_new, came_earlier) = (
-            came.iter().all(|&it| it != Came::Now),
-            came.contains(&Came::Earlier),
+            came.iter().all(|&it| it != Arrival::Now),
+            came.contains(&Arrival::Earlier),
         );
         let is_same = !came_earlier || {
             let each = numbers.clone().zip(came.iter());
-            let mut earlier = each.filter(|(_, came)| **came == Came::Earlier);
+            let mut earlier = each.filter(|(_, came)| **came == Arrival::Earlier);
             earlier.all(|(moment, _)| {
                 let own = self.query.bytes_at(moment..moment + 1).unwrap_or_default();
                 let own = own.start - place.start..own.end - place.start;
                 bytes[own.clone()] == message.residues[own]
             })
         };
-        came.fill(Came::Now);
+        came.fill(Arrival::Now);
         bytes.copy_from_slice(&message.residues);
         let are_residues = self.query.are_residues(&numbers, &message.residues);
         (are_new && is_same && are_residues).then_some(())
@@ -234,7 +234,7 @@ impl Arriving<'_> {
 
     /// Returns true if every moment of every range arrived in this attempt.
     pub(crate) fn is_complete(&self) -> bool {
-        self.came.iter().all(|&it| it == Came::Now)
+        self.came.iter().all(|&it| it == Arrival::Now)
     }
 
     /// Returns the moments of each range, concatenated; empty if some are missing.
@@ -250,7 +250,7 @@ impl Arriving<'_> {
     pub(crate) fn complete_ranges(&self) -> impl Iterator<Item = (usize, &[u8])> {
         let came = self.came.chunks_exact(self.query.moments().max(1));
         let ranges = self.ranges.iter().zip(came).enumerate();
-        let complete = ranges.filter(|(_, (_, came))| came.iter().all(|&it| it != Came::No));
+        let complete = ranges.filter(|(_, (_, came))| came.iter().all(|&it| it != Arrival::No));
         complete.map(|(range, (bytes, _))| (range, &bytes[..]))
     }
 
@@ -294,7 +294,7 @@ pub(crate) struct ReceivedSums {
 
 /// Answer to one request, as part of the answer to its query.
 pub(crate) struct RequestedSums<'a, 'q> {
-    answer: &'a mut Arriving<'q>,
+    answer: &'a mut AnswerAssembler<'q>,
     requested: Range<usize>,
     order: ReplyOrder,
     /// Cost of the current attempt.
@@ -305,7 +305,7 @@ pub(crate) struct RequestedSums<'a, 'q> {
 impl<'a, 'q> RequestedSums<'a, 'q> {
     /// Creates the answer to a request for these moments. `progress` receives the bytes of the current attempt.
     pub(crate) fn new(
-        answer: &'a mut Arriving<'q>,
+        answer: &'a mut AnswerAssembler<'q>,
         requested: Range<usize>,
         progress: &'a dyn Fn(u64),
     ) -> Self {

@@ -6,12 +6,12 @@
 
 use super::Verified;
 use super::reading::Part as Brought;
-use crate::workers::{Pieces, with_workers};
+use crate::workers::{WorkerInput, with_workers};
 use oboro_dataset::{Dataset, unpack_row_ids};
 use oboro_format::{CELL_SEAL_BYTES, Manifest, SegmentEntry};
 use oboro_mining::Bitmap;
 use oboro_ring::Column;
-use oboro_rlwe::CellsOf;
+use oboro_rlwe::CellsId;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroUsize;
@@ -22,7 +22,7 @@ const _: () = assert!(oboro_rlwe::CELL_SEAL_BYTES == CELL_SEAL_BYTES);
 
 /// Request for the cells of some columns, from a segment to the last one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct CellRequest {
     /// Ascending.
     pub(crate) columns: Vec<Column>,
     pub(crate) first_segment: u32,
@@ -30,7 +30,7 @@ pub(crate) struct Wanted {
     pub(crate) end_segment: u32,
 }
 
-impl Wanted {
+impl CellRequest {
     /// Returns the bytes of all parts.
     pub(crate) fn bytes(&self, manifest: &Manifest) -> u64 {
         let segments = self.first_segment as usize..self.end_segment as usize;
@@ -77,7 +77,7 @@ pub(crate) struct Piece {
 }
 
 /// Reassembles the parts of one answer from the bytes received.
-pub(crate) struct Arriving<'a> {
+pub(crate) struct CellAssembler<'a> {
     parts: Box<dyn Iterator<Item = (Part, usize)> + Send + 'a>,
     next: Option<(Part, usize)>,
     /// Bytes of the next part received so far.
@@ -85,10 +85,10 @@ pub(crate) struct Arriving<'a> {
     pieces: &'a SyncSender<Piece>,
 }
 
-impl<'a> Arriving<'a> {
+impl<'a> CellAssembler<'a> {
     pub(crate) fn new(
         manifest: &'a Manifest,
-        wanted: &'a Wanted,
+        wanted: &'a CellRequest,
         pieces: &'a SyncSender<Piece>,
     ) -> Self {
         let mut parts = wanted.parts(manifest);
@@ -149,20 +149,24 @@ pub(crate) fn open<R>(
 }
 
 /// Parts that one thread opened.
-struct Opened {
+struct OpenedCells {
     parts: Vec<(Part, Bits)>,
     sound: bool,
 }
 
 /// Opens parts on one thread until the channel closes, even after a failure.
-fn open_pieces(dataset: &Dataset, there: &Mutex<HashSet<Part>>, pieces: &Pieces<Piece>) -> Opened {
-    let mut opened = Opened {
+fn open_pieces(
+    dataset: &Dataset,
+    there: &Mutex<HashSet<Part>>,
+    pieces: &WorkerInput<Piece>,
+) -> OpenedCells {
+    let mut opened = OpenedCells {
         parts: Vec::new(),
         sound: true,
     };
     while let Some(Piece { part, sealed }) = pieces.next() {
         let entry = &dataset.manifest().segments[part.segment as usize];
-        let which = CellsOf {
+        let which = CellsId {
             segment: entry.number,
             seeds: &entry.seeds.0,
             column: part.column,

@@ -4,7 +4,7 @@
 //! For pairs, an answer has one residue per limb and range; for longer itemsets it has all moments.
 
 use super::Verified;
-use super::arriving::{Arriving, Content, SumsQuery};
+use super::arriving::{AnswerAssembler, Content, SumsQuery};
 use super::reading::Verdict;
 use crate::error::ClientError;
 use oboro_dataset::Dataset;
@@ -92,7 +92,7 @@ impl<'a> Prefix<'a> {
     ///
     /// # Errors
     /// None for a valid prefix.
-    pub(crate) fn asked(&'a self) -> Result<Asked<'a>, ClientError> {
+    pub(crate) fn asked(&'a self) -> Result<PrefixQueries<'a>, ClientError> {
         let content = match self.level {
             2 => Content::Sums(self.columns.pairs()),
             level => {
@@ -109,7 +109,7 @@ impl<'a> Prefix<'a> {
             _ => None,
         };
         let (manifest, ranges) = (self.dataset.manifest(), &self.ranges);
-        Ok(Asked {
+        Ok(PrefixQueries {
             prefix: self,
             reader,
             query: SumsQuery::new(content, manifest, self.limbs, ranges),
@@ -118,14 +118,14 @@ impl<'a> Prefix<'a> {
 }
 
 /// Query about a prefix.
-pub(crate) struct Asked<'a> {
+pub(crate) struct PrefixQueries<'a> {
     prefix: &'a Prefix<'a>,
     /// Verifier of pairs; `None` for longer itemsets.
     reader: Option<PairReader>,
     query: SumsQuery,
 }
 
-impl Asked<'_> {
+impl PrefixQueries<'_> {
     /// Returns the query to send.
     pub(crate) fn query(&self) -> &SumsQuery {
         &self.query
@@ -137,7 +137,7 @@ impl Asked<'_> {
     /// A damaged sealed range.
     pub(crate) fn judge(
         &self,
-        answer: &Arriving<'_>,
+        answer: &AnswerAssembler<'_>,
         threads: NonZeroUsize,
     ) -> Result<Verdict<Verified<Supports>>, ClientError> {
         let prefix = self.prefix;
@@ -173,7 +173,7 @@ impl Asked<'_> {
     /// A damaged sealed range.
     fn are_right_so_far(
         &self,
-        answer: &Arriving<'_>,
+        answer: &AnswerAssembler<'_>,
         threads: NonZeroUsize,
     ) -> Result<bool, ClientError> {
         let mut ranges = answer.complete_ranges();
@@ -191,7 +191,10 @@ impl Asked<'_> {
     }
 
     /// Returns the supports of pairs; `None` if the numbers do not match the ciphertext.
-    fn supports_of_pairs(&self, answer: &Arriving<'_>) -> Option<Result<Vec<u64>, ClientError>> {
+    fn supports_of_pairs(
+        &self,
+        answer: &AnswerAssembler<'_>,
+    ) -> Option<Result<Vec<u64>, ClientError>> {
         let columns = &self.prefix.columns;
         let reader = self.reader.as_ref().expect("one of pairs");
         let order = columns.order_of_pairs();

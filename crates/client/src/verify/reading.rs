@@ -38,7 +38,7 @@ pub(crate) trait Assembly {
 /// Outcome of reading: its end, and a flag for impossible parts.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Reading {
+pub(crate) struct ReadOutcome {
     is_false: bool,
     pub(crate) ended: Result<(), ClientError>,
 }
@@ -61,7 +61,7 @@ impl Connection {
         during: &'static str,
         call: &impl AsyncFn(Client) -> Result<Response<Streaming<A::Message>>, Status>,
         answer: &mut A,
-    ) -> Reading {
+    ) -> ReadOutcome {
         let mut is_false = false;
         answer.begin();
         let ended = self.wait(async {
@@ -84,7 +84,7 @@ impl Connection {
             Ok(())
         });
         let is_malformed = matches!(ended, Err(ClientError::OutOfTurn(_)));
-        Reading {
+        ReadOutcome {
             is_false: is_false || is_malformed,
             ended,
         }
@@ -96,18 +96,18 @@ impl Connection {
         during: &'static str,
         call: &impl AsyncFn(Client) -> Result<Response<Streaming<A::Message>>, Status>,
         answer: &mut A,
-    ) -> Reading {
-        let mut all = Reading::nothing();
+    ) -> ReadOutcome {
+        let mut all = ReadOutcome::nothing();
         let ended = self.again(|| {
             let reading = self.read(during, call, answer);
             all.is_false |= reading.is_false;
             reading.ended
         });
-        Reading { ended, ..all }
+        ReadOutcome { ended, ..all }
     }
 }
 
-impl Reading {
+impl ReadOutcome {
     /// Creates the outcome of reading nothing.
     pub(crate) fn nothing() -> Self {
         Self {

@@ -2,7 +2,7 @@
 //! match the owner's token of that row (docs/cryptography.md, "Fingerprints").
 
 use super::Verified;
-use super::arriving::{Arriving, Content, SumsQuery};
+use super::arriving::{AnswerAssembler, Content, SumsQuery};
 use super::reading::Verdict;
 use crate::error::ClientError;
 use oboro_dataset::Dataset;
@@ -68,7 +68,7 @@ impl<'a> Row<'a> {
     /// A damaged sealed range.
     pub(crate) fn judge(
         &self,
-        answer: &Arriving<'_>,
+        answer: &AnswerAssembler<'_>,
     ) -> Result<Verdict<Verified<Vec<u64>>>, ClientError> {
         let reader = self.dataset.pair_reader()?;
         if !answer.is_complete() {

@@ -1,6 +1,8 @@
 //! Searches on a server that alters the answers of one window.
 
-use oboro_client::genome::{Decoys, Found, GenomeSearch, GenomicPosition, Pattern, Symbols, Where};
+use oboro_client::genome::{
+    Decoys, GenomeSearch, GenomicPosition, Pattern, SearchResult, Symbols, Where,
+};
 use oboro_client::{ClientError, Connection};
 use oboro_genome::wire::Answer;
 use oboro_genome::{Kind, Plan, SearchSpec};
@@ -192,7 +194,7 @@ impl Genome for Fake {
 }
 
 /// Searches once, with all other places as decoys; returns the result and the server's view.
-fn search(lie: Option<(u64, Lie)>) -> (Result<Found, ClientError>, Seen) {
+fn search(lie: Option<(u64, Lie)>) -> (Result<SearchResult, ClientError>, Seen) {
     let runtime = Runtime::new().unwrap();
     let seen = Arc::default();
     let fake = Fake {
@@ -234,7 +236,7 @@ fn search(lie: Option<(u64, Lie)>) -> (Result<Found, ClientError>, Seen) {
 #[test]
 fn whichever_window_a_server_alters_the_client_ends_alike() {
     let (honest, seen) = search(None);
-    assert_eq!(honest.unwrap(), Found::Longest(3));
+    assert_eq!(honest.unwrap(), SearchResult::Longest(3));
     let calls: Vec<_> = seen.iter().map(|(call, _)| *call).collect();
     assert_eq!(calls, ["sites", "open", "query"]);
     let lies = [

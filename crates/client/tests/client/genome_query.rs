@@ -1,6 +1,6 @@
 //! Every answer agrees with a search of the plaintext.
 
-use oboro_client::genome::{Found, OwnQuery, Pattern};
+use oboro_client::genome::{OwnQuery, Pattern, SearchResult};
 use oboro_genome::{Kind, Plan, SearchSpec};
 use oboro_genome_server::{Evaluation, ExpandedQuery, Multiplicity, Rows, Window, Workspace};
 use oboro_ring::Nonce;
@@ -34,7 +34,7 @@ fn search(
     kind: Kind,
     multiplicity: Multiplicity,
     extra: u64,
-) -> Found {
+) -> SearchResult {
     let spec = SearchSpec::new(query.len() as u32, symbols, rows.len() as u64 + extra, kind);
     let plan = Arc::new(Plan::new(spec.unwrap()).unwrap());
     let nonce = Nonce([3; 32]);
@@ -103,7 +103,7 @@ proptest! {
         distinct.dedup();
         let matching = |rows: &[Vec<u8>]| {
             let is_near = |row: &&Vec<u8>| differences(&case.query, row) <= within.into();
-            Found::Matches(rows.iter().filter(is_near).count() as u64)
+            SearchResult::Matches(rows.iter().filter(is_near).count() as u64)
         };
         let found = |multiplicity| {
             search(&case.rows, case.symbols, &case.query, Kind::Match { within }, multiplicity, extra)
@@ -120,7 +120,7 @@ proptest! {
         };
         let longest = case.rows.iter().map(of_row).max().unwrap();
         let found = search(&case.rows, case.symbols, &case.query, Kind::Longest, Multiplicity::Once, extra);
-        prop_assert_eq!(found, Found::Longest(longest as u32));
+        prop_assert_eq!(found, SearchResult::Longest(longest as u32));
     }
 }
 
@@ -141,9 +141,9 @@ fn many_answers_and_wide_queries_agree_as_well() {
     let query: Vec<_> = rows[17].iter().map(|&x| Some(x)).collect();
     let exact = Kind::Match { within: 0 };
     let found = |multiplicity| search(&rows, 4, &query, exact, multiplicity, 0);
-    assert_eq!(found(Multiplicity::Once), Found::Matches(1));
-    assert_eq!(found(Multiplicity::Each), Found::Matches(2));
+    assert_eq!(found(Multiplicity::Once), SearchResult::Matches(1));
+    assert_eq!(found(Multiplicity::Each), SearchResult::Matches(2));
     let absent = vec![Some(3); 300];
     let found = search(&rows, 4, &absent, exact, Multiplicity::Once, 0);
-    assert_eq!(found, Found::Matches(0));
+    assert_eq!(found, SearchResult::Matches(0));
 }

@@ -290,7 +290,7 @@ fn streams_that_never_end_are_left() {
 /// upload.
 fn uploaded(
     alter: impl Fn(&str, usize, &[u8], &mut Answer) + Send + Sync + 'static,
-) -> (Result<oboro_client::Uploaded, ClientError>, usize) {
+) -> (Result<oboro_client::UploadReport, ClientError>, usize) {
     let scene = Scene::new();
     let sent = Arc::new(AtomicUsize::new(0));
     let begun = AtomicUsize::new(0);

@@ -9,7 +9,7 @@ use crate::ways::{
     BY_CELLS, ITEMS, LONGEST, NAME, ROW, Scene, Way, encrypted, go_on, length, rows, ways,
 };
 use oboro_client::{
-    Answers, ClientError, KEPT_BYTES, Mined, Mining, Recovery, RecoveryCopy, VersionCheck,
+    Answers, ClientError, KEPT_BYTES, Mining, MiningReport, Recovery, RecoveryCopy, VersionCheck,
     keep_record, upload,
 };
 use oboro_dataset::{Dataset, NewItems};
@@ -84,7 +84,7 @@ impl Scene {
     }
 
     /// Mines all pairs in cells that are kept, or as this check has it.
-    fn mine_kept(&self, check: VersionCheck) -> Result<Mined, ClientError> {
+    fn mine_kept(&self, check: VersionCheck) -> Result<MiningReport, ClientError> {
         let options = AprioriOptions::new(MinSupport::Fraction(0.1));
         let mined = Mining::new(&self.dataset, NAME, two())
             .by(Answers::Cells)

@@ -6,7 +6,7 @@ use crate::local::encrypted;
 use http_body_util::{BodyExt, Full};
 use oboro_client::{Connection, Options, upload};
 use oboro_format::{DatasetId, Role, Roles};
-use oboro_genome_server::{Collections, Existing, Generated, generate_panel};
+use oboro_genome_server::{Collections, Existing, SyntheticPanel, generate_panel};
 use oboro_protocol::{DESCRIPTORS, PROTOCOL, PROTOCOL_KEY, v1};
 use oboro_server::{TokenFile, Tokens};
 use prost::Message;
@@ -211,7 +211,7 @@ impl Scene {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let collections = Collections::open(&path("data/namespaces/alice"));
-        let few = Generated {
+        let few = SyntheticPanel {
             haplotypes: 4,
             sites: 5,
             seed: 1,

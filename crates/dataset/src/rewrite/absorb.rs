@@ -1,6 +1,6 @@
 //! Appends that absorb the youngest strata: the rows of small appends share a stratum and its blocks.
 
-use super::Rewriting;
+use super::Rewrite;
 use crate::dataset::{Dataset, stored_bytes};
 use crate::error::DatasetError;
 use crate::progress::Progress;
@@ -128,7 +128,7 @@ impl Dataset {
         let blocks = transactions.div_ceil(degree);
         let total = blocks as u64 * u64::from(manifest.columns);
         let needed = self.appended_with(rows, absorption)?;
-        let mut new = Rewriting::begin(self, self.key.clone(), needed, threads, progress, total)?;
+        let mut new = Rewrite::begin(self, self.key.clone(), needed, threads, progress, total)?;
         new.record.absorbs = rows.absorbs().unwrap_or(new.record.absorbs);
         let absorbed: Vec<usize> = absorption.strata.clone().collect();
         let mut gathered = gather(self, &absorbed, transactions, &BTreeSet::new(), threads)?;

@@ -1,6 +1,6 @@
 //! Compaction: moves the transactions of many small strata into as few blocks as possible.
 
-use super::Rewriting;
+use super::Rewrite;
 use super::gather::{gather, shuffled};
 use crate::dataset::{Dataset, stored_bytes};
 use crate::error::{DatasetError, RecordError};
@@ -107,7 +107,7 @@ impl Dataset {
         };
         let total = compaction.blocks_after * u64::from(self.manifest().columns);
         let needed = compaction.bytes_after;
-        let mut new = Rewriting::begin(self, self.key.clone(), needed, threads, progress, total)?;
+        let mut new = Rewrite::begin(self, self.key.clone(), needed, threads, progress, total)?;
         let plan = self.plan_compaction(all)?;
         new.remove_segments_of(&plan.taken);
         let mut supports = vec![0; self.record.supports.len()];
@@ -205,7 +205,7 @@ impl Dataset {
     }
 }
 
-impl Rewriting<'_> {
+impl Rewrite<'_> {
     /// Removes the segments of these strata of the previous version, and moves the others up.
     pub(super) fn remove_segments_of(&mut self, strata: &[usize]) {
         let removed: BTreeSet<u64> = self

@@ -1,12 +1,12 @@
 //! Erasure: empties the slots of transactions, found by their row ids.
 
-use super::Rewriting;
+use super::Rewrite;
 use super::gather::empty;
 use crate::dataset::{Dataset, stored_bytes};
 use crate::error::{DatasetError, RecordError};
 use crate::progress::Progress;
 use crate::ranges::{Change, NewStratum};
-use crate::record::{Erased, StratumRecord};
+use crate::record::{ErasedCounts, StratumRecord};
 use crate::shuffled::unpack_row_ids;
 use oboro_format::SegmentEntry;
 use oboro_ring::{Blocks, Column};
@@ -89,7 +89,7 @@ pub struct Erasure {
 /// Strata and segments that an erasure changes.
 struct Plan {
     /// The numbers of transactions that each stratum loses.
-    erased: Vec<Erased>,
+    erased: Vec<ErasedCounts>,
     /// The strata that are shuffled again, ascending.
     shuffled: Vec<usize>,
     /// The segments of these with erased rows, with their indices.
@@ -189,7 +189,7 @@ impl Dataset {
 
     fn plan_erasure(&self, slots: &BTreeSet<u64>) -> Result<Plan, DatasetError> {
         let places = Places::of(self)?;
-        let mut erased = vec![Erased::default(); places.strata.len()];
+        let mut erased = vec![ErasedCounts::default(); places.strata.len()];
         for &slot in slots {
             let block = slot / self.manifest().parameters.degree() as u64;
             if block < self.manifest().block_count() {
@@ -197,7 +197,7 @@ impl Dataset {
             }
         }
         let strata = self.record.strata(self.manifest())?;
-        let is_shuffled = |(record, erased): (&StratumRecord, &Erased)| {
+        let is_shuffled = |(record, erased): (&StratumRecord, &ErasedCounts)| {
             !strata
                 .bounds()
                 .are_readable(&record.without(*erased).extent())
@@ -247,9 +247,9 @@ impl Dataset {
         let blocks: u64 = replaced.chain(shuffled).sum();
         let total = blocks * u64::from(manifest.columns);
         let needed = cost.new_bytes;
-        let mut new = Rewriting::begin(self, self.key.clone(), needed, threads, progress, total)?;
+        let mut new = Rewrite::begin(self, self.key.clone(), needed, threads, progress, total)?;
         let mut supports = self.record.supports.clone();
-        let mut erased = vec![Erased::default(); places.strata.len()];
+        let mut erased = vec![ErasedCounts::default(); places.strata.len()];
         let columns: Vec<Column> = Column::first(manifest.sealed_columns()).collect();
         let changed = plan.moved.iter().map(|it| (it, false));
         for ((index, entry), is_replaced) in
@@ -348,7 +348,7 @@ impl Places {
     }
 
     /// Counts erased rows of a block.
-    fn count(&self, erased: &mut [Erased], block: u64, rows: u64) {
+    fn count(&self, erased: &mut [ErasedCounts], block: u64, rows: u64) {
         let place = self.stratum_of(block);
         erased[place].all += rows;
         if self.samples[place].is_some_and(|it| it.numbers().contains(&block)) {

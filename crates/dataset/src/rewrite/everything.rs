@@ -1,12 +1,12 @@
 //! Full re-encryption: for another key, or for columns of new items.
 
-use super::Rewriting;
+use super::Rewrite;
 use crate::dataset::{Dataset, column_order, stored_bytes};
 use crate::error::DatasetError;
 use crate::progress::Progress;
-use crate::ranges::PAIR_COLUMNS;
 use crate::ranges::{Change, NewStratum};
 use crate::record::StratumRecord;
+use crate::shuffled::PAIR_COLUMNS;
 use oboro_ring::{Column, sample};
 use oboro_rlwe::MasterKey;
 use std::num::NonZeroUsize;
@@ -34,7 +34,7 @@ impl Dataset {
         let key = self.key.rotated(master)?;
         let total = manifest.block_count() * u64::from(manifest.columns);
         let needed = manifest.segment_bytes();
-        let mut new = Rewriting::begin(self, key, needed, threads, progress, total)?;
+        let mut new = Rewrite::begin(self, key, needed, threads, progress, total)?;
         new.manifest.key_check = master.check().0;
         new.manifest.generation = new.key.generation();
         new.manifest.segments.clear();
@@ -100,7 +100,7 @@ impl Dataset {
         let columns = self.columns_with(names.len());
         let needed = self.reencrypted_bytes(names.len(), appended)?;
         let total = manifest.block_count() * u64::from(columns);
-        let mut new = Rewriting::begin(self, self.key.clone(), needed, threads, progress, total)?;
+        let mut new = Rewrite::begin(self, self.key.clone(), needed, threads, progress, total)?;
         new.manifest.columns = columns;
         new.manifest.segments.clear();
         // The present columns, then the new ones.

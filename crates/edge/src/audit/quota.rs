@@ -46,14 +46,14 @@ pub(super) struct Quotas {
 
 #[derive(Debug, Default)]
 struct Quota {
-    changes: Written,
-    others: Written,
+    changes: WriteQuota,
+    others: WriteQuota,
     sum: Option<Sum>,
 }
 
 /// Bytes written, less those refilled since.
 #[derive(Debug, Default)]
-struct Written {
+struct WriteQuota {
     bytes: f64,
     at: Option<Instant>,
 }
@@ -72,7 +72,7 @@ pub(super) fn is_change(call: &str) -> bool {
     CHANGES.contains(&call)
 }
 
-impl Written {
+impl WriteQuota {
     fn bytes(&mut self, now: Instant, per_second: f64) -> f64 {
         let passed = self
             .at

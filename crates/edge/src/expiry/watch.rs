@@ -1,6 +1,6 @@
 //! Names what expires soon in the log, and ends the calls of what has expired.
 
-use super::Ending;
+use super::Expiring;
 use crate::tls::Certificates;
 use crate::tokens::Tokens;
 use std::collections::BTreeSet;
@@ -9,26 +9,26 @@ use time::{Date, OffsetDateTime};
 
 /// Watches the credentials of callers and server: reloads files, ends the calls of expired credentials, and warns of
 /// those that expire soon.
-pub struct Watch {
+pub struct ExpiryWatch {
     tls: Option<Arc<Certificates>>,
     tokens: Option<Arc<Tokens>>,
     /// Warnings already logged on a day.
-    told: (Date, BTreeSet<Ending>),
+    warned: (Date, BTreeSet<Expiring>),
 }
 
-impl Watch {
+impl ExpiryWatch {
     /// Creates the watch of a server with these certificates and tokens.
     pub fn new(tls: Option<Arc<Certificates>>, tokens: Option<Arc<Tokens>>) -> Self {
         Self {
             tls,
             tokens,
-            told: (Date::MIN, BTreeSet::new()),
+            warned: (Date::MIN, BTreeSet::new()),
         }
     }
 
     /// Checks once.
     pub fn look(&mut self, now: OffsetDateTime) {
-        for Ending { what, at } in self.news(now) {
+        for Expiring { what, at } in self.news(now) {
             let days = (at - now).whole_days();
             if at <= now {
                 tracing::error!("{what} has expired, on {}; replace it", at.date());
@@ -39,7 +39,7 @@ impl Watch {
     }
 
     /// Returns the credentials that expire soon and were not logged today.
-    fn news(&mut self, now: OffsetDateTime) -> Vec<Ending> {
+    fn news(&mut self, now: OffsetDateTime) -> Vec<Expiring> {
         let mut endings = Vec::new();
         if let Some(tokens) = &self.tokens {
             tokens.refresh();
@@ -51,10 +51,10 @@ impl Watch {
             tls.end_expired(now);
             endings.extend(tls.endings(now));
         }
-        if self.told.0 != now.date() {
-            self.told = (now.date(), BTreeSet::new());
+        if self.warned.0 != now.date() {
+            self.warned = (now.date(), BTreeSet::new());
         }
-        endings.retain(|it| self.told.1.insert(it.clone()));
+        endings.retain(|it| self.warned.1.insert(it.clone()));
         endings
     }
 }
@@ -78,7 +78,7 @@ mod tests {
             .unwrap();
         file.add("clinic", Roles::OWNER, None).unwrap();
         let tokens = Tokens::open(file.path()).unwrap();
-        let mut watch = Watch::new(None, Some(Arc::new(tokens)));
+        let mut watch = ExpiryWatch::new(None, Some(Arc::new(tokens)));
         let [ending] = &watch.news(now)[..] else {
             panic!("one of them ends soon");
         };

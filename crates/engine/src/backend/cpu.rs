@@ -26,7 +26,7 @@ pub use traffic::Traffic;
 use crate::backend::{self, Backend, EngineError, Job, Moments, Reserve, Sink, Step};
 use crate::plan::{Plan, shards};
 use crate::queue::{Claim, Counters, Units};
-use crate::source::{Source, Wanted, segments_of};
+use crate::source::{MemoryNeeds, Source, segments_of};
 use oboro_arena::{CpuAssignment, Distances};
 use oboro_residency::{Reads, ResidencyError, Stream, WorkUnit};
 use oboro_ring::{Blocks, Column, Factor, Limb};
@@ -249,7 +249,7 @@ impl<S: Source> Count<S> {
         let parts =
             |shard_pass: &ShardPass| tiles_of(&tiles, shard_pass, shards_of_whole_tiles).len();
         let tasks = shard_passes.iter().map(parts).sum();
-        let wanted = || Wanted {
+        let wanted = || MemoryNeeds {
             passes: tiles.passes().iter().map(Pass::factors).collect(),
             units: shard_passes
                 .iter()

@@ -1,7 +1,7 @@
 use super::*;
 use crate::alphabet::Alphabet;
 use crate::testing::{alleles, empty, file, flip, write};
-use crate::{Generated, generate_panel};
+use crate::{SyntheticPanel, generate_panel};
 use oboro_faults::{Disk, Failure, Image, Loss, replay};
 
 const TWO: Alphabet = Alphabet::Alleles { largest: 1 };
@@ -126,7 +126,7 @@ const STEPS: [Option<u32>; 4] = [Some(3), Some(70), None, Some(9)];
 fn a_power_cut_at_any_step_leaves_the_old_panel_or_the_new_one() {
     let disk = Disk::new();
     let collections = Collections::open(disk.path());
-    let parameters = |haplotypes| Generated {
+    let parameters = |haplotypes| SyntheticPanel {
         haplotypes,
         sites: 5,
         seed: 1,
@@ -174,7 +174,7 @@ fn a_full_disk_is_said_and_leaves_what_was_there() {
     let disk = Disk::new();
     let collections = Collections::open(disk.path());
     let load = |seed| {
-        let parameters = Generated {
+        let parameters = SyntheticPanel {
             haplotypes: 100,
             sites: 5,
             seed,

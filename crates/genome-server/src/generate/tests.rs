@@ -3,7 +3,7 @@ use crate::testing::empty;
 
 fn generate(haplotypes: u32, sites: u32, seed: u64) -> (crate::Rows, Info) {
     let (_directory, collections) = empty();
-    let parameters = Generated {
+    let parameters = SyntheticPanel {
         haplotypes,
         sites,
         seed,
@@ -41,7 +41,7 @@ fn haplotypes_repeat_as_linked_sites_make_them() {
 fn sizes_that_no_panel_has_are_refused() {
     let (_directory, collections) = empty();
     for (haplotypes, sites) in [(0, 1), (1, 0), (MAX_HAPLOTYPES + 1, 1), (1, MAX_SITES + 1)] {
-        let parameters = Generated {
+        let parameters = SyntheticPanel {
             haplotypes,
             sites,
             seed: 0,

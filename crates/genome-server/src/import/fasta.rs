@@ -6,7 +6,7 @@
 use super::lines::Lines;
 use crate::alphabet::base;
 use crate::error::{GenomeError, InputError, excerpt};
-use crate::loading::Loading;
+use crate::loading::PartialCollection;
 use crate::packing::{pack, per_word, symbol, to_bytes, to_words, words_for};
 use crate::panel::PanelWriter;
 use crate::sites::{Sites, is_name};
@@ -86,7 +86,7 @@ pub(super) fn read_reference(lines: &mut Lines) -> Result<Reference, GenomeError
     }
 }
 
-pub(super) fn read_panel(lines: &mut Lines, loading: Loading) -> Result<(), GenomeError> {
+pub(super) fn read_panel(lines: &mut Lines, loading: PartialCollection) -> Result<(), GenomeError> {
     let mut rows: Option<Rows> = None;
     while let Some(Record { name, bases }) =
         next_record(lines, MAX_SITES, InputError::TooManySites)?
@@ -147,7 +147,7 @@ impl Rows {
             .map_err(io_error("write", Path::new(TEMPORARY)))?)
     }
 
-    fn write(mut self, loading: Loading) -> Result<(), GenomeError> {
+    fn write(mut self, loading: PartialCollection) -> Result<(), GenomeError> {
         let flushed = self.file.flush();
         flushed.map_err(io_error("write", Path::new(TEMPORARY)))?;
         let mut panel = PanelWriter::create(loading, self.count)?;

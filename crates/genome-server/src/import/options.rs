@@ -55,7 +55,7 @@ pub enum Duplicates {
 
 /// Numbers of sites that were left out of the panel, as requested.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct SkippedSites {
     /// Lines of a VCF file outside the region.
     pub outside_region: u64,
     /// Lines of a VCF file that repeat the position of the line before.

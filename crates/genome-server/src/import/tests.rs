@@ -19,7 +19,7 @@ fn import(content: &[u8], options: &PanelOptions) -> Result<Arc<HaplotypePanel>,
 fn import_counted(
     content: &[u8],
     options: &PanelOptions,
-) -> Result<(Arc<HaplotypePanel>, LeftOut), GenomeError> {
+) -> Result<(Arc<HaplotypePanel>, SkippedSites), GenomeError> {
     let (directory, collections) = empty();
     let file = directory.path().join("genomes");
     fs::write(&file, content).unwrap();
@@ -126,7 +126,7 @@ fn a_region_is_all_that_is_read() {
     let scattered = vcf(&scattered.each_ref().map(String::as_str));
     let (panel, left_out) = import_counted(&scattered, &options).unwrap();
     assert_eq!(all(&panel), [[1, 0], [0, 0], [0, 1]]);
-    let expected = LeftOut {
+    let expected = SkippedSites {
         outside_region: 4,
         duplicates: 0,
     };
@@ -153,7 +153,7 @@ fn a_position_that_is_repeated_is_refused_or_skipped() {
     };
     let (panel, left_out) = import_counted(&content, &options).unwrap();
     assert_eq!(all(&panel), [[0], [1], [1], [1]]);
-    let expected = LeftOut {
+    let expected = SkippedSites {
         outside_region: 0,
         duplicates: 1,
     };
@@ -386,8 +386,8 @@ fn the_omni_panel_has_every_allele_of_its_file() {
     };
     let (_directory, collections) = empty();
     let imported = import_panel(&collections, "omni", &file, &PanelOptions::default());
-    let Imported { info, left_out } = imported.unwrap();
-    assert_eq!(left_out, LeftOut::default());
+    let ImportedPanel { info, left_out } = imported.unwrap();
+    assert_eq!(left_out, SkippedSites::default());
     let shape = Shape::Panel {
         haplotypes: 2752,
         sites: 38,

@@ -1,12 +1,12 @@
 //! VCF: every phased allele of every sample is a haplotype, every line a site.
 
 use super::lines::Lines;
-use super::options::{Duplicates, LeftOut, PanelOptions, Region};
+use super::options::{Duplicates, PanelOptions, Region, SkippedSites};
 use crate::alphabet::{Alphabet, MAX_ALLELE};
 use crate::error::{GenomeError, InputError, excerpt};
-use crate::loading::Loading;
+use crate::loading::PartialCollection;
 use crate::panel::PanelWriter;
-use crate::sites::{OutOfOrder, Positions, Sites, is_name};
+use crate::sites::{Positions, SiteOrderError, Sites, is_name};
 use crate::{MAX_HAPLOTYPES, MAX_SITES};
 use noodles_vcf as vcf;
 
@@ -15,15 +15,15 @@ const MAX_HEADER_BYTES: usize = 256 << 20;
 
 pub(super) fn read_panel(
     lines: &mut Lines,
-    loading: Loading,
+    loading: PartialCollection,
     options: &PanelOptions,
-) -> Result<LeftOut, GenomeError> {
+) -> Result<SkippedSites, GenomeError> {
     let samples = read_samples(lines)?;
     let mut reader = Reader {
         samples,
         region: options.region.as_ref(),
         duplicates: options.duplicates,
-        left_out: LeftOut::default(),
+        left_out: SkippedSites::default(),
         ploidies: Vec::new(),
         sites: Positions::default(),
         largest: 1,
@@ -109,7 +109,7 @@ struct Reader<'a> {
     samples: Vec<String>,
     region: Option<&'a Region>,
     duplicates: Duplicates,
-    left_out: LeftOut,
+    left_out: SkippedSites,
     /// Number of alleles of each sample, from the first site on.
     ploidies: Vec<usize>,
     sites: Positions,
@@ -148,13 +148,15 @@ impl Reader<'_> {
         let site = format!("{}:{position}", chromosome.escape_debug());
         match self.sites.push(chromosome, position) {
             Ok(()) => {}
-            Err(OutOfOrder::Duplicate) if self.duplicates == Duplicates::Skip => {
+            Err(SiteOrderError::Duplicate) if self.duplicates == Duplicates::Skip => {
                 self.left_out.duplicates += 1;
                 return Ok(Line::LeftOut);
             }
-            Err(OutOfOrder::Duplicate) => return Err(InputError::Duplicate { site }),
-            Err(OutOfOrder::Behind(before)) => return Err(InputError::Unsorted { site, before }),
-            Err(OutOfOrder::ChromosomeAgain) => {
+            Err(SiteOrderError::Duplicate) => return Err(InputError::Duplicate { site }),
+            Err(SiteOrderError::Behind(before)) => {
+                return Err(InputError::Unsorted { site, before });
+            }
+            Err(SiteOrderError::ChromosomeAgain) => {
                 return Err(InputError::Scattered(excerpt(chromosome)));
             }
         }

@@ -85,14 +85,14 @@ impl TryFrom<String> for Bin {
 }
 
 /// Column of a table whose numbers become items.
-pub(super) struct Binned {
+pub(super) struct BinColumns {
     pub(super) place: usize,
     column: String,
     bounds: Vec<f64>,
     pub(super) items: Vec<String>,
 }
 
-impl Binned {
+impl BinColumns {
     /// Finds the columns that the options name.
     pub(super) fn all(file: &str, header: &Header, bins: &[Bin]) -> Result<Vec<Self>, ReadError> {
         let one = |bin: &Bin| {

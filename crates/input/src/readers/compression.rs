@@ -33,7 +33,7 @@ impl fmt::Display for Compression {
 }
 
 /// Decompressed text of a file and its compression.
-pub(super) struct Opened<'a> {
+pub(super) struct DecodedInput<'a> {
     pub(super) text: Box<dyn BufRead + 'a>,
     pub(super) compression: Compression,
 }
@@ -57,7 +57,10 @@ const UNSUPPORTED: [(&[u8], &str); 6] = [
 /// The number of first bytes that identify a kind of file.
 pub(super) const MAGIC_BYTES: usize = 8;
 
-pub(super) fn open<'a>(mut input: impl Read + 'a, file: &str) -> Result<Opened<'a>, ReadError> {
+pub(super) fn open<'a>(
+    mut input: impl Read + 'a,
+    file: &str,
+) -> Result<DecodedInput<'a>, ReadError> {
     let io_error = |error| ReadError::Io {
         file: file.to_owned(),
         error,
@@ -96,7 +99,7 @@ pub(super) fn open<'a>(mut input: impl Read + 'a, file: &str) -> Result<Opened<'
             return Err(ReadError::UnsupportedCompression { file, kind });
         }
     }
-    Ok(Opened { text, compression })
+    Ok(DecodedInput { text, compression })
 }
 
 fn recognise(start: &[u8]) -> Compression {

@@ -7,9 +7,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 
-use super::bins::Binned;
+use super::bins::BinColumns;
 use super::column_names::is_amount_name;
-use super::detect::Settled;
+use super::detect::Detection;
 use super::error::{Excerpt, Position, ReadError, Remedy};
 use super::footer::{Footer, above, are_sums};
 use super::header::{Header, header_remedies};
@@ -33,7 +33,7 @@ pub(super) struct Table {
     pub(super) merged: usize,
 }
 
-pub(super) fn read(records: Records<'_, '_>, settled: &Settled) -> Result<Table, ReadError> {
+pub(super) fn read(records: Records<'_, '_>, settled: &Detection) -> Result<Table, ReadError> {
     let options = &settled.options;
     let reader = Reader {
         file: records.file(),
@@ -53,7 +53,7 @@ pub(super) fn read(records: Records<'_, '_>, settled: &Settled) -> Result<Table,
 struct Reader<'s, 'l, 'a> {
     file: String,
     records: Records<'l, 'a>,
-    settled: &'s Settled,
+    settled: &'s Detection,
     options: &'s ReadOptions,
     rules: NameRules,
     /// The position of the last row read.
@@ -113,13 +113,13 @@ impl Reader<'_, '_, '_> {
         let wanted = self.options.item_column.as_deref().unwrap_or_default();
         let item_column = header.find(&file, ITEM_COLUMN, wanted)?;
         let dropped = header.all(&file, DROP_COLUMNS, &self.options.drop_columns)?;
-        let bins = Binned::all(&file, &header, &self.options.bins)?;
+        let bins = BinColumns::all(&file, &header, &self.options.bins)?;
         let is_used = |place: usize| {
             place == item_column || ids.contains(&place) || bins.iter().any(|it| it.place == place)
         };
-        let mut unused: Vec<Unused> = (0..header.names.len())
+        let mut unused: Vec<UnusedColumn> = (0..header.names.len())
             .filter(|&place| !is_used(place) && !dropped.contains(&place))
-            .map(|place| Unused::new(place, &header.names[place]))
+            .map(|place| UnusedColumn::new(place, &header.names[place]))
             .collect();
 
         let mut row_ids = RowIdColumn::new(&header, &self)?;
@@ -224,7 +224,7 @@ impl Reader<'_, '_, '_> {
         let ids = header.all(&file, TRANSACTION_COLUMN, ids)?;
         let dropped = header.all(&file, DROP_COLUMNS, &self.options.drop_columns)?;
         let mut row_ids = RowIdColumn::new(&header, &self)?;
-        let bins = Binned::all(&file, &header, &self.options.bins)?;
+        let bins = BinColumns::all(&file, &header, &self.options.bins)?;
         let mut items: Vec<usize> = (0..header.names.len()).collect();
         items.retain(|place| {
             !dropped.contains(place)
@@ -465,7 +465,7 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Returns the item of a column's number in the current row, by its index among the items of the column.
-    fn range(&self, bin: &Binned, line: Position) -> Result<Option<usize>, ReadError> {
+    fn range(&self, bin: &BinColumns, line: Position) -> Result<Option<usize>, ReadError> {
         let item = bin.item(self.records.cells.cell(bin.place), self.options.missing);
         self.checked(item, line)
     }
@@ -650,12 +650,12 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Rejects a file in long form with columns that may mark the item of a row as absent.
-    fn check_unused(&self, unused: &[Unused], header: &Header) -> Result<(), ReadError> {
+    fn check_unused(&self, unused: &[UnusedColumn], header: &Header) -> Result<(), ReadError> {
         let mut doubtful = unused.iter().filter_map(|it| Some((it, it.says_no()?)));
         let Some((first, line)) = doubtful.next() else {
             return Ok(());
         };
-        let name = |it: &Unused| header.names[it.place].as_str();
+        let name = |it: &UnusedColumn| header.names[it.place].as_str();
         let given = self.options.drop_columns.iter().map(String::as_str);
         let all: Vec<&str> = given
             .chain([name(first)])
@@ -904,7 +904,7 @@ impl RowIdColumn {
 }
 
 /// Unused column in long form, with the contents of its cells.
-struct Unused {
+struct UnusedColumn {
     place: usize,
     is_amount: bool,
     /// `true` if all cells with a value are one-hot.
@@ -915,7 +915,7 @@ struct Unused {
     nothing: Option<Position>,
 }
 
-impl Unused {
+impl UnusedColumn {
     fn new(place: usize, name: &str) -> Self {
         Self {
             place,

@@ -27,7 +27,7 @@ const SAMPLE_BYTES: usize = 1 << 20;
 const SAMPLE_LINES: usize = 4;
 
 /// Settled reading options of a file, and which of them were detected rather than given.
-pub(super) struct Settled {
+pub(super) struct Detection {
     pub(super) options: ReadOptions,
     pub(super) detected_format: bool,
     pub(super) detected_separator: bool,
@@ -36,7 +36,7 @@ pub(super) struct Settled {
     pub(super) no_items: Vec<String>,
 }
 
-pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settled, ReadError> {
+pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Detection, ReadError> {
     let file = lines.file();
     let (sample, whole) = lines.sample(SAMPLE_BYTES, SAMPLE_LINES)?;
     if sample.starts_with(b"\xff\xfe\0\0") || sample.starts_with(b"\0\0\xfe\xff") {
@@ -49,7 +49,7 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
     if encoding == Encoding::Latin1 && sample.starts_with(BYTE_ORDER_MARK) {
         return Err(ReadError::Utf8Mark { file });
     }
-    let of_fimi = |detected_format| Settled {
+    let of_fimi = |detected_format| Detection {
         options: ReadOptions {
             missing: given.missing,
             unicode: given.unicode,
@@ -152,7 +152,7 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
             None => find(true).or_else(|error| find(false).map_err(|_| error))?,
         };
     }
-    let sampled = Sampled {
+    let sampled = Sample {
         file,
         first_line: Position::Line(first.number),
         records,
@@ -165,7 +165,7 @@ pub(super) fn settle(lines: &mut Lines<'_>, given: &ReadOptions) -> Result<Settl
     if form.format == Format::CsvBasket && !given.bins.is_empty() {
         return Err(useless(&sampled.file, Format::CsvBasket));
     }
-    Ok(Settled {
+    Ok(Detection {
         no_items: sampled.no_items(form.format),
         detected_format: given.format == Format::Auto,
         detected_separator,
@@ -262,7 +262,7 @@ pub(super) fn settle_table(
     rows: Vec<Cells>,
     has_lists: bool,
     given: &ReadOptions,
-) -> Result<Settled, ReadError> {
+) -> Result<Detection, ReadError> {
     use oboro_format::wording::{ENCODING, SKIP_FIRST};
 
     check_options(file, given)?;
@@ -289,7 +289,7 @@ pub(super) fn settle_table(
         header: Some(true),
         ..given.clone()
     };
-    let sampled = Sampled {
+    let sampled = Sample {
         file: file.to_owned(),
         first_line: Position::Schema,
         records: std::iter::once(names.clone()).chain(rows).collect(),
@@ -311,7 +311,7 @@ pub(super) fn settle_table(
         }
         sampled.form()?
     };
-    Ok(Settled {
+    Ok(Detection {
         no_items: sampled.no_items(form.format),
         detected_format: given.format == Format::Auto,
         detected_separator: false,
@@ -523,7 +523,7 @@ struct Form {
 }
 
 /// First records of a file.
-struct Sampled<'g> {
+struct Sample<'g> {
     file: String,
     first_line: Position,
     records: Vec<Cells>,
@@ -532,7 +532,7 @@ struct Sampled<'g> {
     left_out: Vec<String>,
 }
 
-impl Sampled<'_> {
+impl Sample<'_> {
     fn form(&self) -> Result<Form, ReadError> {
         let given = self.given;
         let form = |format, header: bool| Form {

@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, Cursor, Read};
 
-use super::compression::{Compression, Opened, read_error};
+use super::compression::{Compression, DecodedInput, read_error};
 use super::error::ReadError;
 
 /// The longest line that is read, including its end. The bound keeps a small compressed file from filling memory with
@@ -44,7 +44,7 @@ pub(super) fn is_blank(bytes: &[u8]) -> bool {
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn new(opened: Opened<'a>, file: &str) -> Self {
+    pub(super) fn new(opened: DecodedInput<'a>, file: &str) -> Self {
         Lines {
             text: opened.text,
             compression: opened.compression,

@@ -197,7 +197,7 @@ fn node(resident: u64, intended: u64) -> NodePages {
 }
 
 #[test]
-fn a_report_tells_pages_at_home_from_others() {
+fn a_report_counts_pages_at_home_and_elsewhere() {
     let homes = Placement::on(vec![0, 1]).homes(ID);
     let mut report = homes.report();
     homes.add_to(&mut report, 0, &pages([90, 0, 10]));

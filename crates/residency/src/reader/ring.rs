@@ -15,11 +15,11 @@ pub(super) struct Ring {
     are_registered: bool,
     buffers: Vec<ArenaBlock>,
     /// Request that fills each buffer.
-    begun: Vec<Option<InFlight>>,
+    begun: Vec<Option<InFlightRead>>,
     free: Vec<usize>,
 }
 
-struct InFlight {
+struct InFlightRead {
     /// Request, whose file stays open until the bytes have arrived.
     request: Begun,
     /// Number of bytes that have arrived.
@@ -79,7 +79,7 @@ impl Ring {
         let fits = |buffer: &ArenaBlock| request.len <= buffer.bytes().len();
         assert!(self.buffers.iter().all(fits), "a request fits a buffer");
         let buffer = self.free.pop().expect("a buffer is free");
-        self.begun[buffer] = Some(InFlight { request, done: 0 });
+        self.begun[buffer] = Some(InFlightRead { request, done: 0 });
         self.ask(buffer);
     }
 

@@ -63,11 +63,11 @@ fn read(
     offset: u64,
     len: usize,
 ) -> Receiver<io::Result<Vec<u8>>> {
-    let (told, heard) = channel();
+    let (sender, heard) = channel();
     reader.submit(
         &"".into(),
         Work::Read(request(file, offset, len, move |arrived| {
-            let _ = told.send(arrived.map(<[u8]>::to_vec));
+            let _ = sender.send(arrived.map(<[u8]>::to_vec));
         })),
     );
     heard
@@ -101,12 +101,14 @@ fn there_are_no_more_threads_than_places_and_each_is_kept_to_its_own() {
         reader.provide_by(method, buffers, BUFFER).unwrap();
         let threads = reader.threads.lock().len();
         assert_eq!(threads, if let ReadMethod::Ring = method { 1 } else { 3 });
-        let (told, heard) = channel();
+        let (sender, heard) = channel();
         reader.submit(
             &"".into(),
             Work::Read(request(&file, 0, 1, move |_| {
                 let allowed = sched_getaffinity(None).unwrap();
-                told.send((allowed.count(), allowed.is_set(first))).unwrap();
+                sender
+                    .send((allowed.count(), allowed.is_set(first)))
+                    .unwrap();
             })),
         );
         assert_eq!(heard.recv().unwrap(), (1, true));
@@ -138,9 +140,9 @@ fn a_file_that_cannot_be_read_is_an_error() {
 fn files_are_open_for_the_time_of_a_read() {
     let file = file(BUFFER);
     for reader in readers(1) {
-        let (told, heard) = channel();
+        let (sender, heard) = channel();
         let (go, gone) = channel::<()>();
-        let begun = told.clone();
+        let begun = sender.clone();
         reader.submit(
             &"".into(),
             Work::Read(request(&file, 0, BUFFER, move |_| {
@@ -149,11 +151,11 @@ fn files_are_open_for_the_time_of_a_read() {
             })),
         );
         assert_eq!(heard.recv().unwrap(), "begun");
-        let opened = told.clone();
+        let opened = sender.clone();
         let waiting = request(&file, 0, BUFFER, move |arrived| {
             let kind = arrived.unwrap_err().kind();
             assert_eq!(kind, io::ErrorKind::PermissionDenied);
-            told.send("told").unwrap();
+            sender.send("arrived").unwrap();
         });
         reader.submit(
             &"".into(),
@@ -170,7 +172,7 @@ fn files_are_open_for_the_time_of_a_read() {
         go.send(()).unwrap();
         assert_eq!(
             [heard.recv().unwrap(), heard.recv().unwrap()],
-            ["opened", "told"]
+            ["opened", "arrived"]
         );
         assert_eq!(
             read(&reader, &file, 0, 1).recv().unwrap().unwrap(),
@@ -202,14 +204,14 @@ fn who_panics_takes_nobody_along() {
 #[test]
 fn what_is_not_read_has_its_turn_too() {
     for reader in readers(1) {
-        let (told, heard) = channel();
+        let (sender, heard) = channel();
         for is_wanted in [false, true] {
-            let told = told.clone();
+            let sender = sender.clone();
             reader.submit(
                 &"".into(),
                 Work::Expand(Expand {
                     is_wanted: Box::new(move || is_wanted),
-                    then: Box::new(move |turn| told.send((is_wanted, turn)).unwrap()),
+                    then: Box::new(move |turn| sender.send((is_wanted, turn)).unwrap()),
                 }),
             );
         }
@@ -222,12 +224,12 @@ fn what_is_not_read_has_its_turn_too() {
 fn what_nobody_wants_any_more_is_not_read() {
     let file = file(BUFFER);
     for reader in readers(1) {
-        let (told, heard) = channel();
+        let (sender, heard) = channel();
         reader.submit(
             &"".into(),
             Work::Read(Read {
                 is_wanted: Box::new(|| false),
-                ..request(&file, 0, 1, move |_| told.send(()).unwrap())
+                ..request(&file, 0, 1, move |_| sender.send(()).unwrap())
             }),
         );
         let next = read(&reader, &file, 0, BUFFER).recv().unwrap();
@@ -237,15 +239,15 @@ fn what_nobody_wants_any_more_is_not_read() {
 }
 
 #[test]
-fn whoever_is_told_may_drop_the_reader() {
+fn a_callback_may_drop_the_reader() {
     let file = file(BUFFER);
     for reader in readers(3) {
         let reader = Arc::new(Mutex::new(Some(reader)));
-        let (told, heard) = channel();
+        let (sender, heard) = channel();
         let last = Arc::clone(&reader);
         let request = request(&file, 0, BUFFER, move |_| {
             drop(last.lock().take());
-            told.send(()).unwrap();
+            sender.send(()).unwrap();
         });
         reader
             .lock()
@@ -257,15 +259,15 @@ fn whoever_is_told_may_drop_the_reader() {
 }
 
 #[test]
-fn a_dropped_reader_ends_what_was_begun_and_tells_the_others() {
+fn a_dropped_reader_finishes_begun_requests_and_fails_the_others() {
     let file = file(BUFFER);
     for reader in readers(1) {
         let (go, gone) = channel::<()>();
-        let (told, begun) = channel();
+        let (sender, begun) = channel();
         reader.submit(
             &"".into(),
             Work::Read(request(&file, 0, BUFFER, move |arrived| {
-                told.send(arrived.map(<[u8]>::len)).unwrap();
+                sender.send(arrived.map(<[u8]>::len)).unwrap();
                 let _ = gone.recv_timeout(Duration::from_secs(60));
             })),
         );

@@ -58,7 +58,7 @@ pub(super) struct Disclosure {
 }
 
 /// Result of a search.
-pub(super) struct Searched {
+pub(super) struct SearchOutcome {
     pub(super) found: Vec<Disclosure>,
     /// The number of linear programs solved.
     pub(super) programs: usize,
@@ -77,12 +77,12 @@ pub(super) fn search(
     below: u64,
     limit: usize,
     safe: &mut HashSet<Itemset>,
-) -> Result<Searched, ReleaseError> {
+) -> Result<SearchOutcome, ReleaseError> {
     let items: Itemset = (shown.iter().take(1).flatten())
         .flat_map(|it| it.itemset.items().iter().copied())
         .collect();
     let mut known = PrefixTree::new(transactions);
-    let mut result = Searched {
+    let mut result = SearchOutcome {
         found: Vec::new(),
         programs: 0,
         complete: true,
@@ -160,7 +160,7 @@ fn minimal_missing(
     transactions: u64,
     shown: &[Vec<FrequentItemset>],
     below: u64,
-    result: &mut Searched,
+    result: &mut SearchOutcome,
 ) -> Result<Vec<Itemset>, ReleaseError> {
     let mut missing: Vec<(u64, Itemset)> = Vec::new();
     let mut last: Vec<FrequentItemset> = Vec::new();
@@ -276,7 +276,7 @@ pub(super) struct Tables {
 
 /// Constraint on a wanted table: a count above or below a number.
 #[derive(Clone, Copy)]
-enum Beyond {
+enum Cut {
     Above(i64),
     Below(i64),
 }
@@ -314,7 +314,7 @@ impl Tables {
         if self.latest.is_empty() {
             let whole = 3usize.pow(self.scope.len() as u32) / 2;
             // First a table that fills the cell of all items; later tables change its small counts.
-            let Some(first) = self.table(whole, Beyond::Above(-1)) else {
+            let Some(first) = self.table(whole, Cut::Above(-1)) else {
                 return Some(self.scope.clone());
             };
             self.counts = counts(&first);
@@ -325,7 +325,7 @@ impl Tables {
             self.walk(below);
             let suspect = self.suspect(below)?;
             let value = self.counts[suspect];
-            let beyond = [Beyond::Above(value), Beyond::Below(value)];
+            let beyond = [Cut::Above(value), Cut::Below(value)];
             let other = beyond.into_iter().find_map(|it| self.table(suspect, it));
             let Some(other) = other else {
                 return Some(self.scope.split(self.items(suspect)).0);
@@ -452,7 +452,7 @@ impl Tables {
     }
 
     /// Searches with linear programs for a table that agrees and has this count above or below a number.
-    fn table(&mut self, count: usize, beyond: Beyond) -> Option<Vec<i64>> {
+    fn table(&mut self, count: usize, beyond: Cut) -> Option<Vec<i64>> {
         if self.programs > self.limit {
             return None;
         }
@@ -466,7 +466,7 @@ impl Tables {
     fn branch(
         &mut self,
         count: usize,
-        beyond: Beyond,
+        beyond: Cut,
         variables: &[Option<Variable>],
         proposed: Solution,
         last: usize,
@@ -476,8 +476,8 @@ impl Tables {
         let values: Vec<f64> = variables.iter().map(value).collect();
         let table: Vec<i64> = values.iter().map(|it| it.round() as i64).collect();
         let is_beyond = |value: f64| match beyond {
-            Beyond::Above(than) => value > than as f64 + 0.5,
-            Beyond::Below(than) => value < than as f64 - 0.5,
+            Cut::Above(than) => value > than as f64 + 0.5,
+            Cut::Below(than) => value < than as f64 - 0.5,
         };
         let counted = || (0..table.len()).filter(|&cell| is_counted(cell, count));
         if !is_beyond(counted().map(|cell| values[cell]).sum()) {
@@ -516,10 +516,10 @@ impl Tables {
 
     /// Solves for the table of real numbers that maximizes or minimizes a count. Returns its cells, without those
     /// that are always empty, and the solution.
-    fn propose(&self, count: usize, beyond: Beyond) -> Option<(Vec<Option<Variable>>, Solution)> {
+    fn propose(&self, count: usize, beyond: Cut) -> Option<(Vec<Option<Variable>>, Solution)> {
         let mut problem = Problem::new(match beyond {
-            Beyond::Above(_) => OptimizationDirection::Maximize,
-            Beyond::Below(_) => OptimizationDirection::Minimize,
+            Cut::Above(_) => OptimizationDirection::Maximize,
+            Cut::Below(_) => OptimizationDirection::Minimize,
         });
         problem.set_time_limit(PATIENCE);
         let all = self.all();

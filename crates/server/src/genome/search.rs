@@ -5,7 +5,7 @@
 //! one task each.
 
 use super::memory::{Share, Taken};
-use super::shared::{Search, Shared, no_randomness};
+use super::shared::{Search, SearchContext, no_randomness};
 use super::windows::{self, Collection, Origin};
 use crate::blocking::{blocking, failed};
 use crate::outbox::Outbox;
@@ -34,7 +34,7 @@ const ADVICE: &str = "ask for fewer mismatches, fewer decoys or a shorter query"
 
 /// Starts a search; returns the stream of its replies.
 pub(super) fn start(
-    shared: Arc<Shared>,
+    shared: Arc<SearchContext>,
     client: Client,
     search: Search,
     requests: Streaming<v1::SearchRequest>,
@@ -52,7 +52,7 @@ pub(super) fn start(
     Replies::new(outbox, move || queue.wake())
 }
 
-impl Shared {
+impl SearchContext {
     /// Returns a window for a search that holds this memory. Blocks.
     fn window(
         &self,
@@ -70,7 +70,7 @@ impl Shared {
 }
 
 async fn conduct(
-    shared: &Arc<Shared>,
+    shared: &Arc<SearchContext>,
     client: &Client,
     search: Search,
     requests: Streaming<v1::SearchRequest>,
@@ -123,7 +123,7 @@ async fn conduct(
         .await?;
         known_windows += u32::from(origin == Origin::Kept);
         let held = Arc::clone(&memory);
-        let answering = Answering::new(number, evaluation, held, Arc::clone(outbox));
+        let answering = WindowJob::new(number, evaluation, held, Arc::clone(outbox));
         pool::run(&shared.queue, client, Arc::new(answering)).await;
     }
     Ok(v1::Searched {
@@ -176,7 +176,7 @@ async fn receive(
 }
 
 /// Job that computes the answers of a window.
-struct Answering {
+struct WindowJob {
     window: u32,
     evaluation: Evaluation,
     /// Held while a thread computes, even if the search is cancelled.
@@ -190,7 +190,7 @@ struct Answering {
     span: Span,
 }
 
-impl Answering {
+impl WindowJob {
     fn new(
         window: u32,
         evaluation: Evaluation,
@@ -209,7 +209,7 @@ impl Answering {
     }
 }
 
-impl Job for Answering {
+impl Job for WindowJob {
     fn has_task(&self) -> bool {
         self.outbox.has_capacity() && self.next.load(Ordering::Relaxed) < self.evaluation.answers()
     }

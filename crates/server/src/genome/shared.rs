@@ -30,7 +30,7 @@ use std::sync::Arc;
 use tonic::Status;
 
 /// What all searches share.
-pub(super) struct Shared {
+pub(super) struct SearchContext {
     pub(super) store: Store,
     pub(super) homes: Mutex<HashMap<PathBuf, Arc<Home>>>,
     /// Notified of counts that could not be written.
@@ -50,7 +50,7 @@ pub(super) struct Home {
 }
 
 /// Resolved name of a collection, with its home and the caller.
-pub(super) struct Named {
+pub(super) struct ResolvedCollection {
     pub(super) asker: Arc<str>,
     pub(super) home: Arc<Home>,
     pub(super) name: String,
@@ -99,7 +99,7 @@ impl Account {
     }
 }
 
-impl Shared {
+impl SearchContext {
     /// Returns the collections of a namespace, by its directory.
     pub(super) fn home(&self, directory: PathBuf) -> Arc<Home> {
         let mut homes = self.homes.lock();
@@ -113,7 +113,12 @@ impl Shared {
     }
 
     /// Resolves the name of a collection, if the caller has the required role.
-    pub(super) fn named(&self, caller: &Caller, name: &str, role: Role) -> Result<Named, Status> {
+    pub(super) fn named(
+        &self,
+        caller: &Caller,
+        name: &str,
+        role: Role,
+    ) -> Result<ResolvedCollection, Status> {
         caller.subject.set_name(name);
         let access = self.store.access_of(&caller.namespace, caller.roles);
         let resolved = access.resolve(name, role).map_err(|error| match error {
@@ -121,7 +126,7 @@ impl Shared {
             StoreError::NoDataset { name } => no_such(&name),
             other => status::of_store(&other),
         })?;
-        Ok(Named {
+        Ok(ResolvedCollection {
             asker: Arc::clone(access.namespace()),
             home: self.home(resolved.home),
             name: resolved.name,
@@ -147,7 +152,7 @@ impl Shared {
             }));
             if visible.prefix.is_empty() {
                 let damaged = listing.damaged.iter();
-                reply.damaged.extend(damaged.map(status::told_of_genome));
+                reply.damaged.extend(damaged.map(status::genome_message));
             }
         }
         Ok(reply)
@@ -155,7 +160,8 @@ impl Shared {
 
     /// Validates a search. Blocks.
     pub(super) fn open(&self, caller: &Caller, request: v1::OpenSearch) -> Result<Search, Status> {
-        let Named { asker, home, name } = self.named(caller, &request.name, Role::Count)?;
+        let ResolvedCollection { asker, home, name } =
+            self.named(caller, &request.name, Role::Count)?;
         let request = v1::OpenSearch { name, ..request };
         let length = request.length as usize;
         let kind = kind(request.kind).map_err(|error| status::of_field(&error))?;

@@ -146,11 +146,11 @@ pub(crate) enum Origin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oboro_genome_server::{Collections, Existing, Generated, generate_panel};
+    use oboro_genome_server::{Collections, Existing, SyntheticPanel, generate_panel};
 
     fn panel(directory: &tempfile::TempDir, seed: u64) -> Collection {
         let collections = Collections::open(directory.path());
-        let parameters = Generated {
+        let parameters = SyntheticPanel {
             haplotypes: 500,
             sites: 100,
             seed,

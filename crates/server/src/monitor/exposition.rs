@@ -47,19 +47,19 @@ impl Families<'_> {
     /// Adds a single gauge.
     pub(crate) fn gauge(
         &mut self,
-        told: (&str, &str),
+        metric: (&str, &str),
         value: impl EncodeGaugeValue + Clone,
     ) -> fmt::Result {
-        self.gauges(told, [(NONE, value)])
+        self.gauges(metric, [(NONE, value)])
     }
 
     /// Adds a single counter since the server started.
     pub(crate) fn counter(
         &mut self,
-        told: (&str, &str),
+        metric: (&str, &str),
         value: impl EncodeCounterValue + Clone,
     ) -> fmt::Result {
-        self.counters(told, [(NONE, value)])
+        self.counters(metric, [(NONE, value)])
     }
 }
 

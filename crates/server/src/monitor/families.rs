@@ -15,12 +15,12 @@ impl Sources {
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
             ("protocol", PROTOCOL.to_string()),
         ];
-        let told = (
+        let metric = (
             "oboro_build_info",
             "The release, and the protocol that it speaks",
         );
-        families.gauges(told, [(build, 1u64)])?;
-        let told = (
+        families.gauges(metric, [(build, 1u64)])?;
+        let metric = (
             "oboro_ready",
             "Whether a condition of readiness holds, by condition",
         );
@@ -28,7 +28,7 @@ impl Sources {
         let ready = conditions
             .iter()
             .map(|it| (label("condition", it.name), u64::from(it.problem.is_none())));
-        families.gauges(told, ready)?;
+        families.gauges(metric, ready)?;
         self.tell_transport(families)?;
         self.tell_queues(families)?;
         self.tell_memory(families)?;
@@ -40,36 +40,36 @@ impl Sources {
     fn tell_transport(&self, families: &mut Families<'_>) -> fmt::Result {
         let (open, accepted) = self.connections.count();
         families.gauge(("oboro_connections", "Open connections"), open)?;
-        let told = (
+        let metric = (
             "oboro_connections_accepted",
             "Connections that were taken up",
         );
-        families.counter(told, accepted)?;
-        let told = (
+        families.counter(metric, accepted)?;
+        let metric = (
             "oboro_connection_incidents",
             "What happened to connections, by incident",
         );
         let incidents = self.connections.incidents();
         let incidents = incidents.map(|(what, times)| (label("incident", what), times));
-        families.counters(told, incidents)?;
-        let told = (
+        families.counters(metric, incidents)?;
+        let metric = (
             "oboro_callers_refused",
             "Calls of callers that were not let in, by reason",
         );
         let refused = self.authentication.refused();
         let refused = refused.into_iter();
         families.counters(
-            told,
+            metric,
             refused.map(|(why, times)| (label("reason", why), times)),
         )?;
-        let told = ("oboro_health_watches", "Watches of the health service");
-        families.gauge(told, self.watches.count())?;
+        let metric = ("oboro_health_watches", "Watches of the health service");
+        families.gauge(metric, self.watches.count())?;
         if let Some(tls) = &self.tls {
-            let told = (
+            let metric = (
                 "oboro_certificate_expiry_timestamp_seconds",
                 "When the server's certificate expires, in seconds since 1970",
             );
-            families.gauge(told, tls.expiry().unix_timestamp())?;
+            families.gauge(metric, tls.expiry().unix_timestamp())?;
         }
         Ok(())
     }
@@ -85,21 +85,21 @@ impl Sources {
         let each = |of: fn(&FairSemaphore<Client>) -> u64| {
             places.map(|(what, shares)| (label("calls", what), of(shares)))
         };
-        let told = ("oboro_places_taken", "Calls that have a place, by kind");
-        families.gauges(told, each(FairSemaphore::used))?;
-        let told = ("oboro_places_limit", "Places, by kind of call");
-        families.gauges(told, each(FairSemaphore::total))?;
-        let told = (
+        let metric = ("oboro_places_taken", "Calls that have a place, by kind");
+        families.gauges(metric, each(FairSemaphore::used))?;
+        let metric = ("oboro_places_limit", "Places, by kind of call");
+        families.gauges(metric, each(FairSemaphore::total))?;
+        let metric = (
             "oboro_places_waiting",
             "Calls that wait for a place, by kind",
         );
-        families.gauges(told, each(|it| it.waiting() as u64))?;
-        let told = (
+        families.gauges(metric, each(|it| it.waiting() as u64))?;
+        let metric = (
             "oboro_messages_waiting",
             "Messages that wait for memory to be received into",
         );
-        families.gauge(told, messages.waiting())?;
-        let told = (
+        families.gauge(metric, messages.waiting())?;
+        let metric = (
             "oboro_memory_waiting",
             "Queries that wait for memory, by what for",
         );
@@ -114,11 +114,11 @@ impl Sources {
                 self.genomes.searching().waiting(),
             ),
         ];
-        families.gauges(told, waiting)?;
-        let told = ("oboro_compute_jobs", "Queries that threads compute for");
-        families.gauge(told, self.queue.jobs())?;
-        let told = ("oboro_compute_threads", "Threads that compute");
-        families.gauge(told, self.threads)
+        families.gauges(metric, waiting)?;
+        let metric = ("oboro_compute_jobs", "Queries that threads compute for");
+        families.gauge(metric, self.queue.jobs())?;
+        let metric = ("oboro_compute_threads", "Threads that compute");
+        families.gauge(metric, self.threads)
     }
 
     /// Encodes memory by part, and caches.
@@ -128,7 +128,7 @@ impl Sources {
         let (moments, windows) = (self.moments.used(), self.genomes.windows());
         let searching = self.genomes.searching();
         let part = |name, value: u64| (label("part", name), value);
-        let told = ("oboro_memory_bytes", "Memory in use, by part");
+        let metric = ("oboro_memory_bytes", "Memory in use, by part");
         let used = [
             part("panels", residency.used),
             part("plans", self.budget.used()),
@@ -137,8 +137,8 @@ impl Sources {
             part("windows", windows.bytes),
             part("searches", searching.used()),
         ];
-        families.gauges(told, used)?;
-        let told = (
+        families.gauges(metric, used)?;
+        let metric = (
             "oboro_memory_limit_bytes",
             "The most memory of a part; a part without a limit has none",
         );
@@ -150,27 +150,27 @@ impl Sources {
         if residency.capacity < u64::MAX {
             limits.push(part("panels", residency.capacity));
         }
-        families.gauges(told, limits)?;
+        families.gauges(metric, limits)?;
         let caches = [("moments", moments), ("windows", windows)];
         let each =
             |of: fn(CacheUse) -> u64| caches.map(|(name, it)| (label("cache", name), of(it)));
-        let told = (
+        let metric = (
             "oboro_cache_hits",
             "What was wanted and was cached, by cache",
         );
-        families.counters(told, each(|it| it.hits))?;
-        let told = (
+        families.counters(metric, each(|it| it.hits))?;
+        let metric = (
             "oboro_cache_misses",
             "What was wanted and was not cached, by cache",
         );
-        families.counters(told, each(|it| it.misses))
+        families.counters(metric, each(|it| it.misses))
     }
 
     /// Encodes stored bytes and reads, by tier.
     fn tell_storage(&self, families: &mut Families<'_>) -> fmt::Result {
         let state = self.store.state();
         let reads = state.residency.reads;
-        let told = (
+        let metric = (
             "oboro_panels",
             "Panels that queries needed, by where they were",
         );
@@ -180,13 +180,13 @@ impl Sources {
             from("storage", reads.panels),
             from("seeds", reads.masks),
         ];
-        families.counters(told, panels)?;
-        let told = (
+        families.counters(metric, panels)?;
+        let metric = (
             "oboro_read_bytes",
             "Bytes of panels that were read from storage",
         );
-        families.counter(told, reads.bytes)?;
-        let told = (
+        families.counter(metric, reads.bytes)?;
+        let metric = (
             "oboro_damage_found",
             "Damage in what is stored, by what found it",
         );
@@ -195,46 +195,46 @@ impl Sources {
             by("call", self.times.damaged()),
             by("scrub", self.scrubs.damaged()),
         ];
-        families.counters(told, found)?;
+        families.counters(metric, found)?;
         if let Some(space) = self.space() {
-            let told = (
+            let metric = (
                 "oboro_disk_free_bytes",
                 "Free space of the disk of the data directory",
             );
-            families.gauge(told, space.free)?;
-            let told = (
+            families.gauge(metric, space.free)?;
+            let metric = (
                 "oboro_disk_bytes",
                 "Space of the disk of the data directory",
             );
-            families.gauge(told, space.all)?;
+            families.gauge(metric, space.all)?;
         }
         let Some(cache) = state.cache else {
             return Ok(());
         };
-        let told = (
+        let metric = (
             "oboro_object_cache_bytes",
             "Bytes of the cache of object storage",
         );
-        families.gauge(told, cache.bytes)?;
-        let told = ("oboro_object_requests", "Requests to object storage");
-        families.counter(told, cache.requested.requests)?;
-        let told = (
+        families.gauge(metric, cache.bytes)?;
+        let metric = ("oboro_object_requests", "Requests to object storage");
+        families.counter(metric, cache.requested.requests)?;
+        let metric = (
             "oboro_object_failures",
             "Requests to object storage that failed",
         );
-        families.counter(told, cache.requested.failed)?;
-        let told = (
+        families.counter(metric, cache.requested.failed)?;
+        let metric = (
             "oboro_object_fetched_bytes",
             "Bytes fetched from object storage",
         );
-        families.counter(told, cache.requested.fetched_bytes)
+        families.counter(metric, cache.requested.fetched_bytes)
     }
 
     /// Encodes the use by callers.
     fn tell_use(&self, families: &mut Families<'_>) -> fmt::Result {
         let used = self.meter.used();
         let all = used.iter().fold(Used::default(), |sum, it| sum + it.1);
-        let mut told = |name: [&str; 2], of: fn(&Used) -> f64| -> fmt::Result {
+        let mut metric = |name: [&str; 2], of: fn(&Used) -> f64| -> fmt::Result {
             let [name, help] = name;
             families.counter((&format!("oboro_{name}"), help), of(&all))?;
             if self.by_namespace {
@@ -246,29 +246,29 @@ impl Sources {
             }
             Ok(())
         };
-        told(["calls", "Calls that callers made"], |it| it.calls as f64)?;
-        told(
+        metric(["calls", "Calls that callers made"], |it| it.calls as f64)?;
+        metric(
             ["received_bytes", "Bytes of messages that were received"],
             |it| it.received_bytes as f64,
         )?;
-        told(["sent_bytes", "Bytes of answers that were taken"], |it| {
+        metric(["sent_bytes", "Bytes of answers that were taken"], |it| {
             it.sent_bytes as f64
         })?;
-        told(["compute_seconds", "Time that threads computed"], |it| {
+        metric(["compute_seconds", "Time that threads computed"], |it| {
             it.compute_microseconds as f64 / 1e6
         })?;
         let stored = self.stored.lock().clone();
-        let told = ("oboro_stored_bytes", "Bytes that are stored");
-        families.gauge(told, stored.iter().map(|it| it.1).sum::<u64>())?;
+        let metric = ("oboro_stored_bytes", "Bytes that are stored");
+        families.gauge(metric, stored.iter().map(|it| it.1).sum::<u64>())?;
         if self.by_namespace {
-            let told = (
+            let metric = (
                 "oboro_namespace_stored_bytes",
                 "Bytes that are stored, by namespace",
             );
             let each = stored
                 .iter()
                 .map(|(name, bytes)| (label("namespace", &**name), *bytes));
-            families.gauges(told, each)?;
+            families.gauges(metric, each)?;
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ impl Metrics {
             "From the first byte of a call to the last of its answer",
             sources.times.durations(),
         );
-        registry.register_collector(Box::new(Looked(Arc::clone(sources))));
+        registry.register_collector(Box::new(LazyCollector(Arc::clone(sources))));
         Self(registry)
     }
 
@@ -39,15 +39,15 @@ impl Metrics {
 }
 
 /// Collector of the metrics that are read on request.
-struct Looked(Arc<Sources>);
+struct LazyCollector(Arc<Sources>);
 
-impl fmt::Debug for Looked {
+impl fmt::Debug for LazyCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Looked").finish_non_exhaustive()
     }
 }
 
-impl Collector for Looked {
+impl Collector for LazyCollector {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut families = Families(encoder);
         process::tell(&mut families)?;

@@ -3,7 +3,7 @@
 //!
 //! The page is read-only, without scripts, and never cached by the browser.
 
-use super::seen::{Peer, Seen, unauthorized};
+use super::seen::{Peer, Snapshot, unauthorized};
 use super::sources::{Sources, Use};
 use crate::metering::Used;
 use crate::status;
@@ -109,7 +109,7 @@ struct ScrubRow {
 
 /// Serves `/`.
 pub(super) async fn show(
-    State(seen): State<Arc<Seen>>,
+    State(seen): State<Arc<Snapshot>>,
     Extension(Peer(peer)): Extension<Peer>,
     headers: HeaderMap,
 ) -> Response {
@@ -221,9 +221,9 @@ fn queries(sources: &Sources, caller: &Caller) -> Option<Vec<QueryRow>> {
 
 fn datasets(sources: &Sources, caller: &Caller) -> Result<Datasets, String> {
     let access = sources.store.access_of(&caller.namespace, caller.roles);
-    let told = |error: StoreError| error.without_paths();
-    let listing = access.list().map_err(told)?;
-    let usage: Usage = access.usage().map_err(told)?;
+    let public = |error: StoreError| error.without_paths();
+    let listing = access.list().map_err(public)?;
+    let usage: Usage = access.usage().map_err(public)?;
     let row = |it: DatasetInfo| DatasetRow {
         name: it.name,
         version: it.version,
@@ -233,7 +233,7 @@ fn datasets(sources: &Sources, caller: &Caller) -> Result<Datasets, String> {
     };
     Ok(Datasets {
         published: listing.datasets.into_iter().map(row).collect(),
-        damaged: listing.damaged.into_iter().map(told).collect(),
+        damaged: listing.damaged.into_iter().map(public).collect(),
         deleted: usage.deleted,
         uploads: usage.uploads,
         bytes: ByteSize(usage.bytes),
@@ -244,12 +244,12 @@ fn genomes(sources: &Sources, caller: &Caller) -> Vec<GenomeRow> {
     let Ok(seen) = sources.genomes.seen(caller) else {
         return Vec::new();
     };
-    let row = |it: crate::genome::SeenCollection| GenomeRow {
+    let row = |it: crate::genome::VisibleCollection| GenomeRow {
         name: it.name,
         kind: it.kind.to_string(),
         stored: ByteSize(it.bytes),
         searches: match (it.searches, it.budget) {
-            (Err(error), _) => status::told_of_genome(&error),
+            (Err(error), _) => status::genome_message(&error),
             (Ok(searches), Some(budget)) => format!("{searches} of {budget}"),
             (Ok(_), None) => "not counted: there is no budget".to_owned(),
         },

@@ -44,21 +44,21 @@ fn memory() -> Option<[u64; 2]> {
 pub(super) fn tell(families: &mut Families<'_>) -> fmt::Result {
     let cpu = clock_gettime(ClockId::ProcessCPUTime);
     let cpu = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
-    let told = (
+    let metric = (
         "process_cpu_seconds",
         "Time of all threads, in user and system mode",
     );
-    families.counter(told, cpu)?;
-    let told = (
+    families.counter(metric, cpu)?;
+    let metric = (
         "process_start_time_seconds",
         "When the process started, in seconds since 1970",
     );
-    families.gauge(told, *STARTED)?;
+    families.gauge(metric, *STARTED)?;
     if let Some([address_space, resident]) = memory() {
-        let told = ("process_virtual_memory_bytes", "Address space");
-        families.gauge(told, address_space)?;
-        let told = ("process_resident_memory_bytes", "Memory");
-        families.gauge(told, resident)?;
+        let metric = ("process_virtual_memory_bytes", "Address space");
+        families.gauge(metric, address_space)?;
+        let metric = ("process_resident_memory_bytes", "Memory");
+        families.gauge(metric, resident)?;
     }
     if let Some((open, most)) = descriptors() {
         families.gauge(("process_open_fds", "Open descriptors"), open)?;

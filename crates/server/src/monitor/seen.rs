@@ -15,7 +15,7 @@ use tonic::codegen::http::{StatusCode, header};
 pub(super) struct Peer(pub(super) SocketAddr);
 
 /// What requests are answered from.
-pub(super) struct Seen {
+pub(super) struct Snapshot {
     pub(super) metrics: Mutex<Metrics>,
     pub(super) sources: Arc<Sources>,
     pub(super) authentication: Arc<Authentication>,
@@ -28,6 +28,6 @@ pub(super) fn unauthorized(refusal: &Status) -> Response {
     let challenge =
         "Basic realm=\"Oboro: any name, and a token as the password\", charset=\"UTF-8\"";
     let headers = [(header::WWW_AUTHENTICATE, challenge)];
-    let told = format!("{}\n", refusal.message());
-    (StatusCode::UNAUTHORIZED, headers, told).into_response()
+    let text = format!("{}\n", refusal.message());
+    (StatusCode::UNAUTHORIZED, headers, text).into_response()
 }

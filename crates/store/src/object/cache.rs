@@ -371,12 +371,12 @@ impl CachedSegment {
             }
             self.has_wrongly(part);
         }
-        let (told, heard) = sync_channel(1);
+        let (sender, heard) = sync_channel(1);
         let then = move |bytes: Result<&[u8], ResidencyError>| {
-            let _ = told.send(bytes.map(<[u8]>::to_vec));
+            let _ = sender.send(bytes.map(<[u8]>::to_vec));
         };
         self.fetch(part, Box::new(then));
-        heard.recv().expect("what is fetched is told")
+        heard.recv().expect("fetched bytes are reported")
     }
 
     /// Fetches a part from the object. Does not block; requests for a part in flight share one fetch.
@@ -410,13 +410,13 @@ impl CachedSegment {
             self.cache.space.grew(&self.key, len as u64);
         }
         for then in awaited.into_iter().flatten() {
-            let told = match &bytes {
+            let arrived = match &bytes {
                 Ok(Some(bytes)) => Ok(&**bytes),
                 Ok(None) => Err(self.damaged(part, Corruption::Altered)),
                 Err(error) => Err(self.error(part, error)),
             };
             // The panic has been printed and must not affect others.
-            let _ = catch_unwind(AssertUnwindSafe(|| then(told)));
+            let _ = catch_unwind(AssertUnwindSafe(|| then(arrived)));
         }
     }
 

@@ -9,7 +9,7 @@ use super::namespace::{Namespace, check_name};
 use super::namespaces::Namespaces;
 use super::receiver::SegmentReceiver;
 use super::recovery::{Recovery, RecoveryReceiver};
-use super::reports::{DeletedInfo, Listing, Published, UploadInfo, UploadStatus, Usage};
+use super::reports::{DeletedInfo, Listing, PublishedVersion, UploadInfo, UploadStatus, Usage};
 use super::scrub::Scrub;
 use crate::error::{StoreError, UploadError};
 use oboro_format::{
@@ -32,7 +32,7 @@ pub struct Access {
 
 /// Resolved name of a dataset or collection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resolved {
+pub struct ResolvedName {
     /// Namespace.
     pub namespace: Arc<str>,
     /// Directory of the namespace.
@@ -45,7 +45,7 @@ pub struct Resolved {
 
 /// Part of a namespace that a caller may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Visible {
+pub struct VisibleNamespace {
     /// Namespace.
     pub namespace: Arc<str>,
     /// Directory of the namespace.
@@ -56,7 +56,7 @@ pub struct Visible {
     names: Option<BTreeSet<String>>,
 }
 
-impl Visible {
+impl VisibleNamespace {
     /// Returns true if this name is visible.
     pub fn has(&self, name: &str) -> bool {
         self.names.as_ref().is_none_or(|it| it.contains(name))
@@ -87,7 +87,7 @@ impl Access {
     ///
     /// # Errors
     /// Not found, if the caller has no role on it; forbidden, if it has only others.
-    pub fn resolve(&self, name: &str, role: Role) -> Result<Resolved, StoreError> {
+    pub fn resolve(&self, name: &str, role: Role) -> Result<ResolvedName, StoreError> {
         let (owner, local) = match name.split_once('/') {
             Some((owner, local)) if *owner != *self.caller => (owner, local),
             Some((_, local)) => (&*self.caller, local),
@@ -113,7 +113,7 @@ impl Access {
         if !roles.has(role) {
             return Err(StoreError::Forbidden { role });
         }
-        Ok(Resolved {
+        Ok(ResolvedName {
             namespace: owner.into(),
             home: self.namespaces.home(owner),
             name: local.into(),
@@ -125,9 +125,9 @@ impl Access {
     ///
     /// # Errors
     /// The caller may see nothing, not even in its own namespace.
-    pub fn visible(&self) -> Result<Vec<Visible>, StoreError> {
+    pub fn visible(&self) -> Result<Vec<VisibleNamespace>, StoreError> {
         self.check(Role::Read)?;
-        let mut all = vec![Visible {
+        let mut all = vec![VisibleNamespace {
             namespace: Arc::clone(&self.caller),
             home: self.namespaces.home(&self.caller),
             prefix: String::new(),
@@ -138,7 +138,7 @@ impl Access {
             let may_see = |name: &String| grants.roles(&owner, &self.caller, name).has(Role::Read);
             let names: BTreeSet<String> = names.into_iter().filter(may_see).collect();
             if !names.is_empty() {
-                all.push(Visible {
+                all.push(VisibleNamespace {
                     home: self.namespaces.home(&owner),
                     prefix: format!("{owner}/"),
                     names: (!names.contains(ANY)).then_some(names),
@@ -163,7 +163,7 @@ impl Access {
 
     /// Returns the namespace of a name, and the name in it.
     fn located(&self, name: &str, role: Role) -> Result<(Arc<Namespace>, String), StoreError> {
-        let Resolved {
+        let ResolvedName {
             namespace, name, ..
         } = self.resolve(name, role)?;
         Ok((self.namespaces.get(&namespace)?, name))
@@ -183,7 +183,7 @@ impl Access {
     /// A name that is invalid or taken, a manifest that is invalid or does not follow the published version, another
     /// upload of the dataset in progress, a deleted dataset, a quota, a disk or catalogue that fails.
     pub fn begin_upload(&self, name: &str, manifest: &[u8]) -> Result<UploadStatus, StoreError> {
-        let Resolved {
+        let ResolvedName {
             namespace,
             name: local,
             roles,
@@ -214,7 +214,7 @@ impl Access {
     /// # Errors
     /// As [`resolve`](Self::resolve).
     pub fn of_upload(&self, name: &str) -> Result<Self, StoreError> {
-        let Resolved {
+        let ResolvedName {
             namespace, name, ..
         } = self.resolve(name, Role::Append)?;
         Ok(Self {
@@ -256,7 +256,11 @@ impl Access {
     /// # Errors
     /// No such upload, an upload of another version, missing segments, another server that writes to the objects, a
     /// disk that fails.
-    pub fn publish(&self, dataset: DatasetId, root: Digest) -> Result<Published, StoreError> {
+    pub fn publish(
+        &self,
+        dataset: DatasetId,
+        root: Digest,
+    ) -> Result<PublishedVersion, StoreError> {
         self.uploading(dataset)?.publish(dataset, root)
     }
 
@@ -268,8 +272,8 @@ impl Access {
     ///
     /// As for uploads: a name that is taken, a version that is not newer, damaged segments, a full disk. Completed
     /// segments stay, and the next import resumes there.
-    pub fn import(&self, name: &str, bundle: &Bundle) -> Result<Published, StoreError> {
-        let Resolved {
+    pub fn import(&self, name: &str, bundle: &Bundle) -> Result<PublishedVersion, StoreError> {
+        let ResolvedName {
             namespace,
             name,
             roles,
@@ -420,7 +424,7 @@ impl Access {
     /// No such deleted dataset, several, a name that is taken, another server that writes to the objects, a catalogue
     /// that fails.
     pub fn undelete(&self, which: &str, name: Option<&str>) -> Result<DatasetId, StoreError> {
-        let Resolved {
+        let ResolvedName {
             namespace,
             name: which,
             ..
@@ -494,7 +498,7 @@ impl Access {
         grant: &Grant,
         change: impl FnOnce(Roles) -> Roles,
     ) -> Result<Roles, StoreError> {
-        let Resolved {
+        let ResolvedName {
             namespace, name, ..
         } = self.resolve(&grant.name, Role::Administer)?;
         if grant.grantee != ANY && !is_caller(&grant.grantee) {

@@ -27,7 +27,7 @@ const UNFINISHED: &str = "unfinished-backup";
 
 /// Size of a backup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct BackedUp {
+pub struct BackupSize {
     /// Number of datasets, as published when the catalogue was copied.
     pub datasets: u64,
     /// Number of segments of all datasets.
@@ -46,7 +46,7 @@ pub fn backup(
     directory: &Path,
     target: &Path,
     progress: &dyn Fn(u64, u64),
-) -> Result<BackedUp, StoreError> {
+) -> Result<BackupSize, StoreError> {
     backup_with(directory, target, progress, |_| Ok(())).map(|(copied, ())| copied)
 }
 
@@ -60,7 +60,7 @@ pub fn backup_with<T, E: From<StoreError>>(
     target: &Path,
     progress: &dyn Fn(u64, u64),
     also: impl FnOnce(&Path) -> Result<T, E>,
-) -> Result<(BackedUp, T), E> {
+) -> Result<(BackupSize, T), E> {
     let (target, partial, _lock) = begin(directory, target)?;
     let copied = copy_store(directory, &partial, progress);
     let copied = copied.map_err(E::from).and_then(|copied| {
@@ -95,12 +95,16 @@ fn begin(directory: &Path, target: &Path) -> Result<(PathBuf, PathBuf, Lock), St
 }
 
 /// Copies all namespaces, after their grants: later grants are not copied.
-fn copy_store(from: &Path, to: &Path, progress: &dyn Fn(u64, u64)) -> Result<BackedUp, StoreError> {
+fn copy_store(
+    from: &Path,
+    to: &Path,
+    progress: &dyn Fn(u64, u64),
+) -> Result<BackupSize, StoreError> {
     grants::copy_grants(from, to)?;
     let id = StoreId::of(from, None)?;
     id.keep(to, None)?;
     remove_dataset(&to.join(NAMESPACES))?;
-    let mut all = BackedUp::default();
+    let mut all = BackupSize::default();
     for name in namespaces::namespaces_in(from)? {
         let from = home_of(from, &name);
         if !has_catalogue(&from)? {
@@ -110,7 +114,7 @@ fn copy_store(from: &Path, to: &Path, progress: &dyn Fn(u64, u64)) -> Result<Bac
         ensure_directories(&to)?;
         let before = all.bytes;
         let progress = |bytes, total| progress(before + bytes, before + total);
-        let copied = Copying {
+        let copied = BackupCopy {
             identity: CatalogueIdentity::new(id, &name),
             from: &from,
             to: &to,
@@ -135,15 +139,15 @@ fn is_of_a_backup(directory: &Path) -> Result<bool, StoreError> {
 /// Root of a published version with a missing file, and the error: damage, or a concurrent deletion or rewriting.
 type Gone = Option<(Digest, StoreError)>;
 
-struct Copying<'a> {
+struct BackupCopy<'a> {
     identity: CatalogueIdentity,
     from: &'a Path,
     to: &'a Path,
     progress: &'a dyn Fn(u64, u64),
 }
 
-impl Copying<'_> {
-    fn run(&self) -> Result<BackedUp, StoreError> {
+impl BackupCopy<'_> {
+    fn run(&self) -> Result<BackupSize, StoreError> {
         // An interrupted attempt may have left anything.
         remove_dataset(&self.to.join(SEGMENTS))?;
         remove_if_there(&self.to.join(CATALOGUE))?;
@@ -242,9 +246,9 @@ fn is_missing(error: &FormatError) -> bool {
     )
 }
 
-fn held_by(published: &[Manifest]) -> BackedUp {
+fn held_by(published: &[Manifest]) -> BackupSize {
     let sum = |count: fn(&Manifest) -> u64| published.iter().map(count).sum();
-    BackedUp {
+    BackupSize {
         datasets: published.len() as u64,
         segments: sum(|manifest| manifest.segments.len() as u64),
         bytes: sum(Manifest::segment_bytes),

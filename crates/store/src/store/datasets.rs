@@ -4,7 +4,7 @@ use super::directory::length;
 use super::namespace::{Namespace, State, check_name, now};
 use super::receiver::SegmentReceiver;
 use super::reports::{
-    DeletedInfo, Listing, Published, SegmentProgress, UploadInfo, UploadStatus, Usage,
+    DeletedInfo, Listing, PublishedVersion, SegmentProgress, UploadInfo, UploadStatus, Usage,
 };
 use super::rewritten::is_newer;
 use super::stored_manifest::stored_manifest;
@@ -59,7 +59,7 @@ impl Namespace {
         manifest: &[u8],
         new: &Manifest,
         roles: Roles,
-    ) -> Result<Announced, StoreError> {
+    ) -> Result<AnnouncedUpload, StoreError> {
         let id = new.dataset;
         let mut state = self.state();
         let state = &mut *state;
@@ -96,7 +96,7 @@ impl Namespace {
             .as_ref()
             .is_some_and(|published| published.manifest == manifest)
         {
-            return Ok(Announced {
+            return Ok(AnnouncedUpload {
                 older: Some(new.clone()),
                 is_whole: true,
                 is_published: true,
@@ -152,7 +152,7 @@ impl Namespace {
                 catalogue.begin_upload(&upload)?;
             }
         }
-        Ok(Announced {
+        Ok(AnnouncedUpload {
             older,
             is_whole,
             is_published: false,
@@ -325,7 +325,7 @@ impl Namespace {
         &self,
         dataset: DatasetId,
         root: Digest,
-    ) -> Result<Published, StoreError> {
+    ) -> Result<PublishedVersion, StoreError> {
         let mut state = self.state();
         let record = state.catalogue.by_id(Table::Dataset, dataset)?;
         let published = record.as_ref().map(stored_manifest).transpose()?;
@@ -338,7 +338,7 @@ impl Namespace {
             }
             if pending.is_some() {
                 // Finishing would remove segments of the other version; publishing that finishes both.
-                return Ok(Published::of(manifest, Vec::new()));
+                return Ok(PublishedVersion::of(manifest, Vec::new()));
             }
             // An earlier attempt may be unfinished.
             return self.finish(&mut state, manifest.clone(), None);
@@ -387,7 +387,7 @@ impl Namespace {
         state: &mut State,
         manifest: Manifest,
         before: Option<&Manifest>,
-    ) -> Result<Published, StoreError> {
+    ) -> Result<PublishedVersion, StoreError> {
         let dataset = manifest.dataset;
         self.remove_old_recovery(&manifest)?;
         let noted = self.noted(dataset)?;
@@ -408,7 +408,7 @@ impl Namespace {
             self.note(&manifest)?;
         }
         state.outdated.remove(&dataset);
-        Ok(Published::of(&manifest, rewrote))
+        Ok(PublishedVersion::of(&manifest, rewrote))
     }
 
     /// Lists the published datasets. Those with a damaged manifest, or that must not be served, do not hide the others.
@@ -757,7 +757,7 @@ impl Namespace {
 }
 
 /// State of an announced upload in the catalogue.
-struct Announced {
+struct AnnouncedUpload {
     /// Published version.
     older: Option<Manifest>,
     /// `true` if the published version has all its segments.

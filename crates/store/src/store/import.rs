@@ -3,7 +3,7 @@
 
 use super::namespace::Namespace;
 use super::receiver::SegmentReceiver;
-use super::reports::{Published, SegmentProgress};
+use super::reports::{PublishedVersion, SegmentProgress};
 use crate::error::StoreError;
 use oboro_format::files::{io_error, remove_if_there};
 use oboro_format::{Bundle, Roles, Segment};
@@ -30,7 +30,7 @@ impl Namespace {
         name: &str,
         bundle: &Bundle,
         roles: Roles,
-    ) -> Result<Published, StoreError> {
+    ) -> Result<PublishedVersion, StoreError> {
         let root = bundle.manifest().root();
         let status = self.begin_upload(name, &bundle.manifest().encode(), roles)?;
         let missing = status.segments.iter().filter(|segment| !segment.complete);

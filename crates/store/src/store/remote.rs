@@ -276,7 +276,7 @@ impl Backend for Remote {
     /// neither the local catalogue nor an upload. These stay: a catalogue restored from an old copy does not know newer
     /// segments.
     fn sweep(&self, catalogue: &Catalogue) -> Result<(), StoreError> {
-        let mut known: HashMap<DatasetId, Known> = HashMap::new();
+        let mut known: HashMap<DatasetId, KnownSegments> = HashMap::new();
         for table in Table::ALL {
             for record in catalogue.all(table)? {
                 let of_dataset = known.entry(record.id).or_default();
@@ -299,7 +299,7 @@ impl Backend for Remote {
             let Some((dataset, number)) = segment_of(&name) else {
                 continue;
             };
-            let none = Known::default();
+            let none = KnownSegments::default();
             let of_dataset = known.get(&dataset).unwrap_or(&none);
             if catalogue.is_purged(dataset)? {
                 deleted.push(name);
@@ -330,7 +330,7 @@ impl Backend for Remote {
 
 /// Segments of a dataset that a catalogue knows, by number.
 #[derive(Default)]
-struct Known {
+struct KnownSegments {
     named: BTreeSet<u32>,
     /// Number below which any other segment was replaced.
     given_away: u32,

@@ -1,7 +1,7 @@
 //! Reports on datasets and uploads for callers.
 
 use crate::error::StoreError;
-use crate::object::Requested;
+use crate::object::RequestCounts;
 use oboro_format::{DatasetId, DatasetInfo, Digest, Manifest};
 use oboro_residency::Residency;
 
@@ -31,7 +31,7 @@ pub struct SegmentProgress {
 
 /// Published version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Published {
+pub struct PublishedVersion {
     /// Dataset.
     pub dataset: DatasetId,
     /// Version of the dataset.
@@ -42,7 +42,7 @@ pub struct Published {
     pub rewrote: Vec<Digest>,
 }
 
-impl Published {
+impl PublishedVersion {
     pub(super) fn of(manifest: &Manifest, rewrote: Vec<Digest>) -> Self {
         Self {
             dataset: manifest.dataset,
@@ -70,7 +70,7 @@ pub struct CacheState {
     /// Maximum bytes on disk.
     pub limit: u64,
     /// Requests to object storage.
-    pub requested: Requested,
+    pub requested: RequestCounts,
 }
 
 /// Contents of a store.

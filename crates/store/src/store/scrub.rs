@@ -46,7 +46,7 @@ pub struct Scrub {
     /// Damage found in the catalogue and not reported yet.
     found: VecDeque<Damage>,
     waiting: VecDeque<Target>,
-    reading: Option<Reading>,
+    reading: Option<SegmentCheck>,
     /// Datasets whose recovery copies, if any, are to be checked.
     recoveries: VecDeque<(Arc<Namespace>, String, DatasetId)>,
     total_bytes: u64,
@@ -64,7 +64,7 @@ struct Target {
 }
 
 /// Segment whose parts are being checked.
-struct Reading {
+struct SegmentCheck {
     target: Target,
     segment: StoredSegment,
     parts: Range<usize>,
@@ -343,7 +343,7 @@ impl Scrub {
                     let parts = 0..segment.header().parts();
                     self.scrubbed.segments += 1;
                     self.scrubbed.bytes += read;
-                    self.reading = Some(Reading {
+                    self.reading = Some(SegmentCheck {
                         target,
                         segment,
                         parts,

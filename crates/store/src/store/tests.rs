@@ -4,7 +4,7 @@
 use super::Store;
 use super::access::Access;
 use super::namespace::Namespace;
-use super::reports::{Published, UploadStatus};
+use super::reports::{PublishedVersion, UploadStatus};
 use super::stored_manifest::stored_manifest;
 use crate::catalogue::Table;
 use crate::error::{StoreError, UploadError};
@@ -54,7 +54,7 @@ impl Setting {
         send(store, &self.bundle);
     }
 
-    fn publish(&self, store: &Store) -> Published {
+    fn publish(&self, store: &Store) -> PublishedVersion {
         self.send(store);
         store.access().publish_pending(ID).unwrap()
     }
@@ -92,7 +92,7 @@ fn a_dataset_is_uploaded_published_listed_and_read() {
     let published = setting.publish(&store);
     assert_eq!(
         published,
-        Published {
+        PublishedVersion {
             dataset: ID,
             version: 1,
             rewrote: Vec::new(),

@@ -2,7 +2,7 @@
 
 use crate::decoded;
 use crate::wire::message;
-use oboro_client::genome::{Found, OwnQuery, Pattern};
+use oboro_client::genome::{OwnQuery, Pattern, SearchResult};
 use oboro_genome::wire::{Answer, EncryptedQuery};
 use oboro_genome::{Kind, Plan, SearchSpec};
 use oboro_genome_server::{Evaluation, ExpandedQuery, Multiplicity, Rows, Window, Workspace};
@@ -98,6 +98,6 @@ pub fn search_answer(bytes: &[u8]) -> Option<()> {
     let again = Answer::decode(&answer.encode(plan), plan);
     assert_eq!(again.as_ref(), Ok(&answer));
     let found = decoded(OWN.read(&[&bytes], 1, 0))?;
-    assert!(matches!(found, Found::Matches(0..=ROWS)));
+    assert!(matches!(found, SearchResult::Matches(0..=ROWS)));
     Some(())
 }

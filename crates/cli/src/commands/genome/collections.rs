@@ -7,8 +7,9 @@ use crate::output::Output;
 use clap::Subcommand;
 use oboro_client::genome::{GenomeInfo, GenomeListing, GenomeShape};
 use oboro_genome_server::{
-    Alphabet, Budgets, Collections, Duplicates, Existing, Generated, GenomeError, Imported, Info,
-    Kind, LeftOut, PanelOptions, Region, Shape, generate_panel, import_panel, import_reference,
+    Alphabet, Budgets, Collections, Duplicates, Existing, GenomeError, ImportedPanel, Info, Kind,
+    PanelOptions, Region, Shape, SkippedSites, SyntheticPanel, generate_panel, import_panel,
+    import_reference,
 };
 use serde_json::json;
 use std::fmt::Write;
@@ -179,7 +180,8 @@ fn load(arguments: &LoadArguments, output: Output) -> Outcome {
                 },
                 existing,
             };
-            let Imported { info, left_out } = import_panel(&collections, name, file, &options)?;
+            let ImportedPanel { info, left_out } =
+                import_panel(&collections, name, file, &options)?;
             loaded_panel(&collections, info, left_out, output)
         }
         (Kind::Reference, name) => {
@@ -191,26 +193,26 @@ fn load(arguments: &LoadArguments, output: Output) -> Outcome {
 
 fn generate(arguments: &GenerateArguments, output: Output) -> Outcome {
     let collections = Collections::open(&arguments.data);
-    let parameters = Generated {
+    let parameters = SyntheticPanel {
         haplotypes: arguments.haplotypes,
         sites: arguments.sites,
         seed: arguments.seed,
     };
     let existing = existing(arguments.replace);
     let info = generate_panel(&collections, &arguments.panel, &parameters, existing)?;
-    loaded_panel(&collections, info, LeftOut::default(), output)
+    loaded_panel(&collections, info, SkippedSites::default(), output)
 }
 
 /// Reports the loaded and skipped data, and the digest by which clients can identify the panel.
 fn loaded_panel(
     collections: &Collections,
     info: Info,
-    left_out: LeftOut,
+    left_out: SkippedSites,
     output: Output,
 ) -> Outcome {
     let sites_digest = collections.panel(&info.name)?.sites_digest();
     let info = listed(info);
-    let LeftOut {
+    let SkippedSites {
         outside_region,
         duplicates,
     } = left_out;
@@ -219,7 +221,7 @@ fn loaded_panel(
     value["sites_digest"] = json!(sites_digest.to_string());
     output.result(&value, || {
         let mut text = format!("loaded {}\n", sentence(&info));
-        if left_out != LeftOut::default() {
+        if left_out != SkippedSites::default() {
             let _ = writeln!(
                 text,
                 "lines left out: {outside_region} outside the region, {duplicates} repeating a position"

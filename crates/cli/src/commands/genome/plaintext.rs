@@ -1,6 +1,6 @@
 //! Searches of plaintext, for comparison.
 
-use oboro_client::genome::{Found, GenomeSearch, Where};
+use oboro_client::genome::{GenomeSearch, SearchResult, Where};
 use oboro_genome::Kind;
 use oboro_genome_server::{Collections, GenomeError};
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// An unknown collection or place, or unreadable data.
-pub fn search(data: &Path, search: &GenomeSearch) -> Result<Found, GenomeError> {
+pub fn search(data: &Path, search: &GenomeSearch) -> Result<SearchResult, GenomeError> {
     let collections = Collections::open(data);
     let symbols = search.pattern.symbols();
     let rows = match &search.r#where {
@@ -22,11 +22,11 @@ pub fn search(data: &Path, search: &GenomeSearch) -> Result<Found, GenomeError> 
     };
     Ok(match search.kind {
         Kind::Match { within } if search.count => {
-            Found::Matches(rows.count_matches(symbols, within.into()) as u64)
+            SearchResult::Matches(rows.count_matches(symbols, within.into()) as u64)
         }
         Kind::Match { within } => {
-            Found::Matches(rows.count_distinct_matches(symbols, within.into()) as u64)
+            SearchResult::Matches(rows.count_distinct_matches(symbols, within.into()) as u64)
         }
-        Kind::Longest => Found::Longest(rows.longest_match(symbols) as u32),
+        Kind::Longest => SearchResult::Longest(rows.longest_match(symbols) as u32),
     })
 }

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{Output, Unit, bytes, seconds};
 use clap::value_parser;
 pub use oboro_client::genome::{Decoys, GenomeSearch, GenomicPosition, Symbols, Where};
-use oboro_client::genome::{Found, Pattern};
+use oboro_client::genome::{Pattern, SearchResult};
 use oboro_format::Digest;
 use oboro_genome::Kind;
 use serde_json::{Value, json};
@@ -92,7 +92,11 @@ impl AskingArguments {
     /// # Errors
     /// Different results, or unreadable plaintext.
     #[cfg(feature = "serve")]
-    fn verified(&self, search: &GenomeSearch, found: &Found) -> Result<Option<bool>, Failure> {
+    fn verified(
+        &self,
+        search: &GenomeSearch,
+        found: &SearchResult,
+    ) -> Result<Option<bool>, Failure> {
         let Some(data) = &self.verify else {
             return Ok(None);
         };
@@ -106,7 +110,11 @@ impl AskingArguments {
     }
 
     #[cfg(not(feature = "serve"))]
-    fn verified(&self, _search: &GenomeSearch, _found: &Found) -> Result<Option<bool>, Failure> {
+    fn verified(
+        &self,
+        _search: &GenomeSearch,
+        _found: &SearchResult,
+    ) -> Result<Option<bool>, Failure> {
         Ok(None)
     }
 }
@@ -200,8 +208,8 @@ fn ask(search: &GenomeSearch, asking: &AskingArguments, output: Output) -> Outco
     );
     let length = search.pattern.len();
     let (exists, count, longest) = match outcome.found {
-        Found::Matches(rows) => (rows > 0, search.count.then_some(rows), None),
-        Found::Longest(longest) => (longest > 0, None, Some(longest)),
+        SearchResult::Matches(rows) => (rows > 0, search.count.then_some(rows), None),
+        SearchResult::Longest(longest) => (longest > 0, None, Some(longest)),
     };
     let value = json!({
         "question": search_of(search, outcome.sites_digest),
@@ -220,12 +228,14 @@ fn ask(search: &GenomeSearch, asking: &AskingArguments, output: Output) -> Outco
     });
     output.result(&value, || {
         let answer = match outcome.found {
-            Found::Longest(longest) => {
+            SearchResult::Longest(longest) => {
                 format!("the longest match has {longest} of {length} symbols")
             }
-            Found::Matches(rows) if search.count => format!("{rows} of {} match", outcome.rows),
-            Found::Matches(0) => "no match".to_owned(),
-            Found::Matches(_) => "match".to_owned(),
+            SearchResult::Matches(rows) if search.count => {
+                format!("{rows} of {} match", outcome.rows)
+            }
+            SearchResult::Matches(0) => "no match".to_owned(),
+            SearchResult::Matches(_) => "match".to_owned(),
         };
         let verified = if verified.is_some() {
             ", as in plaintext"

@@ -20,7 +20,10 @@ impl Access {
     }
 
     /// Publishes the upload of this dataset, or its published version again.
-    pub(crate) fn publish_pending(&self, dataset: DatasetId) -> Result<Published, StoreError> {
+    pub(crate) fn publish_pending(
+        &self,
+        dataset: DatasetId,
+    ) -> Result<PublishedVersion, StoreError> {
         self.publish(dataset, self.pending_root(dataset))
     }
 
@@ -113,20 +116,20 @@ fn what_others_have_is_as_absent_as_what_nobody_has() {
     let bob = setting.of("bob");
     let opened = || setting.store.namespaces.opened().len();
     let before = opened();
-    let told = |name: &str| {
+    let refusal = |name: &str| {
         let all = setting.all_about(&bob, name).into_iter();
         let said = all.map(|(_, answer)| answer.unwrap_err().to_string().replace(name, "NAME"));
         said.collect::<Vec<_>>()
     };
-    let present = told("alice/rows");
-    assert_eq!(present, told("alice/none"));
-    assert_eq!(present, told("nobody/rows"));
+    let present = refusal("alice/rows");
+    assert_eq!(present, refusal("alice/none"));
+    assert_eq!(present, refusal("nobody/rows"));
     // Neither lookup touched the other namespace.
     assert_eq!(opened(), before);
     let lookups = setting.store.namespaces.get("alice").unwrap();
     let lookups = || lookups.state().catalogue.lookups();
     let before = lookups();
-    told("alice/rows");
+    refusal("alice/rows");
     assert_eq!(lookups(), before);
     assert!(bob.list().unwrap().datasets.is_empty());
     // The owner's dataset is unchanged.

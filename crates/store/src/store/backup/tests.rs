@@ -59,13 +59,13 @@ fn a_backup_has_what_was_published_and_takes_uploads_up_anew() {
     let (owner, directory) = (Owner::new(), scratch());
     let server = server(&owner, directory.path());
     let target = directory.path().join("made/on/demand/");
-    let told = Cell::new((0, 0));
+    let reported = Cell::new((0, 0));
     let copied = backup(&store(directory.path()), &target, &|done, total| {
-        told.set((done, total));
+        reported.set((done, total));
     });
     let copied = copied.unwrap();
     assert_eq!((copied.datasets, copied.segments), (2, 5));
-    assert_eq!(told.get(), (copied.bytes, copied.bytes));
+    assert_eq!(reported.get(), (copied.bytes, copied.bytes));
     assert_eq!(names_and_versions(&target), expected(&[("a", 2), ("b", 1)]));
     for dataset in names(&target.join(SEGMENTS)).unwrap() {
         for file in names(&target.join(SEGMENTS).join(&dataset)).unwrap() {

@@ -266,8 +266,8 @@ fn who_asks_for_many_panels_waits_for_each_once() {
 /// Streams all columns of both segments, one after the other.
 fn stream_all(snapshot: &Snapshot) -> (Stream, Receiver<Arrival>) {
     let of_limb = |limb| Column::first(COLUMNS).map(move |column| PanelKey::new(limb, column));
-    let (told, heard) = channel();
-    let listener = move |arrival| drop(told.send(arrival));
+    let (sender, heard) = channel();
+    let listener = move |arrival| drop(sender.send(arrival));
     let parts = Limb::first(2).flat_map(of_limb).collect();
     let stream = snapshot.stream(vec![parts], units([0, 1]), Arc::new(listener));
     (stream.unwrap(), heard)
@@ -305,9 +305,9 @@ fn streams_fetch_what_the_cache_does_not_have() {
     flip(&setting.object(1), setting.panel_offset(1, 0, 1));
     let store =
         Store::open_within(setting.location("third", 0), 1 << 20, Placement::default()).unwrap();
-    let (told, heard) = channel();
-    let told = Mutex::new(told);
-    let listener = move |arrival| drop(told.lock().send(arrival));
+    let (sender, heard) = channel();
+    let sender = Mutex::new(sender);
+    let listener = move |arrival| drop(sender.lock().send(arrival));
     let part = PanelKey::new(Limb(0), Column(1));
     let snapshot = store.access().snapshot("a").unwrap();
     let _stream = snapshot
