@@ -105,12 +105,15 @@ impl FocusSums {
     }
 }
 
+/// Residues of a focus column `f` in a block, and `s_f(w) a(w)`.
+type FocusBlock<'a> = (&'a [u32], Zeroizing<Vec<u32>>);
+
 /// Pass over all columns of some blocks, which adds the contribution of each column to the rows.
 pub struct Pass<'a> {
     points: &'a Points,
     sums: &'a mut FocusSums,
-    /// For each block and focus column `f` its residues and `s_f(w) a(w)`.
-    blocks: Vec<Vec<(&'a [u32], Zeroizing<Vec<u32>>)>>,
+    /// Focus columns of each block.
+    blocks: Vec<Vec<FocusBlock<'a>>>,
 }
 
 impl<'a> Pass<'a> {
