@@ -407,7 +407,7 @@ impl Tier {
         let needed = bytes.max(buffers.bytes);
         if let Err(source) = self.provide(needed) {
             buffers.are_allocated = buffers.bytes > 0 && self.provide(buffers.bytes).is_ok();
-            return Err(ResidencyError::Reader { source }.into());
+            return Err(ResidencyError::Reader { source });
         }
         *buffers = Buffers {
             bytes: needed,
@@ -547,7 +547,7 @@ impl Tier {
             let Some(tier) = tier.upgrade() else { return };
             let panel = match turn {
                 Ok(()) => tier.expand(&load),
-                Err(source) => Err(ResidencyError::Reader { source }.into()),
+                Err(source) => Err(ResidencyError::Reader { source }),
             };
             tier.act(|state, events| state.end(load, panel, None, events));
         });

@@ -702,13 +702,16 @@ fn a_liar_about_moments_sees_the_honest_requests_or_a_failed_run() {
     });
 }
 
+/// Version, number of the answer, and its messages.
+type Earlier = (&'static str, usize, Vec<Bytes>);
+
 /// Answers that were right for an earlier version, or for another dataset: many have the length of the right one.
 #[test]
 fn answers_about_another_version_or_dataset_are_refused() {
     const WAYS: [Way; 5] = [Way::Cells, Way::RowIds, Way::Pairs, ROW, Way::Longer];
     let mut scene = Scene::new();
     let new_key = MasterKey::generate().unwrap();
-    let mut earlier: HashMap<Way, Vec<(&str, usize, Vec<Bytes>)>> = HashMap::new();
+    let mut earlier: HashMap<Way, Vec<Earlier>> = HashMap::new();
     let mut hear = |scene: &Scene, version: &'static str| {
         for way in WAYS {
             let heard = scene.heard(way).into_iter().enumerate();

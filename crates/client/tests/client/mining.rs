@@ -172,8 +172,8 @@ fn structured_baskets() -> Vec<Vec<u32>> {
         // Always; half of them, twice; the other half; once; runs; and the same in reverse.
         let has = [
             true,
-            row % 2 == 0,
-            row % 2 == 0,
+            row.is_multiple_of(2),
+            row.is_multiple_of(2),
             row % 2 == 1,
             row == 777,
             in_run(row),
@@ -195,7 +195,7 @@ fn structured_data_are_counted_exactly() {
     };
     let check = |baskets: &[Vec<u32>], first: usize, max_len: usize, min_support: u64| {
         let parts = [named(&baskets[..first]), named(&baskets[first..])];
-        let parts: Vec<_> = parts.iter().filter(|it| it.len() > 0).collect();
+        let parts: Vec<_> = parts.iter().filter(|it| !it.is_empty()).collect();
         let min_support = MinSupport::Count(min_support);
         let options = AprioriOptions::new(min_support)
             .with_max_len(NonZeroUsize::new(max_len))

@@ -8,6 +8,9 @@ use std::collections::BTreeSet;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
+/// Dataset and the bytes of a note of what its owner rewrote.
+pub(super) type StoredNote = (DatasetId, Vec<u8>);
+
 /// Permanent storage of a namespace. Its files in the directory are written first; a call here then publishes them.
 pub(super) trait Backend: Send + Sync {
     /// Returns true if the directory's files are the data, and not copies.
@@ -65,7 +68,7 @@ pub(super) trait Backend: Send + Sync {
     ///
     /// # Errors
     /// Storage out of reach.
-    fn notes(&self) -> Result<Option<Vec<(DatasetId, Vec<u8>)>>, StoreError>;
+    fn notes(&self) -> Result<Option<Vec<StoredNote>>, StoreError>;
 
     /// Stores a recovery copy, replacing an older one, from a file that may be moved.
     ///

@@ -1,6 +1,6 @@
 //! Storage in the namespace's directory: its files are the data, so that nothing is left to publish.
 
-use super::backend::{Backend, StoredCopy};
+use super::backend::{Backend, StoredCopy, StoredNote};
 use super::directory::length;
 use crate::catalogue::{Catalogue, Change};
 use crate::error::StoreError;
@@ -66,7 +66,7 @@ impl Backend for Local {
         Ok(())
     }
 
-    fn notes(&self) -> Result<Option<Vec<(DatasetId, Vec<u8>)>>, StoreError> {
+    fn notes(&self) -> Result<Option<Vec<StoredNote>>, StoreError> {
         Ok(None)
     }
 

@@ -13,7 +13,7 @@
 //! grants is taken over like a catalogue. A server removes a segment only together with its dataset or its upload:
 //! objects that the catalogue does not name may be newer than the catalogue.
 
-use super::backend::{Backend, StoredCopy};
+use super::backend::{Backend, StoredCopy, StoredNote};
 use super::stored_manifest::stored_manifest;
 use crate::cache_marker::mark;
 use crate::catalogue::{Catalogue, Change, Table};
@@ -219,7 +219,7 @@ impl Backend for Remote {
         self.put_file(&format!("{NOTES}/{dataset}"), file)
     }
 
-    fn notes(&self) -> Result<Option<Vec<(DatasetId, Vec<u8>)>>, StoreError> {
+    fn notes(&self) -> Result<Option<Vec<StoredNote>>, StoreError> {
         let failed = |error: ObjectError| self.objects().failed(NOTES, &error);
         let listed = self.objects().list(NOTES).map_err(failed)?.into_iter();
         let named = listed.filter_map(|(name, _)| {
