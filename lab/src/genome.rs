@@ -14,14 +14,14 @@ use collection::{Source, load_panel, load_reference};
 use known::{Asking, Change, Known, bytes_of};
 use oboro_client::Connection;
 use oboro_genome::Kind;
-use oboro_genome_server::{Collections, Generated};
+use oboro_genome_server::{Collections, SyntheticPanel};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 /// The shapes of the data in the published figures.
-const PANEL: Generated = Generated {
+const PANEL: SyntheticPanel = SyntheticPanel {
     haplotypes: 2752,
     sites: 38,
     seed: 1,
@@ -320,7 +320,7 @@ impl Bench<'_> {
     fn scaling(&self, haplotypes: u32) -> Result<Vec<Searches>, Failure> {
         let collections = self.collections();
         let longest = SCALING_LENGTHS.into_iter().max().unwrap_or(1);
-        let shape = Generated {
+        let shape = SyntheticPanel {
             haplotypes,
             sites: longest as u32,
             seed: haplotypes.into(),

@@ -2,7 +2,7 @@
 
 use crate::output::Failure;
 use oboro_genome_server::{
-    Collections, Duplicates, Existing, Generated, PanelOptions, generate_panel, import_panel,
+    Collections, Duplicates, Existing, PanelOptions, SyntheticPanel, generate_panel, import_panel,
     import_reference,
 };
 use rand::rngs::ChaCha20Rng;
@@ -24,7 +24,7 @@ pub fn load_panel(
     collections: &Collections,
     name: &str,
     file: Option<&Path>,
-    shape: &Generated,
+    shape: &SyntheticPanel,
 ) -> Result<Source, Failure> {
     match file {
         Some(file) => {

@@ -4,7 +4,7 @@ use super::plaintext;
 use crate::output::Failure;
 use oboro_client::Connection;
 use oboro_client::genome::{
-    Decoys, Found, GenomeSearch, GenomicPosition, Outcome, Pattern, Symbols, Where,
+    Decoys, GenomeSearch, GenomicPosition, Outcome, Pattern, SearchResult, Symbols, Where,
 };
 use oboro_genome::Kind;
 use oboro_genome_server::{Collections, HaplotypePanel, Rows};
@@ -16,7 +16,7 @@ const BASES: &[u8] = b"ACGT";
 /// A search and its answer.
 pub struct Known {
     search: GenomeSearch,
-    answer: Found,
+    answer: SearchResult,
 }
 
 /// The kind of a search.

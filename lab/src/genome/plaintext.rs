@@ -1,12 +1,12 @@
 //! Search of the plaintext: the reference for encrypted answers.
 
 use crate::output::Failure;
-use oboro_client::genome::{Found, GenomeSearch, Where};
+use oboro_client::genome::{GenomeSearch, SearchResult, Where};
 use oboro_genome::Kind;
 use oboro_genome_server::Collections;
 
 /// The result of a search of the plaintext.
-pub fn search(collections: &Collections, search: &GenomeSearch) -> Result<Found, Failure> {
+pub fn search(collections: &Collections, search: &GenomeSearch) -> Result<SearchResult, Failure> {
     let symbols = search.pattern.symbols();
     let rows = match &search.r#where {
         Where::Panel { name, place, .. } => {
@@ -18,11 +18,11 @@ pub fn search(collections: &Collections, search: &GenomeSearch) -> Result<Found,
     };
     Ok(match search.kind {
         Kind::Match { within } if search.count => {
-            Found::Matches(rows.count_matches(symbols, within.into()) as u64)
+            SearchResult::Matches(rows.count_matches(symbols, within.into()) as u64)
         }
         Kind::Match { within } => {
-            Found::Matches(rows.count_distinct_matches(symbols, within.into()) as u64)
+            SearchResult::Matches(rows.count_distinct_matches(symbols, within.into()) as u64)
         }
-        Kind::Longest => Found::Longest(rows.longest_match(symbols) as u32),
+        Kind::Longest => SearchResult::Longest(rows.longest_match(symbols) as u32),
     })
 }

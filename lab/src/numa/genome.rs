@@ -10,7 +10,7 @@ use super::placed::scattered;
 use crate::output::{Failure, Output, bytes, seconds};
 use crate::{timed, trimmed_mean};
 use oboro_arena::{CpuAssignment, Topology};
-use oboro_client::genome::{Found, OwnQuery, Pattern};
+use oboro_client::genome::{OwnQuery, Pattern, SearchResult};
 use oboro_genome::wire::Answer;
 use oboro_genome::{Kind, Plan, SearchSpec};
 use oboro_genome_server::{Evaluation, ExpandedQuery, Multiplicity, Rows, Window, Workspace};
@@ -300,7 +300,7 @@ impl Search {
         for (answers, &matching) in given.chunks(answers).zip(&self.matching) {
             let plan = self.own.plan();
             let encoded: Vec<Vec<u8>> = answers.iter().map(|it| it.encode(plan)).collect();
-            verified &= self.own.read(&encoded, 1, 0)? == Found::Matches(matching);
+            verified &= self.own.read(&encoded, 1, 0)? == SearchResult::Matches(matching);
         }
         let counters = schedule.counters();
         let near: u64 = (0..count).map(|node| counters.read[node][node]).sum();

@@ -7,7 +7,7 @@ use crate::Outcome;
 use crate::genome::known::{Asking, Change, Known};
 use crate::output::Failure;
 use oboro_client::Connection;
-use oboro_genome_server::{Collections, Existing, Generated, Window, generate_panel};
+use oboro_genome_server::{Collections, Existing, SyntheticPanel, Window, generate_panel};
 use rand::rngs::ChaCha20Rng;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
@@ -42,7 +42,7 @@ pub struct Genomes {
 
 impl HaplotypePanel {
     fn generate(&self, data: &Path) -> Outcome {
-        let shape = Generated {
+        let shape = SyntheticPanel {
             haplotypes: self.haplotypes,
             sites: self.sites,
             seed: self.seed,
