@@ -1,7 +1,7 @@
 //! Residency: the part of the server's ciphertext that is in memory.
 //!
-//! All panels, of columns and masks, are loaded alike. A [`Stream`] names the panels it needs, and the [ledger] decides
-//! on admission and eviction. The [reader]'s threads read, check, unpack and expand, and the [tier] holds the result.
+//! All panels, of columns and masks, are loaded alike. A [`Stream`] names the panels it needs, and the `ledger` decides
+//! on admission and eviction. The `reader`'s threads read, check, unpack and expand, and the `tier` holds the result.
 //! Without a budget nothing is evicted.
 //!
 //! A [`Tier`] opens a version of a dataset as a [`Snapshot`]. It knows segments by their [`Source`] only: a local file

@@ -56,7 +56,7 @@ pub struct ReadOptions {
     /// `true` if a file of the same dataset was read before.
     #[serde(skip)]
     pub is_further: bool,
-    /// The memory for reading and [encrypting](oboro_dataset::Shuffled::within) together, in bytes. Transactions that take
+    /// The memory for reading and encrypting together, in bytes. Transactions that take
     /// more than half of it are in an unnamed temporary file. Names and row ids stay in memory.
     #[serde(skip)]
     pub memory: Option<u64>,
