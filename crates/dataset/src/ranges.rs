@@ -92,6 +92,20 @@ impl NewStratum {
         Ok(strata.map(stratum).collect())
     }
 
+    /// Creates a stratum with the rows of this one, all encrypted again.
+    pub(crate) fn encrypted_again(
+        record: &StratumRecord,
+        secret_generation: SecretGeneration,
+    ) -> Self {
+        Self {
+            record: StratumRecord {
+                secret_generation,
+                ..record.clone()
+            },
+            change: Change::New,
+        }
+    }
+
     /// Creates an unchanged stratum.
     pub(crate) fn kept(record: &StratumRecord) -> Self {
         Self {

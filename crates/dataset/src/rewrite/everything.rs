@@ -4,8 +4,7 @@ use super::Rewrite;
 use crate::dataset::{Dataset, column_order, stored_bytes};
 use crate::error::DatasetError;
 use crate::progress::Progress;
-use crate::ranges::{Change, NewStratum};
-use crate::record::StratumRecord;
+use crate::ranges::NewStratum;
 use crate::shuffled::PAIR_COLUMNS;
 use oboro_ring::{Column, sample};
 use oboro_rlwe::MasterKey;
@@ -47,13 +46,7 @@ impl Dataset {
             let entries = new.encrypt(&bits, entry.first_block, generation)?;
             new.manifest.segments.extend(entries);
         }
-        let stratum = |it: &StratumRecord| NewStratum {
-            record: StratumRecord {
-                secret_generation: generation,
-                ..it.clone()
-            },
-            change: Change::New,
-        };
+        let stratum = |it| NewStratum::encrypted_again(it, generation);
         let strata = self.record.strata.iter().map(stratum).collect();
         new.finish(strata, &self.sorted_columns()?, self.record.items())
     }
@@ -120,13 +113,7 @@ impl Dataset {
             let entries = new.encrypt(&arranged, entry.first_block, generation)?;
             new.manifest.segments.extend(entries);
         }
-        let stratum = |it: &StratumRecord| NewStratum {
-            record: StratumRecord {
-                secret_generation: generation,
-                ..it.clone()
-            },
-            change: Change::New,
-        };
+        let stratum = |it| NewStratum::encrypted_again(it, generation);
         let strata = record.strata.iter().map(stratum).collect();
         let items = record.items().renumbered(&numbers, names);
         let order = record.column_order()?;
